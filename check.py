@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Say whether this tree is good: format, lint, types, tests, and no process left behind.
+
+    python3 check.py [format|lint|types|test|embedded|docker|all ...] [-- PYTEST ARGUMENTS]
+
+Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
+Debian's `zookeeper`, `default-jdk-headless` and `openssl` are installed for the tests where they
+are missing and this is root.
+`embedded` runs the tests of real servers again, on zkwire's own server; `docker` runs the smoke
+tests on ZooKeeper in containers, see `tests/make_image.sh`. `all`, which is the default, means
+every part, but `docker` only under `CI=true`; there, too, a test that misses its ZooKeeper fails
+where it would else be skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+ENVIRONMENT = ROOT / ".venv-check"
+PYTHON = str(ENVIRONMENT / "bin" / "python")
+REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+PARTS = ("format", "lint", "types", "test", "embedded", "docker")
+IMAGE = "zkwire-test-zookeeper"
+
+# How long a step may take, in seconds, before it counts as hanging.
+TOOL_LIMIT = 180
+INSTALL_LIMIT = 900
+TEST_LIMIT = 1200
+DOCKER_LIMIT = 900
+
+END_SECONDS = 15
+"""How long a process may take to end, by itself or when asked to."""
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass
+class Step:
+    """One finished step, for the summary."""
+
+    name: str
+    passed: bool
+    seconds: float
+
+
+class Checks:
+    """Runs the steps and remembers how they ended."""
+
+    def __init__(self, pytest_arguments: list[str]) -> None:
+        self.steps: list[Step] = []
+        self._pytest = [PYTHON, "-m", "pytest", "--durations=15", *pytest_arguments]
+
+    def environment(self) -> bool:
+        started = time.monotonic()
+        passed = provide_environment()
+        self.steps.append(Step("environment", passed, time.monotonic() - started))
+        return passed
+
+    def format(self) -> None:
+        self.step("format", [PYTHON, "-m", "ruff", "format", "--check", "."])
+
+    def lint(self) -> None:
+        self.step("lint", [PYTHON, "-m", "ruff", "check", "."])
+
+    def types(self) -> None:
+        self.step("types (mypy)", [PYTHON, "-m", "mypy", "zkwire", "tests", "check.py"])
+        self.step(
+            "types (pyright)", [PYTHON, "-m", "pyright", "zkwire", "tests/typing_examples.py"]
+        )
+
+    def test(self) -> None:
+        provide_zookeeper()
+        self.step("test", self._pytest, limit=TEST_LIMIT)
+
+    def embedded(self) -> None:
+        command = [*self._pytest, "-m", "real and not apache"]
+        variables = {"ZKWIRE_TEST_BACKEND": "embedded"}
+        self.step("embedded", command, limit=TEST_LIMIT, variables=variables)
+
+    def docker(self) -> None:
+        make_image = str(ROOT / "tests" / "make_image.sh")
+        variables = {
+            "ZKWIRE_TEST_BACKEND": "docker",
+            "ZKWIRE_TEST_IMAGE": IMAGE,
+            "TESTCONTAINERS_RYUK_DISABLED": "true",
+            "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1",
+        }
+        command = [make_image, IMAGE, *self._pytest, "-m", "real and smoke"]
+        self.step("docker", command, limit=DOCKER_LIMIT, variables=variables)
+
+    def no_process_left(self) -> None:
+        started = time.monotonic()
+        left = processes_left()
+        for pid, name in left.items():
+            print(f"left behind: process {pid}, {name}", flush=True)
+        end_all(list(left))
+        self.steps.append(Step("no process left", not left, time.monotonic() - started))
+
+    def step(
+        self,
+        name: str,
+        command: list[str],
+        limit: float = TOOL_LIMIT,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        started = time.monotonic()
+        passed = run(command, limit, variables)
+        self.steps.append(Step(name, passed, time.monotonic() - started))
+
+    def summary(self) -> bool:
+        """Print how each step ended; whether all of them passed."""
+        print("\nsummary")
+        for step in self.steps:
+            verdict = "passed" if step.passed else "FAILED"
+            print(f"  {verdict} {step.seconds:7.1f} s  {step.name}")
+        passed = all(step.passed for step in self.steps)
+        print("all passed" if passed else "NOT all passed", flush=True)
+        return passed
+
+
+def run(command: list[str], limit: float, variables: Mapping[str, str] | None = None) -> bool:
+    """Run a command, printed with its time; whether it succeeded within its limit."""
+    variables = variables or {}
+    words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    print("\n$", *words, shlex.join(command), flush=True)
+    started = time.monotonic()
+    child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables})
+    try:
+        code = child.wait(limit)
+        outcome = f"exit code {code}"
+    except subprocess.TimeoutExpired:
+        code = -signal.SIGINT
+        outcome = f"not done within {limit:g} s"
+        # pytest then says where it was, and stops its servers.
+        child.send_signal(signal.SIGINT)
+    finally:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(END_SECONDS)
+    print(f"# {outcome}, {time.monotonic() - started:.1f} s", flush=True)
+    return code == 0
+
+
+def provide_environment() -> bool:
+    """Have the tools in `.venv-check/`; made anew when the wanted versions have changed."""
+    wanted = "\n".join((sys.version, str(ENVIRONMENT), REQUIREMENTS.read_text()))
+    stamp = ENVIRONMENT / "made-for"
+    digest = hashlib.sha256(wanted.encode()).hexdigest()
+    if stamp.exists() and stamp.read_text() == digest:
+        return True
+    make = [sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)]
+    install = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install += ["--requirement", str(REQUIREMENTS)]
+    if not all(run(command, INSTALL_LIMIT) for command in (make, install)):
+        return False
+    stamp.write_text(digest)
+    return True
+
+
+def provide_zookeeper() -> None:
+    """Install Debian's ZooKeeper and what goes with it, if missing and this may.
+
+    The JDK compiles for the test of bytes (the package of ZooKeeper brings only what runs Java),
+    `openssl` makes certificates.  Without them the tests say what that means.
+    """
+    from tests.installed_servers import find_installed
+    from tests.server_control import NoBackendError
+
+    missing = []
+    try:
+        find_installed()
+    except NoBackendError as error:
+        print(f"\n# no installed ZooKeeper: {error}")
+        missing.append("zookeeper")
+    for command, package in (("javac", "default-jdk-headless"), ("openssl", "openssl")):
+        if shutil.which(command) is None:
+            print(f"\n# no `{command}` on the path")
+            missing.append(package)
+    if not missing:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        print("# not installing any: that takes root and apt-get", flush=True)
+        return
+    print("# installing Debian's", " and ".join(missing), flush=True)
+    install = ["apt-get", "-qq", "--yes", "install", "--no-install-recommends", *missing]
+    if run(["apt-get", "-qq", "update"], INSTALL_LIMIT):
+        run(install, INSTALL_LIMIT, {"DEBIAN_FRONTEND": "noninteractive"})
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI") == "true"
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever outlives its own parent, so that nothing gets out of sight."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def processes_left() -> dict[int, str]:
+    """The processes below this one that do not end by themselves: id and command."""
+    deadline = time.monotonic() + END_SECONDS
+    while (left := dict(descendants())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def descendants() -> Iterator[tuple[int, str]]:
+    """The living processes below this one; the dead are buried on the way."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            process, _, rest = status.read_text().rpartition(")")
+            number, _, name = process.partition(" (")
+            names[int(number)] = name
+            parents[int(number)] = int(rest.split()[1])
+    for pid, parent in parents.items():
+        ancestor = parent
+        while ancestor in parents and ancestor != os.getpid():
+            ancestor = parents[ancestor]
+        if ancestor == os.getpid():
+            yield pid, names[pid]
+
+
+def end_all(pids: list[int]) -> None:
+    """End the processes with these ids: politely first, then for certain."""
+    for order in (signal.SIGTERM, signal.SIGKILL):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, order)
+        deadline = time.monotonic() + END_SECONDS
+        while any(pid in pids for pid, _ in descendants()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def parse(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The parts to run, in their order, and what is for pytest."""
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    summary, _, details = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join((*PARTS, "all")))
+    chosen = set(parser.parse_args(arguments[:split]).parts or ["all"])
+    if unknown := chosen - {*PARTS, "all"}:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    if "all" in chosen:
+        chosen |= {part for part in PARTS if part != "docker" or in_ci()}
+    return [part for part in PARTS if part in chosen], arguments[split + 1 :]
+
+
+def main() -> int:
+    if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs this has not installed anything
+        print("check.py needs Python 3.11 or newer, this is", sys.version)
+        return 1
+    parts, pytest_arguments = parse(sys.argv[1:])
+    # Asked to end, this does as after Ctrl-C: it ends what it has started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    adopt_orphans()
+    checks = Checks(pytest_arguments)
+    try:
+        if checks.environment():
+            for part in parts:
+                getattr(checks, part)()
+    except KeyboardInterrupt:
+        checks.steps.append(Step("interrupted", passed=False, seconds=0.0))
+    finally:
+        checks.no_process_left()
+    return 0 if checks.summary() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,552 @@
+"""A ZooKeeper-like server on a loopback socket that does what a test tells it to.
+
+Each connection it accepts is a thread that runs a *script*: the first connection the first script,
+the last script all the rest. `serve` is the ordinary one: it accepts the session and answers from a
+table in memory. Every other script is a few lines made of the same pieces::
+
+    def dies_at_the_third(connection: Connection) -> None:
+        connection.greet()
+        for _ in range(3):
+            connection.answer(connection.request())
+        connection.reset()
+
+    with FakeServer(dies_at_the_third, serve) as server, Client(server.hosts) as client:
+        ...
+
+A script that returns has its connection closed; one that raises fails the test, in `close`, unless
+its peer has gone away or the server is being closed. Records are the library's own, read and
+written from the other side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from zkwire.jute import records as r
+from zkwire.jute.record import Record
+from zkwire.model import EventType
+from zkwire.ops import OPS, PING_XID
+
+NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
+PATIENCE = 10.0
+_RESET = struct.pack("ii", 1, 0)
+_FIRED = {
+    EventType.NODE_CREATED: ("exists", "get_data"),
+    EventType.NODE_DATA_CHANGED: ("exists", "get_data"),
+    EventType.NODE_DELETED: ("exists", "get_data", "get_children"),
+    EventType.NODE_CHILDREN_CHANGED: ("get_children",),
+}
+
+
+class Request(NamedTuple):
+    """One frame from the client, behind the handshake."""
+
+    xid: int
+    op: str
+    record: Any
+    time: float
+    connection: int
+
+    @property
+    def path(self) -> str:
+        return str(getattr(self.record, "path", ""))
+
+
+class Node:
+    """One node of the table."""
+
+    def __init__(self, data: bytes, czxid: int, owner: int = 0) -> None:
+        self.data = data
+        self.czxid = self.mzxid = czxid
+        self.version = 0
+        self.created = 0  # children, ever: the next sequence number
+        self.owner = owner
+
+
+class GoneError(Exception):
+    """The peer has closed the connection, or the test the server."""
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def reply(xid: int, record: Record | None = None, *, error: int = 0, zxid: int = 1) -> bytes:
+    """One reply as a frame."""
+    return frame(r.ReplyHeader(xid, zxid, error).encode() + (record.encode() if record else b""))
+
+
+class Connection:
+    """One accepted connection, for its script."""
+
+    def __init__(self, server: FakeServer, sock: socket.socket, number: int) -> None:
+        self.server = server
+        self.sock = sock
+        self.number = number
+        self.connect_request: r.ConnectRequest | None = None
+        self.received: list[Request] = []
+        self.watches: set[tuple[str, str]] = set()  # operation that set it, path
+        self.session_id = 0
+        self._buffer = bytearray()
+        self._out = bytearray()
+        self._sending = threading.RLock()
+
+    # --- the client's bytes ---
+
+    def body(self) -> bytes:
+        """The next frame's body; before it waits, what was answered is sent."""
+        while True:
+            if len(self._buffer) >= 4:
+                (length,) = struct.unpack_from(">i", self._buffer)
+                if len(self._buffer) >= 4 + length:
+                    body = bytes(self._buffer[4 : 4 + length])
+                    del self._buffer[: 4 + length]
+                    return body
+            self.flush()
+            self._buffer += self.receive()
+
+    def receive(self) -> bytes:
+        """Some bytes; GoneError at the end of the stream."""
+        try:
+            data = self.sock.recv(1 << 18)
+        except OSError as error:
+            raise GoneError from error
+        if not data:
+            raise GoneError
+        return data
+
+    def request(self, *, pings: bool = False) -> Request:
+        """The next request. Pings are answered on the way, unless they are asked for."""
+        while True:
+            body = self.body()
+            xid, opcode = struct.unpack_from(">ii", body)
+            op = OPS[opcode]
+            record = op.request.decode(body, 8) if op.request else None
+            request = Request(xid, op.name, record, time.monotonic(), self.number)
+            self.server.note(self, request)
+            if xid != PING_XID or pings:
+                return request
+            self.put(reply(PING_XID))
+
+    def requests(self) -> Iterator[Request]:
+        """All requests to come."""
+        while True:
+            yield self.request()
+
+    def wait_gone(self) -> None:
+        """Read on, and answer nothing, until the connection ends."""
+        self.flush()
+        with contextlib.suppress(GoneError):
+            while True:
+                self.receive()
+
+    # --- the server's bytes ---
+
+    def put(self, data: bytes) -> None:
+        """Send these bytes behind all others, with the next flush."""
+        with self._sending:
+            self._out += data
+
+    def flush(self) -> None:
+        with self._sending:
+            data, self._out = bytes(self._out), bytearray()
+            try:
+                self.sock.sendall(data)
+            except OSError as error:
+                raise GoneError from error
+
+    def send(self, data: bytes) -> None:
+        self.put(data)
+        self.flush()
+
+    def event(self, kind: EventType, path: str) -> None:
+        """Report a change."""
+        self.send(reply(-1, r.WatcherEvent(int(kind), 3, path), zxid=-1))
+
+    def half_close(self) -> None:
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """End the connection with RST; what the peer has not read yet may be lost to it."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.sock.close()
+
+    # --- pieces of scripts ---
+
+    def hello(self) -> r.ConnectRequest:
+        """The client's greeting."""
+        self.connect_request = r.ConnectRequest.decode(self.body())
+        self.server.notify()
+        return self.connect_request
+
+    def greet(self, *, timeout_ms: int | None = None) -> None:
+        """Take the client's greeting and accept the session, or say that it is gone."""
+        hello = self.hello()
+        granted = self.server.accept_session(hello.session_id, timeout_ms or hello.time_out)
+        self.session_id, passwd = granted or (0, bytes(16))
+        milliseconds = (timeout_ms or hello.time_out) if granted else 0
+        self.send(
+            frame(r.ConnectResponse(0, milliseconds, self.session_id, passwd, False).encode())
+        )
+        if not granted:
+            raise GoneError
+
+    def answer(self, request: Request) -> None:
+        """Carry a request out on the table; the answer leaves with the next flush."""
+        self.server.execute(self, request)
+
+
+Script = Callable[[Connection], None]
+
+
+def serve(connection: Connection) -> None:
+    """Accept the session and answer everything from the table."""
+    connection.greet()
+    for request in connection.requests():
+        connection.answer(request)
+
+
+def echo(connection: Connection) -> None:
+    """Accept the session; answer every get_data with its own path, all else from the table."""
+    connection.greet()
+    for request in connection.requests():
+        if request.op == "get_data" and not request.record.watch:
+            connection.server.executed.append(request)
+            stat = stat_of(Node(b"", 1))
+            data = r.GetDataResponse(request.path.encode(), stat)
+            connection.put(reply(request.xid, data))
+        else:
+            connection.answer(request)
+
+
+def silent(connection: Connection) -> None:
+    """Read everything, say nothing."""
+    connection.wait_gone()
+
+
+def mute(connection: Connection) -> None:
+    """Accept the session, then read everything and say nothing more."""
+    connection.greet()
+    connection.wait_gone()
+
+
+def deaf(connection: Connection) -> None:
+    """Accept the session, then read nothing any more."""
+    connection.greet()
+    connection.server.wait_closing()
+
+
+def stat_of(node: Node, children: int = 0) -> r.Stat:
+    return r.Stat(
+        node.czxid,
+        node.mzxid,
+        0,
+        0,
+        node.version,
+        0,
+        0,
+        node.owner,
+        len(node.data),
+        children,
+        node.czxid,
+    )
+
+
+class FakeServer:
+    """See the module's docstring."""
+
+    def __init__(self, *scripts: Script, host: str = "127.0.0.1") -> None:
+        self.nodes: dict[str, Node] = {"/": Node(b"", 0)}
+        self.executed: list[Request] = []  # in the order of their effects
+        self.connections: list[Connection] = []
+        self.sessions: dict[int, int] = {}  # id -> timeout in ms
+        self.zxid = 0x100
+        self._scripts = scripts or (serve,)
+        self._changed = threading.Condition(threading.RLock())
+        self._failure: BaseException | None = None
+        self._closing = threading.Event()
+        self._ids = itertools.count(0x1000)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=128)
+        self.port: int = self._listener.getsockname()[1]
+        self.hosts = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        self._threads = [threading.Thread(target=self._accept, name="fake-server", daemon=True)]
+        self._threads[0].start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections and threads; raises what a script has raised."""
+        self._closing.set()
+        self.stop_listening()
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), f"{thread.name} does not end"
+        if self._failure is not None:
+            raise RuntimeError("a script of the fake server failed") from self._failure
+
+    def stop_listening(self) -> None:
+        """Refuse new connections from now on."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def reset_all(self) -> None:
+        """Reset every connection, from outside its script."""
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def wait_closing(self) -> None:
+        """Wait until the test closes the server: for a script that reads nothing any more."""
+        self._closing.wait()
+
+    # --- what has happened ---
+
+    @property
+    def received(self) -> list[Request]:
+        """Every request of every connection, pings too."""
+        with self._changed:
+            return [request for c in self.connections for request in c.received]
+
+    def count(self, op: str) -> int:
+        return sum(request.op == op for request in self.received)
+
+    def wait_for(self, predicate: Callable[[], object], seconds: float = PATIENCE) -> None:
+        """Wait until something true has happened at the server."""
+        with self._changed:
+            assert self._changed.wait_for(predicate, seconds), (
+                f"not within {seconds} s; connections {len(self.connections)}, "
+                f"last requests {self.received[-5:]}"
+            )
+
+    def notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def note(self, connection: Connection, request: Request) -> None:
+        with self._changed:
+            connection.received.append(request)
+            self._changed.notify_all()
+
+    # --- sessions ---
+
+    def accept_session(self, session_id: int, timeout_ms: int) -> tuple[int, bytes] | None:
+        with self._changed:
+            if session_id == 0:
+                session_id = next(self._ids)
+            elif session_id not in self.sessions:
+                return None
+            self.sessions[session_id] = timeout_ms
+        return session_id, struct.pack(">qq", session_id, 1)
+
+    def expire(self, session_id: int) -> None:
+        """Forget a session and end its connections."""
+        with self._changed:
+            del self.sessions[session_id]
+            for path in [p for p, node in self.nodes.items() if node.owner == session_id]:
+                self._delete(path)
+        for connection in self.connections:
+            if connection.session_id == session_id:
+                with contextlib.suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+
+    # --- the table ---
+
+    def execute(self, connection: Connection, request: Request) -> None:
+        """Carry out one request and put its answer behind the connection's others."""
+        with self._changed:
+            self.executed.append(request)
+            try:
+                record = self._execute(connection, request)
+            except ServerRefusalError as refusal:
+                connection.put(reply(request.xid, error=refusal.code, zxid=self.zxid))
+            else:
+                connection.put(reply(request.xid, record, zxid=self.zxid))
+        if request.op == "close_session":
+            connection.flush()
+            raise GoneError
+
+    def _execute(self, connection: Connection, request: Request) -> Record | None:
+        record, path = request.record, request.path
+        match request.op:
+            case "create" | "create2":
+                made = self._create(record, connection.session_id)
+                if request.op == "create":
+                    return r.CreateResponse(made)
+                return r.Create2Response(made, self._stat(made))
+            case "delete":
+                self._check(path, record.version)
+                if self._children(path):
+                    raise ServerRefusalError(NOT_EMPTY)
+                self._delete(path)
+                return None
+            case "set_data":
+                node = self._check(path, record.version)
+                self.zxid += 1
+                node.data, node.version, node.mzxid = record.data, node.version + 1, self.zxid
+                self._fire(EventType.NODE_DATA_CHANGED, path)
+                return r.SetDataResponse(self._stat(path))
+            case "sync":
+                return r.SyncResponse(path)
+            case "close_session":
+                self.sessions.pop(connection.session_id, None)
+                for owned in [p for p, n in self.nodes.items() if n.owner == connection.session_id]:
+                    self._delete(owned)
+                return None
+            case "set_watches":
+                for op, paths in zip(
+                    ("get_data", "exists", "get_children"), tuple(record)[1:], strict=True
+                ):
+                    self._set_again(connection, op, paths, record.relative_zxid)
+                return None
+            case "exists" | "get_data" | "get_children" | "get_children2":
+                return self._read(connection, request)
+            case _:  # auth, remove_watches
+                return None
+
+    def _read(self, connection: Connection, request: Request) -> Record:
+        path, op = request.path, request.op.rstrip("2")
+        if request.record.watch and (op == "exists" or path in self.nodes):
+            connection.watches.add((op, path))
+        node = self._node(path)
+        if op == "exists":
+            return r.ExistsResponse(self._stat(path))
+        if op == "get_data":
+            return r.GetDataResponse(node.data, self._stat(path))
+        names = tuple(self._children(path))
+        if request.op == "get_children":
+            return r.GetChildrenResponse(names)
+        return r.GetChildren2Response(names, self._stat(path))
+
+    def _create(self, record: r.CreateRequest, session_id: int) -> str:
+        parent = record.path.rpartition("/")[0] or "/"
+        above = self._node(parent)
+        path = record.path
+        if record.flags & 2:
+            path += f"{above.created:010d}"
+        if path in self.nodes:
+            raise ServerRefusalError(NODE_EXISTS)
+        above.created += 1
+        self.zxid += 1
+        owner = session_id if record.flags & 1 else 0
+        self.nodes[path] = Node(record.data or b"", self.zxid, owner)
+        self._fire(EventType.NODE_CREATED, path)
+        self._fire(EventType.NODE_CHILDREN_CHANGED, parent)
+        return path
+
+    def _delete(self, path: str) -> None:
+        self.zxid += 1
+        del self.nodes[path]
+        self._fire(EventType.NODE_DELETED, path)
+        self._fire(EventType.NODE_CHILDREN_CHANGED, path.rpartition("/")[0] or "/")
+
+    def _node(self, path: str) -> Node:
+        if path not in self.nodes:
+            raise ServerRefusalError(NO_NODE)
+        return self.nodes[path]
+
+    def _check(self, path: str, version: int) -> Node:
+        node = self._node(path)
+        if version not in (-1, node.version):
+            raise ServerRefusalError(BAD_VERSION)
+        return node
+
+    def _children(self, path: str) -> list[str]:
+        prefix = path.rstrip("/") + "/"
+        rests = (p[len(prefix) :] for p in self.nodes if p.startswith(prefix))
+        return [rest for rest in rests if rest and "/" not in rest]
+
+    def _stat(self, path: str) -> r.Stat:
+        return stat_of(self._node(path), len(self._children(path)))
+
+    def _fire(self, kind: EventType, path: str) -> None:
+        event = reply(-1, r.WatcherEvent(int(kind), 3, path), zxid=-1)
+        for connection in self.connections:
+            concerned = {(op, path) for op in _FIRED[kind]} & connection.watches
+            if concerned:
+                connection.watches -= concerned
+                with contextlib.suppress(GoneError):
+                    connection.send(event)
+
+    def _set_again(
+        self, connection: Connection, op: str, paths: Iterable[str], seen_zxid: int
+    ) -> None:
+        for path in paths:
+            node = self.nodes.get(path)
+            if node is None and op != "exists":
+                kind = EventType.NODE_DELETED
+            elif op == "exists" and node is not None:
+                kind = EventType.NODE_CREATED
+            elif op == "get_data" and node is not None and node.mzxid > seen_zxid:
+                kind = EventType.NODE_DATA_CHANGED
+            else:
+                connection.watches.add((op, path))
+                continue
+            connection.put(reply(-1, r.WatcherEvent(int(kind), 3, path), zxid=-1))
+
+    # --- threads ---
+
+    def _accept(self) -> None:
+        for number in itertools.count():
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(self, sock, number)
+            script = self._scripts[min(number, len(self._scripts) - 1)]
+            thread = threading.Thread(
+                target=self._run, args=(script, connection), name=f"fake-{number}", daemon=True
+            )
+            self._threads.append(thread)
+            with self._changed:
+                self.connections.append(connection)
+                self._changed.notify_all()
+            thread.start()
+
+    def _run(self, script: Script, connection: Connection) -> None:
+        try:
+            script(connection)
+            connection.flush()
+        except GoneError:
+            pass
+        except BaseException as error:
+            if not self._closing.is_set():
+                self._failure = error
+        finally:
+            # A FIN, not a RST: what was sent must reach the client, so read what it still sends.
+            with contextlib.suppress(OSError, GoneError):
+                connection.sock.shutdown(socket.SHUT_WR)
+                connection.wait_gone()
+            connection.sock.close()
+            self.notify()
+
+
+class ServerRefusalError(Exception):
+    """The table refuses a request."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code

@@ -1,0 +1,572 @@
+"""A session driven by hand: the test is its shell, its clock and its server.
+
+A :class:`Script` does what a shell does, on a clock that only the test moves, and speaks the
+server's part with the encoders of the records. Nothing happens by itself: bytes leave the session
+in :meth:`Script.flush`, answers reach it in the methods named after them, and time passes in
+:meth:`Script.advance` (as a shell lets it pass) or :meth:`Script.jump` (as a machine that sleeps).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zkwire import ops
+from zkwire.calls import Call, Failed, Waitable
+from zkwire.errors import ZooKeeperError
+from zkwire.hosts import HostList
+from zkwire.jute import records as r
+from zkwire.jute.frames import RECEIVE_LIMIT, frame
+from zkwire.jute.record import Record
+from zkwire.model import Credentials, Event, EventType, State
+from zkwire.ops import OPS, Op, WatchKind
+from zkwire.session import Session
+from zkwire.trace import TraceFrame, Tracer
+from zkwire.verbs import Verbs
+from zkwire.watches import Watch
+
+if TYPE_CHECKING:
+    from zkwire.calls import Waker
+
+SESSION_ID = 0x1000_0000_0000_0007
+PASSWD = bytes(range(16))
+TIMEOUT = 9.0  # asked for and granted; its thirds are exact
+START = 1000.0
+STAT = r.Stat(11, 12, 13, 14, 1, 2, 3, 0, 5, 0, 16)
+
+ANSWERS: dict[Op, Record | None] = {
+    ops.CREATE: r.CreateResponse("/created"),
+    ops.CREATE2: r.Create2Response("/created", STAT),
+    ops.DELETE: None,
+    ops.EXISTS: r.ExistsResponse(STAT),
+    ops.GET_DATA: r.GetDataResponse(b"data", STAT),
+    ops.SET_DATA: r.SetDataResponse(STAT),
+    ops.GET_CHILDREN: r.GetChildrenResponse(("one", "two")),
+    ops.GET_CHILDREN2: r.GetChildren2Response(("one", "two"), STAT),
+    ops.SYNC: r.SyncResponse("/"),
+    ops.REMOVE_WATCHES: None,
+    ops.ADD_WATCH: r.ErrorResponse(0),
+    ops.SET_ACL: r.SetACLResponse(STAT),
+    ops.GET_ACL: r.GetACLResponse((), STAT),
+    ops.CLOSE_SESSION: None,
+}
+
+R = TypeVar("R", bound=Record)
+
+
+def reply_frame(xid: int, zxid: int = 0, error: int = 0, body: bytes = b"") -> bytes:
+    """One reply of a server."""
+    return frame(r.ReplyHeader(xid, zxid, error).encode() + body)
+
+
+def event_frame(event: int, path: str, zxid: int = -1) -> bytes:
+    """One notification of a server."""
+    body = r.WatcherEvent(event, 3, path).encode()
+    return reply_frame(ops.NOTIFICATION_XID, zxid, 0, body)
+
+
+def welcome_frame(
+    session_id: int = SESSION_ID,
+    timeout: float = TIMEOUT,
+    passwd: bytes | None = PASSWD,
+    read_only: bool | None = False,
+) -> bytes:
+    """A server's answer to a connect request; ``read_only`` None is an old server's."""
+    milliseconds = round(timeout * 1000)
+    return frame(r.ConnectResponse(0, milliseconds, session_id, passwd, read_only).encode())
+
+
+GONE = welcome_frame(session_id=0, timeout=0, passwd=bytes(16))
+
+
+class Steady(Random):
+    """No randomness: hosts stay in their order, pauses are of full length."""
+
+    def random(self) -> float:
+        return 1.0
+
+    def shuffle(self, x: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One frame that the session has handed out, and when."""
+
+    name: str
+    xid: int
+    body: bytes
+    at: float
+
+    def read(self, kind: type[R]) -> R:
+        """The request's record."""
+        return kind.decode(self.body)
+
+    def connect_request(self) -> r.ConnectRequest:
+        assert self.name == "connect", self
+        return self.read(r.ConnectRequest)
+
+    def set_watches(self) -> r.SetWatches:
+        assert self.name == "set_watches", self
+        return self.read(r.SetWatches)
+
+    def set_watches2(self) -> r.SetWatches2:
+        assert self.name == "set_watches2", self
+        return self.read(r.SetWatches2)
+
+
+def cut_frames(data: bytes) -> list[bytes]:
+    """The bodies of the frames in ``data``, which must be whole."""
+    bodies, at = [], 0
+    while at < len(data):
+        (length,) = struct.unpack_from(">i", data, at)
+        assert 0 <= length <= len(data) - at - 4, "the session has sent half a frame"
+        bodies.append(data[at + 4 : at + 4 + length])
+        at += 4 + length
+    return bodies
+
+
+@dataclass(eq=False)
+class Claim:
+    """A hold that writes down what it is told."""
+
+    name: str = "claim"
+    log: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    released: int = 0
+
+    def lose(self, message: str) -> list[Waker]:
+        self.told.append(message)
+        return [lambda: self.log.append(self.name)]
+
+    def let_go(self) -> list[Waker]:
+        self.released += 1
+        return []
+
+    @property
+    def lost(self) -> bool:
+        return bool(self.told)
+
+
+class _Asking(Verbs):
+    """The operations of a client whose replies are the calls themselves."""
+
+    def __init__(self, script: Script, chroot: str) -> None:
+        self._script = script
+        self._chroot = chroot
+
+    def _submit(self, call: Call) -> Call:
+        return self._script.submit(call)
+
+    def _own(self, watch: Watch) -> None:
+        watch.owner = self._script
+
+
+class Script:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        servers: int = 1,
+        timeout: float = TIMEOUT,
+        chroot: str = "",
+        receive_limit: int = RECEIVE_LIMIT,
+        first_xid: int = 1,
+        sasl: bool = False,
+        read_only: bool = False,
+        resume: Credentials | None = None,
+    ) -> None:
+        hosts = [("server", number) for number in range(1, servers + 1)]
+        self.session = Session(
+            HostList(hosts, Steady()),
+            timeout=timeout,
+            chroot=chroot,
+            receive_limit=receive_limit,
+            first_xid=first_xid,
+            sasl=sasl,
+            read_only=read_only,
+            resume=resume,
+        )
+        self.now = START
+        self.zxid = 0x100
+        self.sent: list[Sent] = []  # on the present connection
+        self.written = 0  # bytes handed out on it
+        self.log: list[str] = []
+        self.calls: list[Call] = []  # all that were submitted
+        self._ask = _Asking(self, chroot)
+
+    # --- the shell --------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self.session.state
+
+    def dial(self) -> None:
+        """Reach a server; the pause before that passes."""
+        if self.state is State.NOT_STARTED:
+            self.session.start(self.now)
+        elif self.state is State.DISCONNECTED:
+            self.now = max(self.now, self.session.act_at)
+            self.session.on_deadline(self.now)
+        assert self.session.target is not None
+        self.session.connection_made(self.now)
+        self.sent, self.written = [], 0
+
+    def flush(self) -> list[Sent]:
+        """Everything that the session wants to send now, as frames."""
+        data = b""
+        while self.session.has_output:
+            piece = self.session.data_to_send(self.now)
+            assert piece, "has_output without output"
+            data += piece
+        new = [self._parse(body, first) for first, body in self._numbered(cut_frames(data))]
+        self.written += len(data)
+        self.sent += new
+        return new
+
+    def _numbered(self, bodies: list[bytes]) -> Iterable[tuple[bool, bytes]]:
+        return [(not self.sent and index == 0, body) for index, body in enumerate(bodies)]
+
+    def _parse(self, body: bytes, first: bool) -> Sent:
+        if first:
+            return Sent("connect", 0, body, self.now)
+        xid, opcode = struct.unpack_from(">ii", body)
+        return Sent(OPS[opcode].name, xid, body[8:], self.now)
+
+    def names(self) -> list[str]:
+        """The names of the frames that the session sends now."""
+        return [sent.name for sent in self.flush()]
+
+    def ends(self) -> list[tuple[Sent, int]]:
+        """The frames of the present connection, each with the position behind its last byte."""
+        sizes = [len(sent.body) + (4 if sent.name == "connect" else 12) for sent in self.sent]
+        return list(zip(self.sent, accumulate(sizes), strict=True))
+
+    def lose(self, written: int | None = None, why: str = "cut") -> None:
+        """The connection breaks; the kernel had taken ``written`` of its bytes, else all."""
+        taken = self.written if written is None else written
+        self.session.connection_lost(self.now, taken, self.session.broken or why)
+
+    def drop_if_broken(self) -> bool:
+        """End a connection that the session no longer wants, as every shell must."""
+        broken = self.session.broken is not None
+        if broken:
+            self.lose()
+        return broken
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass as a shell does: every deadline is kept, what is broken is dropped."""
+        end, steps = self.now + seconds, 0
+        while (due := self.session.next_deadline()) is not None and due <= end:
+            steps += 1
+            assert steps < 10_000, "the deadlines do not move on"
+            self.now = max(self.now, due)
+            self.session.on_deadline(self.now)
+            self.drop_if_broken()
+            self.flush()
+        self.now = end
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass in which this process does not run."""
+        self.now += seconds
+
+    def wake(self) -> list[str]:
+        """Call the wakers that are due; returns what has been logged since the last time."""
+        for waker in self.session.take_wakeups():
+            waker()
+        logged, self.log = self.log, []
+        return logged
+
+    def log_when_ready(self, waitable: Waitable, name: str) -> None:
+        """Have ``name`` logged when ``waitable`` is ready."""
+        assert not waitable.ready
+        waitable.wakers.append(lambda: self.log.append(name))
+
+    # --- the owner of watches ---------------------------------------------------------------------
+
+    def wait(self, waitable: Waitable, timeout: float | None) -> bool:
+        assert timeout == 0, "a test would wait for ever"
+        return waitable.ready
+
+    async def until(self, waitable: Waitable) -> bool:
+        assert waitable.ready, "a test would wait for ever"
+        return True
+
+    def close_watch(self, watch: Watch) -> None:
+        self.session.forget_watch(watch)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        function()
+
+    # --- callers ----------------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> Call:
+        self.session.submit(call, self.now)
+        self.calls.append(call)
+        return call
+
+    @property
+    def oldest(self) -> Call | None:
+        """The call that the server has to answer next."""
+        return next((call for call in self.calls if call.sent and not call.ready), None)
+
+    def call(self, verb: str, *arguments: Any, **named: Any) -> Call:
+        """Submit one operation under its public name."""
+        call = getattr(self._ask, verb)(*arguments, **named)
+        assert isinstance(call, Call)
+        return call
+
+    def guard(self, path: str, watch: Watch, czxid: int | None = None) -> Call:
+        """Submit a get_children2 whose watch is in the table at once, to guard a node."""
+        watch.owner = self
+        body = r.GetChildren2Request.pack(path, True)
+        czxid = STAT.czxid if czxid is None else czxid
+        return self.submit(
+            Call(ops.GET_CHILDREN2, path, body, None, watch, path, WatchKind.CHILD, czxid)
+        )
+
+    def watching(self, verb: str, path: str) -> Watch:
+        """A watch that has been set by an answered read of a node that exists."""
+        watch = Watch()
+        self.answer(self.call(verb, path, watch=watch))
+        assert armed(watch)
+        return watch
+
+    def watching_missing(self, path: str) -> Watch:
+        """A watch that has been set by an exists of a node that is not there."""
+        watch = Watch()
+        self.answer(self.call("exists", path, watch=watch), error=NO_NODE)
+        assert armed(watch)
+        return watch
+
+    def persistent(self, path: str, *, recursive: bool = False) -> Watch:
+        """A watch that has been set by an answered add_watch."""
+        watch = Watch()
+        self.answer(self.call("add_watch", path, watch, recursive=recursive))
+        assert armed(watch)
+        return watch
+
+    def traced(self) -> list[TraceFrame]:
+        """From now on what goes over the wire is written down in the list."""
+        frames: list[TraceFrame] = []
+        self.session.trace = Tracer(frames.append)
+        return frames
+
+    # --- the server -------------------------------------------------------------------------------
+
+    def feed(self, data: bytes, sizes: Iterable[int] = ()) -> None:
+        """Bytes arrive, in pieces of these sizes and then the rest."""
+        at = 0
+        for size in sizes:
+            if size and at < len(data):
+                self.session.receive_data(data[at : at + size], self.now)
+                at += size
+        if at < len(data):
+            self.session.receive_data(data[at:], self.now)
+
+    def welcome(self, **answer: Any) -> None:
+        """The server accepts the session; see :func:`welcome_frame`."""
+        self.feed(welcome_frame(**answer))
+
+    def gone(self) -> None:
+        """The server does not know the session."""
+        self.feed(GONE)
+
+    def restore(self) -> list[Sent]:
+        """The server answers everything that comes before the first request; returns that."""
+        sent = self.flush()
+        for one in sent:
+            if one.xid in {ops.AUTH_XID, ops.SET_WATCHES_XID}:
+                self.feed(reply_frame(one.xid))
+        return sent
+
+    def greet(self, **answer: Any) -> None:
+        """Reach a server, which accepts the session."""
+        self.dial()
+        self.flush()
+        self.welcome(**answer)
+
+    def greet_again(self, **answer: Any) -> None:
+        """Lose a connection and reach a server, which accepts the session."""
+        self.lose()
+        self.greet(**answer)
+
+    def connect(self, **answer: Any) -> None:
+        """Go from wherever the session stands without a connection to a usable one."""
+        self.greet(**answer)
+        self.restore()
+        assert self.state.usable, self.state
+        self.flush()
+
+    def reconnect(self, **answer: Any) -> None:
+        """Lose a connection and make the next one."""
+        self.lose()
+        self.connect(**answer)
+
+    def reply_to(
+        self, call: Call, answer: Record | None = None, *, error: int = 0, zxid: int | None = None
+    ) -> bytes:
+        """The bytes that answer a call: with its op's usual answer if nothing else is given."""
+        if not call.sent:
+            self.flush()
+        self.zxid += 1
+        record = answer if answer is not None or error else ANSWERS[call.op]
+        body = record.encode() if record is not None else b""
+        return reply_frame(call.xid, self.zxid if zxid is None else zxid, error, body)
+
+    def answer(
+        self, call: Call, answer: Record | None = None, *, error: int = 0, zxid: int | None = None
+    ) -> None:
+        """The server answers a call."""
+        self.feed(self.reply_to(call, answer, error=error, zxid=zxid))
+
+    def serve(self, sent: Sent, *, error: int = 0) -> None:
+        """The server answers a request that the session has made itself."""
+        self.zxid += 1
+        self.feed(reply_frame(sent.xid, self.zxid, error))
+
+    def event(self, event: int, path: str, zxid: int = -1) -> None:
+        """The server reports a change."""
+        self.feed(event_frame(event, path, zxid))
+
+    def pong(self) -> None:
+        """The server answers a ping."""
+        self.feed(reply_frame(ops.PING_XID, self.zxid + 1000))
+
+
+NO_NODE = -101
+NO_AUTH = -102
+
+
+def armed(watch: Watch) -> bool:
+    """Whether the watch is set, or a read that may set it is under way, and nothing has come."""
+    return not watch.ready
+
+
+def events(watch: Watch) -> list[Event]:
+    """The events that have reached a watch, taken out of it."""
+    seen: list[Event] = []
+    while True:
+        try:
+            event = watch.wait(0)
+        except (RuntimeError, ZooKeeperError):
+            return seen
+        if event is None:
+            return seen
+        seen.append(event)
+
+
+def types(watch: Watch) -> list[EventType | int]:
+    """The types of the events that have reached a watch, taken out of it."""
+    return [event.type for event in events(watch)]
+
+
+def failure(call: Call) -> type[ZooKeeperError] | None:
+    """The class of the error that a call has ended with; None if it was answered."""
+    assert call.ready, f"{call.op} has not ended"
+    error = call.error()
+    return None if error is None else type(error)
+
+
+def maybe_applied(call: Call) -> bool:
+    """What the error of a failed call says about its effect."""
+    assert isinstance(call.outcome, Failed)
+    error = call.error()
+    assert error is not None
+    return error.maybe_applied
+
+
+def usable_again(script: Script) -> bool:
+    """Whether the next connection carries a call to its answer."""
+    if script.session.broken:
+        script.lose()
+    if not script.state.usable:
+        script.connect()
+    call = script.call("exists", "/next")
+    script.flush()
+    while (oldest := script.oldest) is not None:
+        script.answer(oldest)
+    return failure(call) is None
+
+
+# --- a session in each of its states --------------------------------------------------------------
+
+
+def _not_started() -> Script:
+    return Script()
+
+
+def _connecting() -> Script:
+    script = _disconnected()
+    script.advance(script.session.act_at - script.now)
+    return script
+
+
+def _handshake() -> Script:
+    script = _disconnected()
+    script.dial()
+    script.flush()
+    return script
+
+
+def _connected() -> Script:
+    script = Script()
+    script.connect()
+    return script
+
+
+def _read_only() -> Script:
+    script = Script()
+    script.connect(read_only=True)
+    return script
+
+
+def _disconnected() -> Script:
+    script = _connected()
+    script.lose()
+    return script
+
+
+def _expired() -> Script:
+    script = _handshake()
+    script.gone()
+    return script
+
+
+def _auth_failed() -> Script:
+    script = _connected()
+    script.feed(reply_frame(ops.AUTH_XID, 0, -115))
+    return script
+
+
+def _closed() -> Script:
+    script = _connected()
+    script.session.closed()
+    return script
+
+
+_MAKERS: dict[State, Callable[[], Script]] = {
+    State.NOT_STARTED: _not_started,
+    State.CONNECTING: _connecting,
+    State.HANDSHAKE: _handshake,
+    State.CONNECTED: _connected,
+    State.CONNECTED_READ_ONLY: _read_only,
+    State.DISCONNECTED: _disconnected,
+    State.EXPIRED: _expired,
+    State.AUTH_FAILED: _auth_failed,
+    State.CLOSED: _closed,
+}
+TERMINAL = [state for state in State if state.terminal]
+
+
+def script_in(state: State) -> Script:
+    """A session in this state; one that has been connected before, where that is possible."""
+    script = _MAKERS[state]()
+    assert script.state is state, script.state
+    script.wake()
+    return script

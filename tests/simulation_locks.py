@@ -1,0 +1,419 @@
+"""Scenarios for the simulation: contenders for the three locks, and locks with planted bugs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from zkwire.errors import (
+    ConnectionLossError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    ZooKeeperError,
+)
+from zkwire.model import OPEN_ACL_UNSAFE, DataAndStat
+from zkwire.paths import sequence_number
+from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.world import persist
+from zkwire.testing.acl import Credentials
+from zkwire.testing.claims import Claims, Fifo, Herd, Orphans, Rule, exclusive
+from zkwire.testing.schedule import Scenario
+from zkwire.testing.simulated_client import Client, ViolationError
+from zkwire.testing.simulation import FAULTS, Simulation
+from zkwire.testing.tree import NewNode
+from zkwire.verbs import Verbs
+from zkwire.watches import Watch
+
+PATH = "/lock"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of lock: its core, whether its contenders wait, whether they queue."""
+
+    name: str
+    core: type[LockCore]
+    wait: bool
+    queue: bool = False
+
+
+NON_BLOCKING = Kind("non-blocking", SingleNodeLock, wait=False)
+BLOCKING = Kind("blocking", SingleNodeLock, wait=True)
+SEQUENTIAL = Kind("sequential", SequentialLockCore, wait=True, queue=True)
+SEQUENTIAL_TRY = Kind("sequential, try", SequentialLockCore, wait=False, queue=True)
+KINDS = (NON_BLOCKING, BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY)
+
+
+@dataclass(frozen=True)
+class Manners:
+    """What a contender does: how often, how long it waits, how many steps and seconds it holds."""
+
+    rounds: int = 1
+    patience: float | None = None
+    stay: int = 2
+    hold: float = 0.0
+
+
+async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: bool) -> list[bool]:
+    """Acquire, stay a while, release; what acquire said each time."""
+    won: list[bool] = []
+    for _ in range(manners.rounds):
+        limit = manners.patience
+        if limit is None and not wait:
+            limit = client.world.session_timeout
+        deadline = None if limit is None else client.world.now() + limit
+        won.append(await lock.acquire(deadline, wait))
+        if won[-1]:
+            try:
+                for _ in range(manners.stay):
+                    await client.turn()
+                if manners.hold:
+                    await client.sleep(manners.hold)
+            finally:
+                await lock.release()
+    return won
+
+
+PLAIN = Manners()
+
+
+class Success:
+    """Without a fault nobody fails, and whoever waits gets it."""
+
+    def __init__(self, *, wait: bool) -> None:
+        self._wait = wait
+
+    def step(self, sim: Simulation) -> None:
+        pass
+
+    def end(self, sim: Simulation) -> None:
+        if any(step.kind in FAULTS for step in sim.done):
+            return
+        for task in sim.ended:
+            if task.error is not None:
+                raise ViolationError("ONCE", f"{task.name} failed: {task.error!r}")
+            if not task.background and self._wait and not all(task.result):
+                raise ViolationError("ONCE", f"{task.name} was refused")
+
+
+def contenders(
+    kind: Kind,
+    number: int = 2,
+    manners: Manners = PLAIN,
+    *,
+    prepared: bool = True,
+    together: bool = False,
+    rule: Rule = exclusive,
+) -> Scenario:
+    """So many contenders for one lock, on clients of their own or ``together`` on one.
+
+    ``prepared``: the queue's parent is there already.
+    """
+
+    def scenario(sim: Simulation) -> None:
+        claims = Claims(rule)
+        sim.checks += [
+            claims,
+            Orphans(claims, PATH),
+            Success(wait=kind.wait and manners.patience is None),
+        ]
+        if kind.queue:
+            sim.checks += [Fifo(claims, PATH), Herd(PATH)]
+            if prepared:
+                sim.tree.begin(0)
+                sim.tree.create(NewNode(PATH, b"", OPEN_ACL_UNSAFE), Credentials())
+        client = None
+        for _ in range(number):
+            if client is None or not together:
+                client = sim.client()
+            lock = kind.core(client.world, PATH)
+            claims.add(lock, client)
+            client.spawn(contend(client, lock, manners, wait=kind.wait))
+
+    return scenario
+
+
+def various(kind: Kind, *, rule: Rule = exclusive) -> Scenario:
+    """Contenders that differ from seed to seed in number, patience, rounds and so on."""
+
+    def scenario(sim: Simulation) -> None:
+        choose = sim.rng.choice
+        contenders(
+            kind,
+            choose((2, 3)),
+            Manners(
+                rounds=choose((1, 1, 2)),
+                patience=choose((None, None, 3.0, 9.0)),
+                stay=choose((1, 3)),
+                hold=choose(
+                    (0.0, 0.0, 0.0, 0.0, 15.0)
+                ),  # not so long that it looks like a deadlock
+            ),
+            prepared=choose((True, True, False)),
+            together=choose((False, False, False, True)),
+            rule=rule,
+        )(sim)
+
+    return scenario
+
+
+# --- locks with planted bugs ----------------------------------------------------------------------
+
+
+class NoCleaning(LockCore):
+    """An attempt that ends badly leaves what it has left (B5, B6, B7)."""
+
+    def _settle(self) -> None:
+        self._owed = None
+
+
+class OneCleaning(LockCore):
+    """A clean-up is tried once (B5, B25)."""
+
+    async def _clean_up(self, verbs: Verbs, attempt: Attempt) -> None:
+        with suppress(ZooKeeperError):
+            await self._leave(verbs, attempt)
+
+
+class NoLease(LockCore):
+    """Holds until somebody says otherwise (A29, B20)."""
+
+    @property
+    def held(self) -> bool:
+        return self._granted is not None and not self.lost.is_set()
+
+
+class LateEnd(LockCore):
+    """Claims until the answer to the delete has come (B21)."""
+
+    async def _delete(self, node: str, version: int) -> None:
+        granted = self._granted
+        self._refuse_if_lost()
+        await self._reconnected()
+        self._granted = granted
+        try:
+            await self.world.until(self.world.verbs.delete(node, version), None)
+            self._owed = None
+        finally:
+            self._release_claim()
+
+
+class NoGuard(LockCore):
+    """Does not watch its own node (B22)."""
+
+    def _grant(self, attempt: Attempt) -> None:
+        assert attempt.stat is not None
+        self._fence, self._granted = attempt.stat.czxid, attempt
+        self.world.hold(self.lost)
+
+
+class SequentialNoCleaning(NoCleaning, SequentialLockCore):
+    """See its base."""
+
+
+class SequentialOneCleaning(OneCleaning, SequentialLockCore):
+    """See its base."""
+
+
+class SequentialNoLease(NoLease, SequentialLockCore):
+    """See its base."""
+
+
+class SequentialLateEnd(LateEnd, SequentialLockCore):
+    """See its base."""
+
+
+class SequentialNoGuard(NoGuard, SequentialLockCore):
+    """See its base."""
+
+
+class SingleNoCleaning(NoCleaning, SingleNodeLock):
+    """See its base."""
+
+
+class SingleOneCleaning(OneCleaning, SingleNodeLock):
+    """See its base."""
+
+
+class SingleNoLease(NoLease, SingleNodeLock):
+    """See its base."""
+
+
+class SingleLateEnd(LateEnd, SingleNodeLock):
+    """See its base."""
+
+
+class ByName(SequentialLockCore):
+    """Contenders are ordered by their names, which begin with the session's id (B14)."""
+
+    def _ahead(self, names: list[str], own: str) -> str | None:
+        return max((name for name in names if name < own), default=None)
+
+
+class LowestWatched(SequentialLockCore):
+    """Everybody watches the holder."""
+
+    def _ahead(self, names: list[str], own: str) -> str | None:
+        first = min(names, key=lambda name: sequence_number(name) or 0)
+        return None if first == own else first
+
+
+class BlindRepeat(SequentialLockCore):
+    """A create that was not answered is repeated (B1, B2, B3)."""
+
+    async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        return []
+
+    async def _prune(self, attempt: Attempt, names: list[str], deadline: float | None) -> None:
+        pass
+
+
+class NoSecondLook(SequentialLockCore):
+    """Whoever is woken believes that it is its turn."""
+
+    async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
+        names = await super()._list(deadline, sync=sync)
+        if sync or self._owed is None or self._owed.node is None:
+            return names
+        return [self._name(self._owed)]
+
+
+class Exists(SequentialLockCore):
+    """Waits by ``exists``, which says nothing when the node is gone already (B10)."""
+
+    async def _wait_for(self, ahead: str, deadline: float | None) -> None:
+        path, watch = f"{self.path}/{ahead}", Watch()
+        try:
+            await persist(self.world, deadline, self.world.verbs.exists, path, watch=watch)
+            if await self.world.event(watch, deadline) is None:
+                raise OperationTimeoutError("not free in time")
+        finally:
+            watch.close()
+
+
+class WatchKept(SequentialLockCore):
+    """Does not take its watch back when it gives up (B27)."""
+
+    async def _wait_for(self, ahead: str, deadline: float | None) -> None:
+        path, watch = f"{self.path}/{ahead}", Watch()
+        try:
+            await persist(self.world, deadline, self.world.verbs.get_data, path, watch=watch)
+            if await self.world.event(watch, deadline) is None:
+                raise OperationTimeoutError("not free in time")
+        except NoNodeError:
+            pass
+
+
+class SessionIsName(SequentialLockCore):
+    """Finds the node of another attempt of the same client, and takes it (B31)."""
+
+    async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        names = await self._list(deadline, sync=True)
+        for name in names:
+            path = f"{self.path}/{name}"
+            stat = await persist(self.world, deadline, self.world.verbs.exists, path)
+            if stat is not None and stat.ephemeral_owner == self.world.session_id:
+                attempt.node, attempt.stat = path, stat
+                attempt.id = name.rpartition("-lock-")[0]
+        return names
+
+
+class StepBackOnce(SequentialLockCore):
+    """A try that fails deletes its node as well as it can (B5)."""
+
+    async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
+        assert attempt.node is not None
+        with suppress(NoNodeError, ConnectionLossError, OperationTimeoutError):
+            await self.world.until(self.world.verbs.delete(attempt.node), deadline)
+        attempt.entered = False
+
+
+class ExistsMeansTaken(SingleNodeLock):
+    """A node that exists is somebody else's, even after a lost reply (C1)."""
+
+    async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
+        while True:
+            attempt.entered = True
+            create = self.world.verbs.create_with_stat(
+                self.path, attempt.id.encode(), ephemeral=True
+            )
+            try:
+                attempt.node, attempt.stat = await self.world.until(create, deadline)
+                return True
+            except NodeExistsError:
+                attempt.entered = False
+                return False
+            except (NotSentError, OutcomeUnknownError):
+                pass
+
+    def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
+        return False
+
+
+class SessionIsOwner(SingleNodeLock):
+    """A node of this session is this lock's (B31)."""
+
+    def _is_own(self, attempt: Attempt, seen: DataAndStat) -> bool:
+        return seen.stat.ephemeral_owner == self.world.session_id
+
+
+class SingleExists(SingleNodeLock):
+    """Waits by ``exists``, which says nothing when the node is gone already (C6)."""
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        while not await self._create(attempt, deadline):
+            if not wait:
+                return False
+            watch = Watch()
+            try:
+                await persist(self.world, deadline, self.world.verbs.exists, self.path, watch=watch)
+                if await self.world.event(watch, deadline) is None:
+                    raise OperationTimeoutError("not free in time")
+            finally:
+                watch.close()
+        return True
+
+
+class DeletesAnything(SingleNodeLock):
+    """Cleans up whatever stands there, be it somebody else's (C4)."""
+
+    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+        with suppress(NoNodeError):
+            await verbs.delete(self.path)
+
+
+def planted(core: type[LockCore], *, wait: bool = True) -> Kind:
+    """The kind of a planted bug."""
+    queue = issubclass(core, SequentialLockCore)
+    return Kind(core.__name__, core, wait=wait, queue=queue)
+
+
+PLANTED: dict[Kind, set[str]] = {
+    planted(SequentialNoCleaning): {"ORPHAN", "LIVE", "WATCH"},
+    planted(SequentialOneCleaning): {"ORPHAN", "LIVE"},
+    planted(SequentialNoLease): {"ME", "FENCE"},
+    planted(SequentialLateEnd): {"ME"},
+    planted(SequentialNoGuard): {"STATE"},
+    planted(ByName): {"ME", "FIFO", "FENCE", "LIVE"},
+    planted(LowestWatched): {"HERD"},
+    planted(BlindRepeat): {"LIVE", "ORPHAN"},
+    planted(NoSecondLook): {"ME", "FIFO", "FENCE"},
+    planted(Exists): {"LIVE"},
+    planted(WatchKept): {"WATCH", "HERD"},
+    planted(SessionIsName): {"ME", "FENCE", "ERROR", "LIVE", "FIFO", "ORPHAN"},
+    planted(StepBackOnce, wait=False): {"ORPHAN"},
+    planted(SingleNoCleaning): {"ORPHAN", "LIVE", "WATCH"},
+    planted(SingleOneCleaning): {"ORPHAN", "LIVE"},
+    planted(SingleNoLease): {"ME", "FENCE"},
+    planted(SingleLateEnd): {"ME"},
+    planted(ExistsMeansTaken): {"ORPHAN", "LIVE"},
+    planted(SessionIsOwner): {"ME", "FENCE", "ORPHAN", "LIVE"},
+    planted(SingleExists): {"LIVE"},
+    planted(DeletesAnything): {"ME", "FENCE"},
+}
+"""Each with the invariants that it may break."""

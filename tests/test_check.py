@@ -1,0 +1,63 @@
+"""check.py itself: it runs what it is asked for, and it misses nothing that goes wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import check
+
+
+@pytest.mark.parametrize(
+    ("ci", "arguments", "parts", "for_pytest"),
+    [
+        ("", [], ["format", "lint", "types", "test", "embedded"], []),
+        ("true", [], ["format", "lint", "types", "test", "embedded", "docker"], []),
+        ("", ["all", "docker"], ["format", "lint", "types", "test", "embedded", "docker"], []),
+        ("true", ["types", "lint"], ["lint", "types"], []),
+        ("", ["test", "--", "-k", "one", "--", "x"], ["test"], ["-k", "one", "--", "x"]),
+    ],
+)
+def test_parts(
+    monkeypatch: pytest.MonkeyPatch,
+    ci: str,
+    arguments: list[str],
+    parts: list[str],
+    for_pytest: list[str],
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    assert check.parse(arguments) == (parts, for_pytest)
+
+
+def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        check.parse(["tests"])
+    assert "no such part: tests" in capsys.readouterr().err
+
+
+def test_a_command_passes_only_with_success_in_time() -> None:
+    assert check.run([sys.executable, "-c", ""], 30)
+    assert not check.run([sys.executable, "-c", "raise SystemExit(3)"], 30)
+    forever = "import signal; signal.pause()"
+    assert not check.run([sys.executable, "-c", forever], 0.5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+def test_an_orphan_is_found_and_ended() -> None:
+    script = """
+import check, subprocess
+check.adopt_orphans()
+check.END_SECONDS = 0.5
+subprocess.run(["sh", "-c", "setsid sleep 600 & exit"], check=True)
+checks = check.Checks([])
+checks.no_process_left()
+assert not dict(check.descendants())
+raise SystemExit(checks.summary())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=check.ROOT, capture_output=True, text=True, check=False
+    )
+    assert "sleep" in done.stdout
+    assert done.returncode == 0, done.stderr

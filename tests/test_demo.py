@@ -1,0 +1,81 @@
+"""The command line: the demo holds what it claims, and what cannot be run says why."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.server_control import ZooKeeperServer
+from zkwire import Client
+
+ROOT = Path(__file__).parent.parent
+
+
+def zkwire(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m zkwire`` into a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "zkwire", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def assert_all_shown(done: subprocess.CompletedProcess[str]) -> None:
+    """The demo has shown and checked everything, for a terminal of 80 columns, without colour."""
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout
+    assert "13 of 13 claims held" in done.stdout
+
+
+def test_demo_that_needs_nothing() -> None:
+    assert_all_shown(zkwire("demo"))
+
+
+@pytest.mark.real
+@pytest.mark.apache
+def test_demo_on_a_real_server(zookeeper: ZooKeeperServer) -> None:
+    assert_all_shown(zkwire("demo", "--server", zookeeper.hosts))
+    with Client(zookeeper.hosts) as client:
+        assert [n for n in client.get_children("/") if n.startswith("zkwire-demo")] == []
+
+
+def test_server_as_a_process() -> None:
+    command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline() + process.stdout.readline()
+        assert "Never for production" in said
+        found = re.search(r"127\.0\.0\.1:\d+", said)
+        assert found, said
+        with Client(found[0]) as client:
+            assert client.create("/a", b"x") == "/a"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (0, "")
+
+
+def test_a_server_that_is_not_there_ends_in_one_line() -> None:
+    done = zkwire("demo", "--server", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "Connection refused" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_arguments_are_said() -> None:
+    assert zkwire("demo", "--nonsense").returncode == 2
+    assert zkwire("demo", "--server", "no:port:here").returncode == 1

@@ -1,0 +1,119 @@
+"""The embedded server and a real ZooKeeper give the same answers to the same random operations.
+
+`tests/differential.py` says what is compared and what is not.  Each difference that was found has
+become a test with a name, in `test_tree.py` or `test_processor.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.differential import TIMEOUT_MS, Batch, Difference, Open, Player
+from tests.differential_scenario import Scenario
+from tests.differential_sides import EmbeddedSide, RealSide, Side
+from tests.random_requests import plain
+from tests.server_control import Backend, Settings, ZooKeeperServer
+from zkwire import ops
+from zkwire.jute import records as r
+from zkwire.jute.records import Stat
+from zkwire.testing.processor import Processor
+from zkwire.testing.tree import Node
+
+pytestmark = pytest.mark.apache
+
+TICK = 0.2
+LONGEST = 60.0  # Settings: maxSessionTimeout
+STEPS = 80_000
+SCENARIO_STEPS = 400
+
+
+@pytest.fixture(scope="module")
+def peer(backend: Backend) -> Iterator[ZooKeeperServer]:
+    """A server of this module's own: nobody else's transactions may come in between.
+
+    It runs without an ensemble's request processors: 3.8.0's CommitProcessor sometimes, once in
+    some ten thousand batches, waits for ever with a committed request in its hands.
+    """
+    settings = Settings(
+        java_flags=("-Dznode.container.checkIntervalMs=3600000",),
+    )
+    with backend.standalone(settings) as server:
+        yield server
+
+
+def embedded(seed: object) -> Processor:
+    return Processor(rng=random.Random(str(seed)), tick=TICK, timeouts=(2 * TICK, LONGEST))
+
+
+class Pair:
+    """Both sides, which must have seen the same from the start."""
+
+    def __init__(self, server: ZooKeeperServer, seed: object) -> None:
+        self.processor = embedded(seed)
+        self.sides: list[Side] = [EmbeddedSide(self.processor), RealSide(server.host, server.port)]
+
+    def run(self, name: str, steps: int) -> Scenario:
+        scenario = Scenario(self.sides, lambda: self.processor.world.tree.nodes, name)
+        scenario.run(steps)
+        return scenario
+
+
+@pytest.fixture(scope="module")
+def pair(peer: ZooKeeperServer, seed: int) -> Pair:
+    return Pair(peer, seed)
+
+
+def test_same_answers(pair: Pair, seed: int) -> None:
+    done, events, outcomes = 0, 0, set[tuple[str, int]]()
+    while done < STEPS:
+        player = pair.run(f"{seed}/{done}", SCENARIO_STEPS).player
+        done += player.requests
+        events += player.events // 2
+        outcomes |= set(player.errors)
+    print(f"seed {seed}: {done} steps, {events} events, {len(outcomes)} kinds of outcome")
+    assert len(outcomes) >= 75, sorted(outcomes)
+    assert events >= STEPS // 20
+
+
+def test_what_chance_seldom_meets(pair: Pair) -> None:
+    """Watches of what is no path: everything but firing works, and looking may stumble."""
+    odd = ("", "x", "a/b", "//", "/")
+    add = [plain(ops.ADD_WATCH, r.AddWatchRequest(path, 0)) for path in odd]
+    recursive = [plain(ops.ADD_WATCH, r.AddWatchRequest(path, 1)) for path in odd]
+    look = [
+        plain(ops.CHECK_WATCHES, r.CheckWatchesRequest(path, kind))
+        for path in (*odd, "y", "a/c", "//a", "/a/")
+        for kind in (1, 2, 3)
+    ]
+    remove = [plain(ops.REMOVE_WATCHES, r.RemoveWatchesRequest(path, 3)) for path in odd]
+    player = Player(pair.sides, "odd paths")
+    try:
+        player.play(Open(0, TIMEOUT_MS, False))
+        player.play(Batch(0, (*look, *add, *look, *recursive, *look, *remove, *look)))
+    finally:
+        player.end()
+    assert player.errors["check_watches", -5] > 0
+    assert player.errors["check_watches", 0] > 0
+
+
+def test_a_planted_difference_is_found(
+    pair: Pair, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a cversion that only counts creates, as it is stored, the comparison fails."""
+    honest = Node.stat
+
+    def planted(node: Node) -> Stat:
+        values = list(honest(node))
+        values[5] = node.created
+        return Stat(*values)
+
+    monkeypatch.setattr(Node, "stat", planted)
+    with pytest.raises(Difference, match="seed") as caught:
+        pair.run(f"{seed}/planted", 20 * SCENARIO_STEPS)
+    (note,) = caught.value.__notes__
+    print(note)
+    requests = int(note.split(" requests")[0].split()[-1])
+    assert requests <= 8, f"the difference can be shown with less: {caught.value}"

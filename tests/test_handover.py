@@ -1,0 +1,308 @@
+"""A session that one client leaves and another goes on with."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lock_helpers import Stage
+from tests.server_control import Ensemble, ZooKeeperServer
+from zkwire import (
+    BlockingLock,
+    Client,
+    ClientClosedError,
+    ConnectionLossError,
+    Credentials,
+    EventType,
+    SessionExpiredError,
+    State,
+    Watch,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 15.0
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
+    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
+    with Stage(zookeeper) as stage:
+        yield stage
+        stage.heal()
+        stage.observer.delete_tree(fresh_path)
+
+
+def owner(client: Client, path: str) -> int | None:
+    """Whose ephemeral node it is; None if there is none."""
+    stat = client.exists(path)
+    return None if stat is None else stat.ephemeral_owner
+
+
+def sent(stage: Stage, op: str) -> int:
+    return sum(f.op == op and f.direction == "c2s" for f in stage.proxy.frames())
+
+
+# --- leaving and going on -------------------------------------------------------------------------
+
+
+def test_ephemeral_nodes_live_on(stage: Stage, fresh_path: str) -> None:
+    observer, first = stage.observer, stage.client()
+    session = first.session_id
+    first.create(fresh_path, ephemeral=True)
+    gone = Watch()
+    observer.get_data(fresh_path, watch=gone)
+    kept = first.detach()
+    assert kept.session_id == session
+    assert first.state is State.CLOSED
+    assert sent(stage, "close_session") == 0
+    assert owner(observer, fresh_path) == session
+    with Client(stage.proxy.hosts, resume=kept) as second:
+        assert second.session_id == session
+        assert owner(second, fresh_path) == session
+        assert second.get_ephemerals(fresh_path) == [fresh_path]
+        second.set_data(fresh_path, b"x")
+        event = gone.wait(PATIENCE)
+        assert event is not None
+        assert event.type is EventType.NODE_DATA_CHANGED
+        assert second.credentials == kept
+    assert sent(stage, "close_session") == 1
+    assert owner(observer, fresh_path) is None  # this one ended it
+
+
+def test_a_session_passes_through_many_hands(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    client.create(fresh_path, ephemeral=True)
+    session = client.session_id
+    for _ in range(10):
+        client = Client(stage.proxy.hosts, resume=client.detach())
+        client.connect(PATIENCE)
+        assert owner(client, fresh_path) == session
+    client.close()
+
+
+def test_what_belongs_to_the_client_ends_with_it(stage: Stage, fresh_path: str) -> None:
+    first = stage.client()
+    first.create(fresh_path)
+    lock, watch = BlockingLock(first, f"{fresh_path}/lock"), Watch()
+    assert lock.acquire(PATIENCE)
+    first.get_data(fresh_path, watch=watch)
+    pending = [first.pipeline.exists(fresh_path) for _ in range(5)]
+    for reply in pending:
+        reply.result(PATIENCE)
+    kept = first.detach()
+    assert not lock.held
+    calls: list[Callable[[], object]] = [
+        lambda: first.exists(fresh_path),
+        lambda: watch.wait(PATIENCE),
+        first.detach,
+        lambda: first.credentials,
+        first.connect,
+    ]
+    for call in calls:
+        with pytest.raises(ClientClosedError):
+            call()
+    # Its node belongs to the session, which lives.
+    assert owner(stage.observer, f"{fresh_path}/lock") == kept.session_id
+    first.close()  # too late to end it
+    assert owner(stage.observer, f"{fresh_path}/lock") == kept.session_id
+    Client(stage.proxy.hosts, resume=kept).close()  # never connected: it ends nothing
+    assert owner(stage.observer, f"{fresh_path}/lock") == kept.session_id
+    with Client(stage.proxy.hosts, resume=kept):
+        pass
+    assert owner(stage.observer, f"{fresh_path}/lock") is None
+
+
+CHILD = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from zkwire import Client, Credentials
+given = json.loads(sys.stdin.read())
+resume = Credentials(given["id"], bytes.fromhex(given["passwd"]))
+with Client(given["hosts"], resume=resume) as client:
+    print(json.dumps([client.session_id, client.get_ephemerals(given["path"])]))
+    client.detach()
+"""
+
+
+def test_to_another_process_and_back(stage: Stage, fresh_path: str) -> None:
+    first = stage.client()
+    first.create(fresh_path, ephemeral=True)
+    kept = first.detach()
+    given = {
+        "hosts": stage.hosts,
+        "id": kept.session_id,
+        "passwd": kept.passwd.hex(),
+        "path": fresh_path,
+    }
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", CHILD, str(ROOT)],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(ended.stdout) == [kept.session_id, [fresh_path]]
+    with Client(stage.hosts, resume=kept) as client:
+        assert owner(client, fresh_path) == kept.session_id
+
+
+def test_detach_without_a_connection(stage: Stage, fresh_path: str) -> None:
+    first = stage.client()
+    first.create(fresh_path, ephemeral=True)
+    stage.proxy.refuse()
+    stage.proxy.cut_all()
+    assert first.wait_for_state(State.DISCONNECTED, timeout=PATIENCE) is State.DISCONNECTED
+    kept = first.detach()
+    stage.proxy.refuse(False)
+    with Client(stage.proxy.hosts, resume=kept) as second:
+        assert owner(second, fresh_path) == kept.session_id
+
+
+# --- when there is nothing to go on with ----------------------------------------------------------
+
+
+def test_there_is_no_session_before_the_first_connection(stage: Stage) -> None:
+    client = Client(stage.proxy.hosts)
+    calls: list[Callable[[], object]] = [client.detach, lambda: client.credentials]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="no session yet"):
+            call()
+    with client:
+        assert client.credentials.session_id == client.session_id
+
+
+def test_there_is_no_session_after_its_end(stage: Stage) -> None:
+    expired = stage.client()
+    kept = expired.credentials
+    stage.expire(expired)
+    assert expired.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
+    with pytest.raises(SessionExpiredError):
+        expired.detach()
+    later = Client(stage.proxy.hosts, resume=kept)
+    with pytest.raises(SessionExpiredError):
+        later.connect(PATIENCE)
+    assert later.state is State.EXPIRED
+    later.close()
+
+
+def test_nobody_goes_on_in_time(stage: Stage, fresh_path: str) -> None:
+    first = stage.client(timeout=0.4)
+    first.create(fresh_path, ephemeral=True)
+    gone = Watch()
+    stage.observer.get_data(fresh_path, watch=gone)
+    kept = first.detach()
+    event = gone.wait(PATIENCE)  # the server's own doing
+    assert event is not None
+    assert event.type is EventType.NODE_DELETED
+    second = Client(stage.proxy.hosts, resume=kept)
+    with pytest.raises(SessionExpiredError):
+        second.exists(fresh_path)
+    second.close()
+
+
+def test_a_wrong_password(stage: Stage, fresh_path: str) -> None:
+    first = stage.client()
+    first.create(fresh_path, ephemeral=True)
+    wrong = Credentials(first.session_id, bytes(16))
+    intruder = Client(stage.hosts, resume=wrong)
+    with pytest.raises(SessionExpiredError):
+        intruder.connect(PATIENCE)
+    intruder.close()
+    # A server ends the connection before it looks at the password, but not the session.
+    insist(lambda: first.exists(fresh_path))
+    assert owner(first, fresh_path) == first.session_id
+    assert first.state is State.CONNECTED
+
+
+# --- while the first still lives ------------------------------------------------------------------
+
+
+def test_the_first_client_is_pushed_out_and_may_come_back(stage: Stage, fresh_path: str) -> None:
+    first = stage.client()
+    first.create(fresh_path, ephemeral=True)
+    stage.proxy.refuse()  # else the two would push each other out for ever
+    with Client(stage.hosts, resume=first.credentials) as second:
+        assert first.wait_for_state(State.DISCONNECTED, timeout=PATIENCE) is State.DISCONNECTED
+        assert owner(second, fresh_path) == first.session_id
+        second.detach()
+    stage.proxy.refuse(False)
+    first.connect(PATIENCE)
+    assert owner(first, fresh_path) == first.session_id
+    first.set_data(fresh_path, b"x")
+
+
+def test_a_session_moves_over_to_another_member(ensemble: Ensemble, fresh_path: str) -> None:
+    here, there = (server.hosts for server in ensemble.servers[:2])
+    with Client(here, session_timeout=15) as first:
+        session = first.session_id
+        first.create(fresh_path, ephemeral=True)
+        states: list[State] = []
+        first.add_state_listener(states.append)
+        second = Client(there, resume=first.credentials)
+        second.connect(PATIENCE)
+        assert second.session_id == session
+        second.set_data(fresh_path, b"second")
+        # The first one's server learns of it with the first write, and ends the connection.
+        with pytest.raises(ConnectionLossError) as caught:
+            first.set_data(fresh_path, b"first")
+        assert caught.value.op == "set_data"
+        second.detach()
+        first.connect(PATIENCE)
+        insist(lambda: first.set_data(fresh_path, b"first again"))
+        assert first.get_data(fresh_path).data == b"first again"
+        assert first.session_id == session
+        assert State.EXPIRED not in states
+        first.delete(fresh_path)
+
+
+def insist(call: Callable[[], object]) -> None:
+    """Do it over as many connections as it takes."""
+    for _ in range(50):
+        try:
+            call()
+        except ConnectionLossError:
+            continue
+        return
+    pytest.fail("no connection lasts")
+
+
+# --- what credentials show ------------------------------------------------------------------------
+
+
+def test_credentials_hide_the_password_and_can_be_copied(stage: Stage) -> None:
+    client = stage.client()
+    kept = client.credentials
+    assert len(kept.passwd) == 16
+    for text in (repr(kept), str(kept), f"{kept}", repr([kept]), repr({"a": kept})):
+        assert "<hidden>" in text
+        assert repr(kept.passwd)[2:-1] not in text
+        assert kept.passwd.hex() not in text
+    assert str(kept.session_id) in repr(kept)
+    assert pickle.loads(pickle.dumps(kept)) == kept
+    assert copy.copy(kept) == kept
+    assert kept == client.credentials
+    resumed = Client(stage.hosts, resume=kept)
+    assert repr(kept.passwd)[2:-1] not in repr(resumed)
+    resumed.close()
+
+
+WRONG: list[tuple[Any, type[Exception], str]] = [
+    ((1, b"x"), TypeError, "resume must be Credentials"),
+    (7, TypeError, "resume must be Credentials"),
+    (Credentials(0, bytes(16)), ValueError, "names no session"),
+]
+
+
+@pytest.mark.parametrize(("resume", "kind", "message"), WRONG, ids=["tuple", "int", "none yet"])
+def test_what_cannot_be_resumed(resume: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        Client("127.0.0.1:1", resume=resume)

@@ -1,0 +1,554 @@
+"""The codec by hand: each layout word byte by byte, null, text, wrong values, records as values.
+
+What must hold for any bytes and any record is in `test_jute_records`.
+"""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from zkwire.errors import ProtocolError
+from zkwire.jute.record import (
+    Bool,
+    Buffer,
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    Record,
+    Secret,
+    Tail,
+    UString,
+    Vector,
+)
+
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+
+
+class Numbers(Record):
+    flag: Bool
+    tiny: Byte
+    small: Int
+    big: Long
+    single: Float
+    double: Double
+
+
+class Blob(Record):
+    data: Buffer
+
+
+class MaybeBlob(Record):
+    data: Buffer | None
+
+
+class Text(Record):
+    text: UString
+
+
+class MaybeText(Record):
+    text: UString | None
+
+
+class Texts(Record):
+    texts: Vector[UString]
+
+
+class MaybeTexts(Record):
+    texts: Vector[UString] | None
+
+
+class Pair(Record):
+    left: Int
+    right: Long
+
+
+class Named(Record):
+    name: UString
+    pair: Pair
+    flag: Bool
+
+
+class Nameds(Record):
+    items: Vector[Named]
+
+
+class MaybePairs(Record):
+    items: Vector[Pair] | None
+
+
+class Tree(Record):
+    before: Int
+    named: Named
+    texts: Vector[Texts]
+    after: Int
+
+
+class Tailed(Record):
+    data: Buffer | None
+    tail: Tail[Int]
+
+
+class Login(Record):
+    user: UString
+    password: Secret
+    token: Secret | None
+
+
+class Nothing(Record):
+    pass
+
+
+class Everything(Record):
+    """Every layout word in one record, in an order that mixes fixed and variable fields."""
+
+    flag: Bool
+    text: UString
+    tiny: Byte
+    small: Int
+    pair: Pair
+    big: Long
+    data: Buffer
+    maybe_data: Buffer | None
+    named: Named
+    single: Float
+    double: Double
+    maybe_text: UString | None
+    texts: Vector[UString]
+    maybe_texts: Vector[UString] | None
+    pairs: Vector[Pair]
+    maybe_nameds: Vector[Named] | None
+    secret: Secret
+    maybe_secret: Secret | None
+    last: Bool
+    tail: Tail[Long]
+
+
+def hexes(text: str) -> bytes:
+    return bytes.fromhex(text)
+
+
+# --- the layout words -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("record", "encoded"),
+    [
+        (
+            Numbers(True, -1, 1, -2, 1.5, -2.0),
+            "01 ff 00000001 fffffffffffffffe 3fc00000 c000000000000000",
+        ),
+        (
+            Numbers(False, 127, -(2**31), 2**63 - 1, 0.0, 0.0),
+            "00 7f 80000000 7fffffffffffffff 00000000 0000000000000000",
+        ),
+        (Blob(b"\x00\xff"), "00000002 00ff"),
+        (Blob(b""), "00000000"),
+        (MaybeBlob(b""), "00000000"),
+        (MaybeBlob(None), "ffffffff"),
+        (Text("/a"), "00000002 2f61"),
+        (Text(""), "00000000"),
+        (MaybeText(""), "00000000"),
+        (MaybeText(None), "ffffffff"),
+        (Texts(()), "00000000"),
+        (Texts(("a", "", "bc")), "00000003 00000001 61 00000000 00000002 6263"),
+        (MaybeTexts(()), "00000000"),
+        (MaybeTexts(None), "ffffffff"),
+        (Pair(1, -1), "00000001 ffffffffffffffff"),
+        (Named("n", Pair(1, 2), True), "00000001 6e 00000001 0000000000000002 01"),
+        (
+            Nameds((Named("", Pair(0, 0), False), Named("x", Pair(1, 2), True))),
+            "00000002 00000000 00000000 0000000000000000 00"
+            "00000001 78 00000001 0000000000000002 01",
+        ),
+        (MaybePairs(None), "ffffffff"),
+        (MaybePairs((Pair(1, 2),)), "00000001 00000001 0000000000000002"),
+        (
+            Tree(1, Named("n", Pair(2, 3), False), (Texts(("a",)), Texts(())), 4),
+            "00000001 00000001 6e 00000002 0000000000000003 00"
+            "00000002 00000001 00000001 61 00000000 00000004",
+        ),
+        (Tailed(b"x", 5), "00000001 78 00000005"),
+        (Tailed(b"x", None), "00000001 78"),
+        (Login("u", b"p", None), "00000001 75 00000001 70 ffffffff"),
+        (Nothing(), ""),
+    ],
+)
+def test_each_word_byte_by_byte(record: Record, encoded: str) -> None:
+    data = hexes(encoded)
+    assert record.encode() == data
+    decoded = type(record).decode(data)
+    assert decoded == record
+    assert type(decoded) is type(record)
+
+
+def test_a_nested_record_has_its_type() -> None:
+    tree = Tree.decode(Tree(1, Named("n", Pair(2, 3), False), (Texts(("a",)),), 4).encode())
+    assert type(tree.named) is Named
+    assert type(tree.named.pair) is Pair
+    assert type(tree.texts) is tuple
+    assert type(tree.texts[0]) is Texts
+    assert tree.named.pair.right == 3
+
+
+@pytest.mark.parametrize("byte", [1, 2, 0x7F, 0x80, 0xFF])
+def test_any_byte_but_zero_is_true(byte: int) -> None:
+    named = Named.decode(Named("", Pair(0, 0), False).encode()[:-1] + bytes([byte]))
+    assert named.flag is True
+    assert named.encode()[-1] == 1
+
+
+def test_a_list_is_encoded_like_a_tuple() -> None:
+    assert Texts.pack(["a", "b"]) == Texts(("a", "b")).encode()
+    assert MaybePairs.pack([Pair(1, 2)]) == MaybePairs((Pair(1, 2),)).encode()
+
+
+@pytest.mark.parametrize("cls", [Blob, Text, Texts, Nameds])
+def test_null_only_where_the_layout_allows_it(cls: type[Record]) -> None:
+    with pytest.raises(ProtocolError, match=rf"{cls.__name__}\.\w+ is null"):
+        cls.decode(hexes("ffffffff"))
+    with pytest.raises(ValueError, match=cls.__name__):
+        cls.pack(None)
+
+
+def test_a_null_string_in_a_vector_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="is null"):
+        Texts.decode(hexes("00000001 ffffffff"))
+    with pytest.raises(ValueError, match="Texts"):
+        Texts.pack((None,))
+
+
+def test_a_layout_that_cannot_be_is_refused() -> None:
+    class Ints(Record):
+        items: Vector[Int]
+
+    class TextTail(Record):
+        text: Tail[UString]
+
+    with pytest.raises(TypeError, match=r"Ints\.items"):
+        Ints.decode(b"\0\0\0\0")
+    with pytest.raises(TypeError, match="text"):
+        TextTail.decode(b"")
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def java_encoding(text: str) -> bytes:
+    """Text as the server's own encoder writes it: one to three bytes for each UTF-16 unit."""
+    encoded = b""
+    for character in text:
+        units = character.encode("utf-16-be")
+        for at in range(0, len(units), 2):
+            encoded += chr(int.from_bytes(units[at : at + 2], "big")).encode(
+                "utf-8", "surrogatepass"
+            )
+    return encoded
+
+
+@PROPERTY
+@given(st.text())
+@example("\U0001f600")
+@example("\ufeff\U0010ffff\x00\ud7ff\ue000\U00010000")
+def test_what_java_writes_is_read(text: str) -> None:
+    encoded = java_encoding(text)
+    assert Text.decode(len(encoded).to_bytes(4, "big") + encoded) == Text(text)
+
+
+@PROPERTY
+@given(st.text())
+@example("\U0001f600\x00")
+def test_text_is_sent_as_ordinary_utf_8(text: str) -> None:
+    encoded = text.encode()
+    assert Text(text).encode() == len(encoded).to_bytes(4, "big") + encoded
+    assert Text.decode(Text(text).encode()).text == text
+
+
+@pytest.mark.parametrize(
+    ("encoded", "text"),
+    [
+        ("eda0bd edb880", "\U0001f600"),
+        ("f09f9880", "\U0001f600"),
+        ("61 eda0bd edb880 62 eda0bd edb881", "a\U0001f600b\U0001f601"),
+        ("eda0bd edb880 f09f9880", "\U0001f600\U0001f600"),
+        ("efbbbf eda0bd edb880", "\ufeff\U0001f600"),
+        ("00", "\x00"),
+        ("ed9fbf", "\ud7ff"),
+        ("ee8080", "\ue000"),
+    ],
+)
+def test_surrogate_pairs_are_joined(encoded: str, text: str) -> None:
+    data = hexes(encoded)
+    prefixed = len(data).to_bytes(4, "big") + data
+    assert Text.decode(prefixed).text == text
+    assert Texts.decode(b"\0\0\0\1" + prefixed).texts == (text,)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        "eda0bd",  # a first half alone
+        "edb880",  # a second half alone
+        "edb880 eda0bd",  # in the wrong order
+        "eda0bd 61 edb880",  # apart
+        "eda0bd eda0bd edb880",  # one too many
+        "eda0bd edb8",  # cut
+        "eda0bd f09f9880",  # a half before a whole
+        "c080",  # NUL in two bytes
+        "e080af",  # '/' in three
+        "f4908080",  # beyond U+10FFFF
+        "ff",
+        "80",
+        "c3",
+        "61 c3 28",
+    ],
+)
+def test_other_ill_formed_text_is_refused(encoded: str) -> None:
+    data = hexes(encoded)
+    prefixed = len(data).to_bytes(4, "big") + data
+    with pytest.raises(ProtocolError, match="Text: "):
+        Text.decode(prefixed)
+    with pytest.raises(ProtocolError, match="MaybeText: "):
+        MaybeText.decode(prefixed)
+    with pytest.raises(ProtocolError, match="Texts: "):
+        Texts.decode(b"\0\0\0\1" + prefixed)
+
+
+# --- where a record ends --------------------------------------------------------------------------
+
+
+def test_decoding_in_the_middle_of_a_chunk() -> None:
+    data = b"before" + Text("here").encode() + b"behind"
+    assert Text.unpack(data, 6) == (Text("here"), 14)
+    assert Text.unpack(data, 6, 14) == (Text("here"), 14)
+    assert Text.decode(data, 6, 14) == Text("here")
+
+
+@pytest.mark.parametrize("end", range(6, 14))
+def test_nothing_is_read_from_behind_the_end(end: int) -> None:
+    data = b"before" + Text("here").encode() + b"behind"
+    with pytest.raises(ProtocolError):
+        Text.unpack(data, 6, end)
+
+
+def test_a_byte_too_many() -> None:
+    with pytest.raises(ProtocolError, match="Text leaves 1 unknown trailing bytes"):
+        Text.decode(Text("x").encode() + b"\0")
+    assert Text.unpack(Text("x").encode() + b"\0") == (Text("x"), 5)
+
+
+def test_a_tail_that_is_cut_is_no_tail() -> None:
+    whole = Tailed(b"x", 5).encode()
+    assert Tailed.decode(whole[:-4]) == Tailed(b"x", None)
+    for cut in (1, 2, 3):
+        with pytest.raises(ProtocolError):
+            Tailed.decode(whole[:-cut])
+        with pytest.raises(ProtocolError):
+            Tailed.decode(whole, 0, len(whole) - cut)
+
+
+@pytest.mark.parametrize(
+    ("cls", "encoded", "message"),
+    [
+        (Text, "00000005 68656c6c", "Text is truncated"),
+        (Blob, "fffffffe", r"Blob\.data has the length -2"),
+        (Blob, "80000000", r"Blob\.data has the length -2147483648"),
+        (Blob, "7fffffff", "Blob is truncated"),
+        (MaybeBlob, "fffffffe", r"MaybeBlob\.data has the length -2"),
+        (Texts, "fffffffb", r"Texts\.texts has the length -5"),
+        (MaybeTexts, "fffffffb", r"MaybeTexts\.texts has the length -5"),
+        (Texts, "00000001 fffffffb", r"Texts\.texts has the length -5"),
+        (Texts, "7fffffff 00000000", r"Texts\.texts claims 2147483647 elements in 4 bytes"),
+        (Nameds, "00000002" + "00" * 17, r"Nameds\.items claims 2 elements in 17 bytes"),
+        (MaybePairs, "00000001" + "00" * 11, r"MaybePairs\.items claims 1 elements in 11 bytes"),
+    ],
+)
+def test_what_a_refusal_says(cls: type[Record], encoded: str, message: str) -> None:
+    with pytest.raises(ProtocolError, match=message):
+        cls.decode(hexes(encoded))
+
+
+# --- wrong values ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"),
+    [
+        (Pair, (2**31, 0)),
+        (Pair, (-(2**31) - 1, 0)),
+        (Pair, (0, 2**63)),
+        (Pair, ("1", 0)),
+        (Pair, (1.0, 0)),
+        (Pair, (None, 0)),
+        (Numbers, (True, 128, 0, 0, 0.0, 0.0)),
+        (Numbers, (True, 0, 0, 0, 1e39, 0.0)),
+        (Numbers, (True, 0, 0, 0, 0.0, 10**400)),
+        (Numbers, (True, 0, 0, 0, "0", 0.0)),
+        (Blob, ("text",)),
+        (Blob, (5,)),
+        (Blob, (["x"],)),
+        (Text, (b"bytes",)),
+        (Text, (5,)),
+        (Text, ("\ud800",)),
+        (Texts, (5,)),
+        (Texts, ("text",)),
+        (Texts, (b"bytes",)),
+        (Texts, (("a", 5),)),
+        (Texts, (("\udfff",),)),
+        (Nameds, (("n",),)),
+        (Nameds, (5,)),
+        (Nameds, ((None,),)),
+        (Nameds, ((Pair(1, 2),),)),
+        (MaybePairs, ((Pair(1, 2), 3),)),
+        (Tree, (1, None, (), 2)),
+        (Tree, (1, 5, (), 2)),
+        (Tree, (1, Named("n", Pair(1, 2), True), (((5,),),), 2)),
+        (Tailed, (b"", "tail")),
+        (Login, ("u", "text", None)),
+    ],
+)
+def test_a_wrong_value_is_a_value_error(cls: type[Record], values: tuple[object, ...]) -> None:
+    make: Any = cls
+    # Of a record inside a record, the inner one may be named.
+    names = "|".join(
+        {cls.__name__, "Pair", "Named", "Texts"} if cls in {Tree, Nameds} else {cls.__name__}
+    )
+    with pytest.raises(ValueError, match=rf"^({names})\(.* does not fit its layout"):
+        cls.pack(*values)
+    with pytest.raises(ValueError, match=rf"^({names})\(.* does not fit its layout"):
+        make(*values).encode()
+
+
+def test_a_wrong_value_is_named_by_type_not_shown() -> None:
+    with pytest.raises(ValueError, match="does not fit its layout") as caught:
+        Login.pack(5, b"hunter2", None)
+    assert "Login(user: int, password: bytes, token: NoneType)" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_wrong_number_of_values_is_a_type_error() -> None:
+    with pytest.raises(TypeError):
+        Pair.pack(1)
+    with pytest.raises(TypeError):
+        Pair.pack(1, 2, 3)
+
+
+# --- records as values ----------------------------------------------------------------------------
+
+
+def test_construction() -> None:
+    assert Pair(1, 2) == Pair(left=1, right=2) == Pair(right=2, left=1) == Pair(1, right=2)
+    assert Pair(right=2, left=1).left == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ((), {}),
+        ((1,), {}),
+        ((1, 2, 3), {}),
+        ((1,), {"left": 1}),
+        ((1, 2), {"right": 2}),
+        ((), {"right": 2}),
+        ((1,), {"right": 2, "middle": 3}),
+        ((1, 2), {"middle": 3}),
+        (((1, 2),), {}),
+    ],
+)
+def test_wrong_construction(values: tuple[object, ...], named: dict[str, object]) -> None:
+    make: Any = Pair
+    with pytest.raises(TypeError, match="Pair takes left, right"):
+        make(*values, **named)
+
+
+def test_wrong_construction_of_a_record_without_fields() -> None:
+    make: Any = Nothing
+    with pytest.raises(TypeError, match="Nothing takes nothing"):
+        make(1)
+
+
+def test_a_record_does_not_change() -> None:
+    pair: Any = Pair(1, 2)
+    with pytest.raises(AttributeError):
+        pair.left = 5
+    with pytest.raises(AttributeError):
+        del pair.left
+    with pytest.raises(AttributeError):
+        pair.middle = 5
+    with pytest.raises(TypeError):
+        pair[0] = 5
+    assert pair == Pair(1, 2)
+    assert not hasattr(pair, "__dict__")
+
+
+def test_a_record_is_a_key_and_a_tuple() -> None:
+    named = Named.decode(Named("n", Pair(1, 2), True).encode())
+    assert {named: "found"}[Named("n", Pair(1, 2), True)] == "found"
+    assert len({Texts(("a",)), Texts.decode(Texts(("a",)).encode())}) == 1
+    name, (left, right), flag = named
+    assert (name, left, right, flag) == ("n", 1, 2, True)
+
+
+@pytest.mark.parametrize("record", [Pair(1, 2), Text("x"), Texts(("a",)), Nothing()])
+def test_a_record_can_be_copied_and_pickled(record: Record) -> None:
+    copies = [copy.copy(record), copy.deepcopy(record)]
+    copies += [
+        pickle.loads(pickle.dumps(record, protocol))
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ]
+    for other in copies:
+        assert other == record
+        assert type(other) is type(record)
+
+
+def test_repr_shows_the_fields() -> None:
+    assert repr(Pair(1, -2)) == "Pair(left=1, right=-2)"
+    assert repr(Nothing()) == "Nothing()"
+    assert eval(repr(Named("n", Pair(1, 2), True))) == Named("n", Pair(1, 2), True)
+
+
+def test_repr_hides_what_is_secret() -> None:
+    login = Login("u", b"hunter2", b"t0ken")
+    assert repr(login) == "Login(user='u', password=<hidden>, token=<hidden>)"
+    for shown in (repr(login), str(login), f"{login}", repr([login]), f"{login!r:>99}"):
+        assert "hunter2" not in shown
+        assert "t0ken" not in shown
+
+
+# --- generated code -------------------------------------------------------------------------------
+
+
+def test_nothing_is_generated_before_the_first_use() -> None:
+    class Fresh(Record):
+        text: UString
+
+    assert not {"pack", "unpack"} & set(vars(Fresh))
+    Fresh("x").encode()
+    assert {"pack", "unpack"} & set(vars(Fresh)) == {"pack"}
+
+
+def test_help_is_the_same_before_and_after_the_first_use() -> None:
+    class Fresh(Record):
+        text: UString
+
+    before = Fresh.pack.__doc__, Fresh.unpack.__doc__
+    Fresh.decode(Fresh("x").encode())
+    assert (Fresh.pack.__doc__, Fresh.unpack.__doc__) == before
+    assert None not in before
+    assert Fresh.text.__doc__ == "UString"
+
+
+def test_a_traceback_shows_the_generated_line() -> None:
+    Pair(1, 2).encode()
+    code: Any = Pair.pack
+    lines = linecache.getlines(code.__code__.co_filename)
+    assert code.__code__.co_filename == "<jute Pair.pack>"
+    assert any("left, right" in line for line in lines)

@@ -1,0 +1,197 @@
+"""Pings, dead connections and the lease, on a clock that only the test moves.
+
+The timeout is 9 s, so that thirds are exact.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from zkwire.liveness import Liveness
+
+
+def greeted(now: float, timeout: float = 9.0) -> Liveness:
+    live = Liveness(timeout)
+    live.open(now)
+    live.greeted(timeout)
+    return live
+
+
+def test_no_lease_before_a_server_has_answered() -> None:
+    live = Liveness(9.0)
+    assert live.lease_deadline == 0.0
+    live.open(100.0)
+    live.last_send = live.last_receive = 101.0
+    assert live.lease_deadline == 0.0
+
+
+def test_a_new_connection_has_its_full_time() -> None:
+    live = Liveness(9.0)
+    live.open(100.0)
+    assert live.ping_at == 103.0
+    assert live.dead_at == 106.0
+
+
+def test_the_server_must_hear_something_each_third_of_the_timeout() -> None:
+    live = greeted(100.0)
+    live.last_send = 104.0
+    assert live.ping_at == 107.0
+    live.last_receive = 106.5
+    assert live.ping_at == 107.0, "what comes says nothing to the server"
+    live.ping(107.0)
+    assert live.ping_at == 110.0
+
+
+def test_a_connection_that_is_silent_for_two_thirds_is_dead() -> None:
+    live = greeted(100.0)
+    live.last_receive = 102.0
+    assert live.dead_at == 108.0
+    live.last_send = 107.0
+    live.ping(107.5)
+    assert live.dead_at == 108.0, "what is sent proves nothing"
+
+
+def test_pings_are_due_before_the_connection_counts_as_dead() -> None:
+    live = greeted(100.0)
+    assert live.ping_at < live.dead_at < live.lease_deadline
+
+
+def test_the_lease_counts_from_the_beginning_of_the_handshake() -> None:
+    live = Liveness(9.0)
+    live.open(100.0)
+    live.last_receive = 105.0
+    live.greeted(9.0)
+    assert live.lease_deadline == 109.0
+
+
+def test_the_lease_counts_from_the_sending_of_what_was_answered() -> None:
+    live = greeted(100.0)
+    live.last_send = 104.0
+    assert live.lease_deadline == 109.0, "not answered yet"
+    live.last_receive = 106.0
+    assert live.lease_deadline == 109.0, "an event is no answer"
+    live.answered(104.0)
+    assert live.lease_deadline == 113.0
+
+
+def test_a_late_answer_does_not_shorten_the_lease() -> None:
+    live = greeted(100.0)
+    live.answered(104.0)
+    live.answered(102.0)
+    assert live.lease_deadline == 113.0
+
+
+def test_pongs_answer_pings_in_their_order() -> None:
+    live = greeted(100.0)
+    live.ping(103.0)
+    live.ping(106.0)
+    assert live.lease_deadline == 109.0
+    live.pong()
+    assert live.lease_deadline == 112.0
+    live.pong()
+    assert live.lease_deadline == 115.0
+    live.pong()
+    assert live.lease_deadline == 115.0, "nobody had asked"
+
+
+def test_a_new_connection_forgets_the_pings_of_the_last_one() -> None:
+    live = greeted(100.0)
+    live.ping(103.0)
+    live.open(110.0)
+    live.pong()
+    assert live.lease_deadline == 109.0, "that ping was never answered"
+    live.greeted(9.0)
+    assert live.lease_deadline == 119.0
+
+
+def test_the_lease_outlives_the_connection() -> None:
+    live = greeted(100.0)
+    live.answered(104.0)
+    live.open(105.0)
+    assert live.lease_deadline == 113.0
+
+
+def test_what_the_server_grants_counts() -> None:
+    live = Liveness(9.0)
+    live.open(100.0)
+    live.greeted(30.0)
+    assert (live.timeout, live.ping_at, live.dead_at) == (30.0, 110.0, 120.0)
+    assert live.lease_deadline == 130.0
+    live.open(110.0)
+    live.greeted(6.0)
+    assert live.lease_deadline == 116.0
+
+
+class LeaseAgainstServer(RuleBasedStateMachine):
+    """A server's own timer starts when a request reaches it, at any moment after its sending.
+
+    Whatever the delays, the lease never promises more than the server keeps.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.live = Liveness(9.0)
+        self.live.open(self.now)
+        self.on_the_way: list[tuple[str, float]] = []  # sent, not yet at the server
+        self.coming_back: list[tuple[str, float]] = []
+        self.server_expires = -math.inf
+        self.send("greeting")
+
+    def send(self, what: str) -> None:
+        self.on_the_way.append((what, self.now))
+
+    @rule(seconds=st.floats(0.0, 4.0))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @precondition(lambda self: self.live.lease_deadline)
+    @rule()
+    def request(self) -> None:
+        self.live.last_send = self.now
+        self.send("request")
+
+    @precondition(lambda self: self.live.lease_deadline)
+    @rule()
+    def ping(self) -> None:
+        self.live.ping(self.now)
+        self.send("ping")
+
+    @precondition(lambda self: self.on_the_way)
+    @rule()
+    def server_reads(self) -> None:
+        self.server_expires = self.now + self.live.timeout
+        self.coming_back.append(self.on_the_way.pop(0))
+
+    @precondition(lambda self: self.coming_back)
+    @rule()
+    def client_reads(self) -> None:
+        what, sent_at = self.coming_back.pop(0)
+        self.live.last_receive = self.now
+        if what == "greeting":
+            self.live.greeted(9.0)
+        elif what == "ping":
+            self.live.pong()
+        else:
+            self.live.answered(sent_at)
+
+    @rule()
+    def reconnect(self) -> None:
+        self.on_the_way.clear()
+        self.coming_back.clear()
+        self.live.open(self.now)
+        self.send("greeting")
+
+    @invariant()
+    def the_lease_ends_first(self) -> None:
+        assert not self.live.lease_deadline or self.live.lease_deadline <= self.server_expires
+
+
+TestLeaseAgainstServer = LeaseAgainstServer.TestCase
+TestLeaseAgainstServer.settings = settings(
+    derandomize=True, deadline=None, max_examples=150, stateful_step_count=30
+)

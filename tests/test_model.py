@@ -1,0 +1,153 @@
+"""The values callers see: the protocol's numbers under the protocol's names, and plain tuples."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from zkwire.jute.records import ACL, Id, SetACLRequest, Stat
+from zkwire.model import (
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+    AclAndStat,
+    ChildrenAndStat,
+    Credentials,
+    DataAndStat,
+    Event,
+    EventType,
+    PathAndStat,
+    Perms,
+    State,
+    WatchType,
+)
+
+STAT = Stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+TERMINAL = {State.EXPIRED, State.AUTH_FAILED, State.CLOSED}
+USABLE = {State.CONNECTED, State.CONNECTED_READ_ONLY}
+
+
+def test_event_types_are_the_protocols() -> None:
+    ours = {"REREAD": -2}  # no server sends it
+    assert {kind.name: kind.value for kind in EventType} == ours | {
+        "NONE": -1,
+        "NODE_CREATED": 1,
+        "NODE_DELETED": 2,
+        "NODE_DATA_CHANGED": 3,
+        "NODE_CHILDREN_CHANGED": 4,
+        "DATA_WATCH_REMOVED": 5,
+        "CHILD_WATCH_REMOVED": 6,
+        "PERSISTENT_WATCH_REMOVED": 7,
+    }
+
+
+def test_watch_types_are_the_protocols() -> None:
+    assert {kind.name: kind.value for kind in WatchType} == {
+        "CHILDREN": 1,
+        "DATA": 2,
+        "ANY": 3,
+        "PERSISTENT": 4,
+        "PERSISTENT_RECURSIVE": 5,
+    }
+
+
+def test_permissions_are_the_protocols() -> None:
+    assert {perm.name: perm.value for perm in Perms} == {
+        "READ": 1,
+        "WRITE": 2,
+        "CREATE": 4,
+        "DELETE": 8,
+        "ADMIN": 16,
+    }
+    assert Perms(31) is Perms.ALL
+    both = Perms.READ | Perms.WRITE
+    assert int(both) == 3
+    assert Perms.WRITE in both
+
+
+@pytest.mark.parametrize("state", State)
+def test_states(state: State) -> None:
+    assert state.terminal == (state in TERMINAL)
+    assert state.usable == (state in USABLE)
+    assert state.value == state.value.lower()
+
+
+@pytest.mark.parametrize(
+    ("acl", "perms", "scheme", "name"),
+    [
+        (OPEN_ACL_UNSAFE, 31, "world", "anyone"),
+        (READ_ACL_UNSAFE, 1, "world", "anyone"),
+        (CREATOR_ALL_ACL, 31, "auth", ""),
+    ],
+)
+def test_ready_made_acls(acl: tuple[ACL, ...], perms: int, scheme: str, name: str) -> None:
+    assert acl == (ACL(perms, Id(scheme, name)),)
+
+
+@pytest.mark.parametrize("acl", [OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, CREATOR_ALL_ACL])
+def test_acls_can_be_sent(acl: tuple[ACL, ...]) -> None:
+    decoded = SetACLRequest.decode(SetACLRequest("/a", acl, -1).encode())
+    assert decoded.acl == acl
+    assert acl[0].perms in {1, 31}
+
+
+def test_an_event() -> None:
+    event = Event(EventType.NODE_CREATED, "/a", State.CONNECTED, 7)
+    kind, path, state, zxid = event
+    assert (kind, path, state, zxid) == (event.type, event.path, event.state, event.zxid)
+    assert event.type == 1
+    assert "NODE_CREATED" in repr(event)
+    assert "/a" in repr(event)
+    assert Event(99, "/a", State.CONNECTED).type == 99
+    assert Event(99, "/a", State.CONNECTED).zxid is None, "most servers do not tell it"
+    changed: Any = event
+    with pytest.raises(AttributeError):
+        changed.path = "/b"
+
+
+RESULTS = [
+    (DataAndStat(b"x", STAT), "data", b"x"),
+    (PathAndStat("/a", STAT), "path", "/a"),
+    (ChildrenAndStat(["a", "b"], STAT), "children", ["a", "b"]),
+    (AclAndStat(list(OPEN_ACL_UNSAFE), STAT), "acl", list(OPEN_ACL_UNSAFE)),
+]
+
+
+@pytest.mark.parametrize(("result", "name", "value"), RESULTS)
+def test_results_are_pairs_with_names(result: Any, name: str, value: object) -> None:
+    first, second = result
+    assert first == result[0] == getattr(result, name) == value
+    assert second == result[1] == result.stat == STAT
+    assert len(result) == 2
+    with pytest.raises(AttributeError):
+        result.stat = None
+    with pytest.raises(AttributeError):
+        result.other = None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(result for result, _, _ in RESULTS),
+        Event(EventType.NONE, "", State.CLOSED),
+        Event(EventType.NODE_CREATED, "/a", State.CONNECTED, 7),
+        Credentials(7, b"password"),
+        STAT,
+    ],
+)
+def test_results_can_be_copied_and_pickled(value: Any) -> None:
+    for other in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert other == value
+        assert type(other) is type(value)
+        assert type(other[-1]) is type(value[-1])
+
+
+def test_the_password_of_a_session_is_not_shown() -> None:
+    """Whoever has it can end the session, and credentials get into logs."""
+    shown = repr(Credentials(0x1234, b"hunter2"))
+    assert "hunter2" not in shown
+    assert "<hidden>" in shown
+    assert str(0x1234) in shown

@@ -1,0 +1,269 @@
+"""Paths: what servers accept (all examples were tried on real ones), chroots, sequence numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from zkwire.paths import (
+    CONFIG_NODE,
+    LAST_SEQUENCE,
+    check_chroot,
+    check_path,
+    join,
+    parent,
+    sequence_number,
+    strip,
+)
+
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=300)
+
+# --- which paths are paths ------------------------------------------------------------------------
+
+GOOD = [
+    "/",
+    "/a",
+    "/a/b",
+    "/ ",
+    "/a b",
+    "/...",
+    "/.a",
+    "/a.",
+    "/a..",
+    "/..a",
+    "/.a./..b../c",
+    "/a\u00a0",
+    "/\u00e4\u00df",
+    "/\u4e2d",
+    "/\ud7ff",
+    "/\uf900",
+    "/\uffef",
+    "/" + "x" * 100_000,
+]
+BAD = {
+    "": "start with '/'",
+    "a": "start with '/'",
+    "a/b": "start with '/'",
+    "./a": "start with '/'",
+    "/a/": "end with '/'",
+    "//": "end with '/'",
+    "//a": "empty name",
+    "/a//b": "empty name",
+    "/.": "'.' or '..'",
+    "/..": "'.' or '..'",
+    "/./a": "'.' or '..'",
+    "/a/.": "'.' or '..'",
+    "/a/./b": "'.' or '..'",
+    "/a/../b": "'.' or '..'",
+    "/a/..": "'.' or '..'",
+    "/\x00": r"U\+0000 at 1",
+    "/a\x00b": r"U\+0000 at 2",
+    "/\x01": r"U\+0001",
+    "/\x1f": r"U\+001F",
+    "/\n": r"U\+000A",
+    "/\x7f": r"U\+007F",
+    "/\x80": r"U\+0080",
+    "/\x9f": r"U\+009F",
+    "/\ud800": r"U\+D800",
+    "/a\udfff": r"U\+DFFF",
+    "/\ue000": r"U\+E000",
+    "/\uf8ff": r"U\+F8FF",
+    "/\ufff0": r"U\+FFF0",
+    "/\uffff": r"U\+FFFF",
+    "/abc/\U0001f600": r"U\+1F600 at 5",
+}
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: ascii(path[:20]))
+def test_good_paths(path: str) -> None:
+    assert check_path(path) is path
+
+
+@pytest.mark.parametrize("path", BAD, ids=ascii)
+def test_bad_paths(path: str) -> None:
+    with pytest.raises(ValueError, match=f"^path .*{BAD[path]}") as caught:
+        check_path(path)
+    assert repr(path) in str(caught.value)
+
+
+# Said in another way than `check_path` says it.
+FORBIDDEN = r"\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff"
+PATH = re.compile(rf"/|(/(?!\.{{1,2}}(/|\Z))[^/{FORBIDDEN}]+)+")
+
+# Around every edge of the rules.
+characters = st.sampled_from(
+    "///...ab1 \x00\x1f\x7e\x7f\x9f\xa0\ud7ff\ud800\udfff\uf8ff\uf900\uffef\ufff0\uffff\U0001f600"
+)
+texts = st.text(characters, max_size=8) | st.text(characters, max_size=8).map("/".__add__)
+good_names = st.text(st.sampled_from(".ab1-\xa0\uf900"), min_size=1, max_size=4).filter(
+    lambda name: name not in {".", ".."}
+)
+good_paths = st.lists(good_names, max_size=4).map(lambda names: "/" + "/".join(names))
+
+
+def accepted(path: str, *, sequential: bool = False) -> bool:
+    try:
+        return check_path(path, sequential=sequential) is path
+    except ValueError:
+        return False
+
+
+@PROPERTY
+@given(texts)
+def test_the_rules(path: str) -> None:
+    assert accepted(path) == bool(PATH.fullmatch(path))
+
+
+@PROPERTY
+@given(texts)
+@example("/a/")
+@example("/")
+@example("//")
+def test_the_rules_for_sequential_creates(path: str) -> None:
+    """The server checks the path with a number behind it."""
+    assert accepted(path, sequential=True) == bool(PATH.fullmatch(path + "1"))
+
+
+@pytest.mark.parametrize("path", ["/", "/a/", "/a", "/a/b-", "/a/.", "/a/..", "/.", "/.."])
+def test_a_sequential_create_may_end_as_no_name_may(path: str) -> None:
+    assert check_path(path, sequential=True) is path
+
+
+@pytest.mark.parametrize("path", ["", "a", "//", "/a//", "/./", "/a/../b", "/a\x00"])
+def test_a_sequential_create_is_no_excuse(path: str) -> None:
+    with pytest.raises(ValueError, match=r"^path ") as caught:
+        check_path(path, sequential=True)
+    assert repr(path) in str(caught.value), "the path is shown as the caller wrote it"
+
+
+@pytest.mark.parametrize("path", [None, b"/a", 5, ["/a"], ("/", "a")])
+def test_other_types(path: object) -> None:
+    wrong: Any = path
+    with pytest.raises(TypeError, match=f"path must be a str, not {type(path).__name__}"):
+        check_path(wrong)
+
+
+# --- chroots --------------------------------------------------------------------------------------
+
+
+def test_chroots() -> None:
+    assert check_chroot("") == check_chroot("/") == ""
+    assert check_chroot("/app") == "/app"
+    assert check_chroot("/app/sub") == "/app/sub"
+    for bad in ("app", "/app/", "//", "/a/../b"):
+        with pytest.raises(ValueError, match="path"):
+            check_chroot(bad)
+
+
+@pytest.mark.parametrize(
+    ("chroot", "path", "full"),
+    [
+        ("", "/", "/"),
+        ("", "/a", "/a"),
+        ("/app", "/", "/app"),
+        ("/app", "/a", "/app/a"),
+        ("/app/sub", "/a/b", "/app/sub/a/b"),
+    ],
+)
+def test_a_chroot_is_added_and_taken_off(chroot: str, path: str, full: str) -> None:
+    assert join(chroot, path) == full
+    assert strip(chroot, full) == path
+
+
+@pytest.mark.parametrize("path", ["/apple", "/ap", "/", "/b/app", "/apple/app/a", CONFIG_NODE])
+def test_what_is_outside_a_chroot_stays_as_it_is(path: str) -> None:
+    assert strip("/app", path) == path
+
+
+@PROPERTY
+@given(good_paths, good_paths)
+def test_a_chroot_comes_off_as_it_went_on(chroot: str, path: str) -> None:
+    chroot = check_chroot(chroot)
+    full = join(chroot, path)
+    assert check_path(full) == full
+    assert strip(chroot, full) == path
+
+
+@PROPERTY
+@given(good_paths, good_paths, st.booleans(), st.integers(0, LAST_SEQUENCE))
+@example("/app", "/", False, 7)
+def test_a_sequential_create_stays_inside_the_chroot(
+    chroot: str, path: str, slash: bool, number: int
+) -> None:
+    chroot = check_chroot(chroot)
+    path = check_path(path + "/" if slash and path != "/" else path, sequential=True)
+    created = join(chroot, path, sequential=True) + f"{number:010}"
+    assert check_path(created) == created
+    assert strip(chroot, created) == f"{path}{number:010}"
+
+
+@pytest.mark.parametrize(
+    ("path", "above"), [("/", "/"), ("/a", "/"), ("/a/b", "/a"), ("/a/b/c", "/a/b")]
+)
+def test_parent(path: str, above: str) -> None:
+    assert parent(path) == above
+
+
+# --- sequence numbers -----------------------------------------------------------------------------
+
+
+@PROPERTY
+@given(st.text(max_size=12), st.integers(0, LAST_SEQUENCE))
+@example("", 0)
+@example("lock-", LAST_SEQUENCE)
+@example("0123456789", 5)
+@example("\u0661", 5)
+def test_the_number_at_the_end_of_a_name(prefix: str, number: int) -> None:
+    assert sequence_number(f"{prefix}{number:010d}") == number
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "hello",
+        "x-12",
+        "__lock__",
+        "lock-",
+        "123456789",
+        "lock-123456789",
+        "0000000001x",
+        "lock-0000000001-",
+        "lock-00000 0001",
+        "lock-+000000001",
+        "lock--000000001",
+        "lock-0_0_0_0_01",
+        "lock-0x00000001",
+        "lock-00000001.0",
+        "\u0660\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668\u0669",  # Arabic digits
+        "lock-" + "\uff11" * 10,  # full width
+        "lock-000000000\u0661",
+        "lock-000000000\u00b2",  # superscript two: a digit, but no number
+        "lock-0000000001\n",
+    ],
+)
+def test_names_without_a_number(name: str) -> None:
+    assert sequence_number(name) is None
+
+
+def test_order_is_by_number_and_not_by_name() -> None:
+    """Prefixes differ between sessions and between implementations."""
+    names = ["b-lock-0000000009", "a-lock-0000000010", "_c_ff-lock-0000000002", "0000000011"]
+    assert sorted(names, key=lambda name: sequence_number(name) or 0) == [
+        "_c_ff-lock-0000000002",
+        "b-lock-0000000009",
+        "a-lock-0000000010",
+        "0000000011",
+    ]
+
+
+@pytest.mark.parametrize("number", [-(2**31), -(2**31) + 1, -1_000_000_000])
+def test_a_counter_that_ran_over_is_never_taken_for_a_low_number(number: int) -> None:
+    """Behind 2**31-1 a server writes a minus sign, which may as well be the prefix's last dash."""
+    found = sequence_number(f"lock-{number:010d}")
+    assert found == -number
+    assert found >= 1_000_000_000

@@ -1,0 +1,1139 @@
+"""The fault proxy between a client and a server that the test itself plays, step by step.
+
+Both ends are plain sockets in the test's thread, so each test is one sequence of events and needs
+no waiting but for bytes. "Nothing arrives" is checked after another connection has done a round
+trip through the proxy's only thread: what was to be passed on before has been.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Self
+
+import pytest
+
+from zkwire.testing.conversation import Conversation
+from zkwire.testing.faults import Send
+from zkwire.testing.proxy import (
+    OPCODES,
+    Action,
+    FaultProxy,
+    Frame,
+    Gate,
+    black_hole,
+    cut_after,
+    cut_before,
+    delay,
+    delay_reply,
+    drip,
+    drop,
+    duplicate,
+    forward,
+    half_close,
+    hold,
+    rewrite,
+    rst_after,
+    rst_before,
+    split,
+    truncate,
+)
+from zkwire.testing.relay import Flow
+
+TIMEOUT = 5.0
+MEGABYTE = 1024 * 1024
+
+HELLO = bytes.fromhex(
+    "0000002d000000000000000000000000000027100000000000000000"
+    "000000100000000000000000000000000000000000"
+)
+WELCOME = bytes.fromhex(
+    "000000250000000000002710000000000000000700000010000102030405060708090a0b0c0d0e0f00"
+)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def ustring(text: str) -> bytes:
+    return framed(text.encode())
+
+
+def request(xid: int, op: str, record: bytes = b"") -> bytes:
+    return framed(struct.pack(">ii", xid, OPCODES[op]) + record)
+
+
+def reply(xid: int, record: bytes = b"", *, zxid: int = 9, error: int = 0) -> bytes:
+    return framed(struct.pack(">iqi", xid, zxid, error) + record)
+
+
+def notification(path: str) -> bytes:
+    return reply(-1, struct.pack(">ii", 3, 3) + ustring(path), zxid=-1)
+
+
+class End:
+    """One end of a connection; it never waits longer than TIMEOUT."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        sock.settimeout(TIMEOUT)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def read(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            chunk = self.sock.recv(count - len(data))
+            assert chunk, f"the stream ended after {bytes(data)!r}"
+            data += chunk
+        return bytes(data)
+
+    def frame(self) -> bytes:
+        prefix = self.read(4)
+        return prefix + self.read(int.from_bytes(prefix, "big"))
+
+    def expect(self, *frames: bytes) -> None:
+        """The next frames are these."""
+        assert [self.frame() for _ in frames] == list(frames)
+
+    def ending(self) -> tuple[bytes, Literal["FIN", "RST"]]:
+        """All that still comes, and how it ends."""
+        data = bytearray()
+        try:
+            while chunk := self.sock.recv(65536):
+                data += chunk
+        except ConnectionResetError:
+            return bytes(data), "RST"
+        return bytes(data), "FIN"
+
+    def has_nothing(self) -> bool:
+        """Whether there is nothing to read at this moment, neither bytes nor an end."""
+        self.sock.setblocking(False)
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        finally:
+            self.sock.settimeout(TIMEOUT)
+        return False
+
+    def reset(self) -> None:
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+
+class Stage:
+    """A server's port, the proxy before it, and the ends of all connections made."""
+
+    def __init__(self) -> None:
+        self.ends: list[End] = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(TIMEOUT)
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.proxy = FaultProxy(upstream=self.address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for end in self.ends:
+            end.sock.close()
+        self.listener.close()
+        self.proxy.close()
+
+    def dial(self) -> End:
+        host, port = self.proxy.hosts.split(":")
+        return self._own(socket.create_connection((host, int(port)), TIMEOUT))
+
+    def accept(self) -> End:
+        return self._own(self.listener.accept()[0])
+
+    def connect(self) -> tuple[End, End]:
+        """A client and its server, behind the handshake."""
+        client, server = self.dial(), self.accept()
+        client.send(HELLO)
+        server.expect(HELLO)
+        server.send(WELCOME)
+        client.expect(WELCOME)
+        return client, server
+
+    def settle(self) -> None:
+        """Return when the proxy has passed on whatever it had and may."""
+        before = self.proxy.connections
+        client, server = self.connect()
+        client.sock.close()
+        assert server.ending() == (b"", "FIN")
+        server.sock.close()
+        self.proxy.wait_for(lambda _: self.proxy.connections <= before)
+
+    def _own(self, sock: socket.socket) -> End:
+        end = End(sock)
+        self.ends.append(end)
+        return end
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    # On a slow machine the time for a peer to close must not run out and turn a FIN into a RST.
+    monkeypatch.setattr("zkwire.testing.relay._LINGER", TIMEOUT)
+    with Stage() as stage:
+        yield stage
+
+
+GET = request(1, "get_data", ustring("/a") + b"\0")
+GOT = reply(1, b"data")
+NEXT = request(2, "exists", ustring("/b") + b"\0")
+NEXT_REPLY = reply(2, error=-101)
+
+
+def exchange(client: End, server: End, xid: int = 1, op: str = "get_data") -> None:
+    """One request and its reply, untouched."""
+    client.send(request(xid, op))
+    server.expect(request(xid, op))
+    server.send(reply(xid))
+    client.expect(reply(xid))
+
+
+# --- what it sees ---
+
+
+def test_frames_pass_and_are_logged_with_what_they_are(stage: Stage) -> None:
+    client, server = stage.connect()
+    create = request(1, "create2", ustring("/ü") + b"rest")
+    auth = request(-4, "auth", b"\0\0\0\0" + ustring("digest"))
+    client.send(create + request(-2, "ping") + auth)
+    server.expect(create, request(-2, "ping"), auth)
+    server.send(notification("/ü") + reply(1, error=-110) + reply(-2) + reply(-4))
+    client.expect(notification("/ü"), reply(1, error=-110), reply(-2), reply(-4))
+
+    log = stage.proxy.wait_for(lambda frames: len(frames) == 9)
+    assert [(f.direction, f.kind, f.op, f.xid, f.opcode, f.number) for f in log] == [
+        ("c2s", "connect", "connect", None, None, None),
+        ("s2c", "connect", "connect", None, None, None),
+        ("c2s", "request", "create2", 1, 15, 0),
+        ("c2s", "ping", "ping", -2, 11, None),
+        ("c2s", "auth", "auth", -4, 100, 1),
+        ("s2c", "notification", "notification", -1, None, None),
+        ("s2c", "reply", "create2", 1, 15, None),
+        ("s2c", "ping", "ping", -2, 11, None),
+        ("s2c", "auth", "auth", -4, 100, None),
+    ]
+    assert [f.path for f in log] == [None, None, "/ü", None, None, "/ü", "/ü", None, None]
+    assert [(f.zxid, f.error) for f in log[5:8]] == [(-1, 0), (9, -110), (9, 0)]
+    assert log[1].request is log[0]
+    assert log[6].request is log[2]
+    assert log[2].body == create[4:]
+    assert log[0].time <= log[-1].time <= time.monotonic()
+    assert repr(log[6]) == "<Frame 0 s2c create2 reply xid=1 error=-110 '/ü', 20 bytes>"
+
+
+def test_replies_are_matched_by_xid_in_whatever_order_they_come(stage: Stage) -> None:
+    client, server = stage.connect()
+    asked = [request(1, "get_data"), request(7, "auth"), request(2, "exists"), request(2, "delete")]
+    client.send(b"".join(asked))
+    server.expect(*asked)
+    server.send(reply(7) + reply(1) + reply(2) + reply(2) + reply(2))
+    client.expect(reply(7), reply(1), reply(2), reply(2), reply(2))
+    log = stage.proxy.frames()[6:]
+    assert [f.op for f in log] == ["auth", "get_data", "exists", "delete", "unknown"]
+
+
+def test_a_ping_is_answered_under_the_xid_of_pings(stage: Stage) -> None:
+    client, server = stage.connect()
+    client.send(request(5, "ping"))
+    server.expect(request(5, "ping"))
+    server.send(reply(-2))
+    client.expect(reply(-2))
+    ping, pong = stage.proxy.frames()[2:]
+    assert pong.request is ping
+
+
+def test_what_is_read_from_frames_that_make_no_sense(stage: Stage) -> None:
+    client, server = stage.connect()
+    odd_requests = [framed(b""), framed(b"1234567"), framed(struct.pack(">ii", 1, 999))]
+    odd_paths = [request(2, "exists"), request(3, "exists", struct.pack(">i", -1))]
+    odd_paths += [request(4, "exists", struct.pack(">i", 5) + b"/a"), request(5, "multi")]
+    client.send(b"".join(odd_requests + odd_paths))
+    server.expect(*odd_requests, *odd_paths)
+    odd_replies = [framed(b"short"), reply(77), reply(-1, b"\0"), reply(-2)]
+    server.send(b"".join(odd_replies))
+    client.expect(*odd_replies)
+    log = stage.proxy.frames()[2:]
+    assert [f.op for f in log[:3]] == ["unknown"] * 3
+    assert log[2].opcode == 999
+    assert [f.path for f in log[3:7]] == [None] * 4
+    assert [(f.kind, f.op) for f in log[7:]] == [
+        ("reply", "unknown"),
+        ("reply", "unknown"),
+        ("notification", "notification"),
+        ("ping", "ping"),
+    ]
+
+
+def test_four_letter_words_pass(stage: Stage) -> None:
+    client, server = stage.dial(), stage.accept()
+    client.send(b"ruok")
+    assert server.read(4) == b"ruok"
+    server.send(b"\0\0\0\1imok")  # begins like a frame, but an answer to a word has none
+    server.sock.close()
+    assert client.ending() == (b"\0\0\0\1imok", "FIN")
+    word, *answer = stage.proxy.frames()
+    assert (word.kind, word.op, word.body) == ("command", "ruok", b"ruok")
+    assert {frame.kind for frame in answer} == {"raw"}
+    assert b"".join(frame.body for frame in answer) == b"\0\0\0\1imok"
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, 64 * MEGABYTE + 1])
+def test_from_an_impossible_length_on_bytes_pass_unparsed(stage: Stage, length: int) -> None:
+    client, server = stage.connect()
+    nonsense = struct.pack(">i", length) + b"and so on"
+    client.send(GET + nonsense)
+    server.expect(GET)
+    assert server.read(len(nonsense)) == nonsense
+    server.send(GOT + nonsense)
+    client.expect(GOT)
+    assert client.read(len(nonsense)) == nonsense
+    kinds = [frame.kind for frame in stage.proxy.frames()[2:]]
+    assert set(kinds) == {"request", "reply", "raw"}
+    assert (kinds[0], kinds.count("request"), kinds.count("reply")) == ("request", 1, 1)
+
+
+def test_a_stream_means_the_same_however_it_is_cut() -> None:
+    stream = HELLO + GET + NEXT + struct.pack(">i", -1) + b"tail"
+
+    def read(size: int) -> list[tuple[str, bytes]]:
+        conversation = Conversation(0)
+        frames: list[tuple[str, bytes]] = []
+        for at in range(0, len(stream), size):
+            arrived = conversation.receive("c2s", stream[at : at + size], 0.0)
+            frames += [(frame.op, frame.raw) for frame, _ in arrived]
+        return frames
+
+    assert read(len(stream))[:3] == [("connect", HELLO), ("get_data", GET), ("exists", NEXT)]
+    for size in range(1, len(stream)):
+        pieces = read(size)
+        assert pieces[:3] == read(len(stream))[:3]
+        assert b"".join(raw for _, raw in pieces) == stream
+
+
+def test_large_frames_pass_in_both_directions(stage: Stage) -> None:
+    client, server = stage.connect()
+    large = request(1, "set_data", ustring("/a") + os.urandom(MEGABYTE))
+    client.send(large)
+    server.expect(large)
+    answer = reply(1, os.urandom(MEGABYTE))
+    server.send(answer)
+    client.expect(answer)
+    assert [frame.raw for frame in stage.proxy.frames()[2:]] == [large, answer]
+
+
+def test_an_incomplete_frame_passes_at_the_end(stage: Stage) -> None:
+    client, server = stage.connect()
+    client.send(GET + NEXT[:-1])
+    client.sock.close()
+    assert server.ending() == (GET + NEXT[:-1], "FIN")
+
+
+def test_each_kind_of_end_passes_behind_what_came_before_it(stage: Stage) -> None:
+    client, server = stage.connect()
+    server.send(GOT)
+    server.sock.close()
+    assert client.ending() == (GOT, "FIN")
+
+    client, server = stage.connect()
+    client.send(GET)
+    server.expect(GET)
+    client.reset()
+    assert server.ending() == (b"", "RST")
+
+    client, server = stage.connect()
+    server.send(GOT)
+    client.expect(GOT)
+    server.reset()
+    assert client.ending() == (b"", "RST")
+
+
+def test_a_client_that_only_reads_any_more_gets_its_reply(stage: Stage) -> None:
+    client, server = stage.connect()
+    client.send(GET)
+    client.sock.shutdown(socket.SHUT_WR)
+    assert server.ending() == (GET, "FIN")
+    server.send(GOT)
+    client.expect(GOT)
+
+
+def test_the_last_words_of_a_server_that_no_longer_reads_get_through(stage: Stage) -> None:
+    gate = Gate()
+    stage.proxy.on("auth", reply=True, action=hold(gate))
+    client, server = stage.connect()
+    client.send(request(1, "auth"))
+    server.expect(request(1, "auth"))
+    server.send(reply(1, error=-115))
+    gate.wait_reached()
+    server.reset()
+    client.send(GET)  # cannot be delivered any more
+    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_data")
+    stage.settle()
+    gate.release()
+    assert client.ending() == (reply(1, error=-115), "RST")
+
+
+# --- actions on requests ---
+
+
+def ended_before(stage: Stage, action: Action, how: str) -> None:
+    stage.proxy.on("exists", action=action)
+    client, server = stage.connect()
+    exchange(client, server)
+    client.send(NEXT + request(3, "delete"))
+    assert client.ending() == (b"", how)
+    assert server.ending() == (b"", how)
+    assert stage.proxy.connections == 0
+
+
+def test_cut_before(stage: Stage) -> None:
+    ended_before(stage, cut_before, "FIN")
+
+
+def test_rst_before(stage: Stage) -> None:
+    ended_before(stage, rst_before, "RST")
+
+
+def test_a_cut_is_a_fin_even_to_a_client_that_goes_on_sending(stage: Stage) -> None:
+    stage.proxy.on("exists", action=cut_before)
+    client, _ = stage.connect()
+    client.send(NEXT)
+    assert client.ending() == (b"", "FIN")
+    client.send(GET)
+    client.send(GET)  # would fail now, had the first one been answered with RST
+
+
+def test_requests_before_a_cut_reach_a_server_that_is_still_answering(stage: Stage) -> None:
+    stage.proxy.on("exists", action=cut_before)
+    client, server = stage.connect()
+    client.send(GET + request(5, "delete") + NEXT)
+    stage.proxy.wait_for(lambda _: stage.proxy.connections == 0)
+    server.expect(GET)
+    server.send(GOT)
+    stage.settle()
+    server.expect(request(5, "delete"))
+    assert server.ending() == (b"", "FIN")
+
+
+def ended_after(stage: Stage, action: Action, how: str) -> None:
+    stage.proxy.on("exists", action=action)
+    client, server = stage.connect()
+    client.send(GET + NEXT + request(3, "delete"))
+    server.expect(GET, NEXT, request(3, "delete"))
+    server.send(GOT)
+    client.expect(GOT)
+    stage.settle()
+    assert client.has_nothing()  # executed or not: as long as the server is silent, no cut
+    server.send(NEXT_REPLY)
+    assert client.ending() == (b"", how)
+    assert server.ending() == (b"", how)
+    assert stage.proxy.frames()[-1].raw == NEXT_REPLY
+
+
+def test_cut_after(stage: Stage) -> None:
+    ended_after(stage, cut_after, "FIN")
+
+
+def test_rst_after(stage: Stage) -> None:
+    ended_after(stage, rst_after, "RST")
+
+
+def test_cut_after_picks_its_reply_by_xid(stage: Stage) -> None:
+    stage.proxy.on("exists", action=cut_after)
+    client, server = stage.connect()
+    client.send(NEXT + request(7, "auth"))
+    server.expect(NEXT, request(7, "auth"))
+    server.send(reply(7) + NEXT_REPLY)
+    assert client.ending() == (reply(7), "FIN")
+
+
+def test_cut_after_a_request_that_is_rewritten_on_the_way(stage: Stage) -> None:
+    def renumbered(frame: Frame) -> list[Send]:
+        return [Send(request(70, "exists"), reply=cut_before)]
+
+    stage.proxy.on("exists", action=renumbered)
+    client, server = stage.connect()
+    client.send(NEXT)
+    server.expect(request(70, "exists"))
+    server.send(reply(70))
+    assert client.ending() == (b"", "FIN")
+
+
+def test_drop(stage: Stage) -> None:
+    stage.proxy.on("ping", action=drop)
+    stage.proxy.on("ping", nth=2, action=cut_after)
+    client, server = stage.connect()
+    client.send(request(-2, "ping") + GET + request(-2, "ping"))
+    server.expect(GET, request(-2, "ping"))
+    server.send(GOT + reply(-2))
+    # A dropped request has no reply, so the pong belongs to the second ping.
+    assert client.ending() == (GOT, "FIN")
+
+
+def test_duplicate_request(stage: Stage) -> None:
+    stage.proxy.on("get_data", action=duplicate)
+    client, server = stage.connect()
+    client.send(GET + NEXT)
+    server.expect(GET, GET, NEXT)
+    server.send(GOT + GOT + NEXT_REPLY)
+    client.expect(GOT, GOT, NEXT_REPLY)
+    assert [f.op for f in stage.proxy.frames()[-3:]] == ["get_data", "get_data", "exists"]
+
+
+def test_delay(stage: Stage) -> None:
+    stage.proxy.on("get_data", action=delay(0.1))
+    client, server = stage.connect()
+    sent = time.monotonic()
+    client.send(GET + NEXT)
+    stage.proxy.wait_for(lambda frames: frames[-1].op == "exists")
+    server.send(notification("/a"))
+    client.expect(notification("/a"))  # the other direction does not wait
+    silent = server.has_nothing()
+    assert silent or time.monotonic() - sent >= 0.1
+    server.expect(GET, NEXT)
+    assert time.monotonic() - sent >= 0.1
+
+
+def test_delay_reply(stage: Stage) -> None:
+    stage.proxy.on("get_data", action=delay_reply(0.1))
+    client, server = stage.connect()
+    client.send(GET + NEXT)
+    server.expect(GET, NEXT)
+    sent = time.monotonic()
+    server.send(GOT + NEXT_REPLY)
+    client.expect(GOT, NEXT_REPLY)
+    assert time.monotonic() - sent >= 0.1
+
+
+def test_delays_count_from_the_arrival_of_each_frame(stage: Stage) -> None:
+    stage.proxy.rule(lambda frame: delay(0.1) if frame.kind == "request" else None)
+    client, server = stage.connect()
+    sent = time.monotonic()
+    burst = [request(xid, "get_data") for xid in range(1, 31)]
+    client.send(b"".join(burst))
+    server.expect(*burst)
+    assert 0.1 <= time.monotonic() - sent < 30 * 0.1
+
+
+def test_black_hole(stage: Stage) -> None:
+    client, server = stage.connect()
+    stage.proxy.on("get_data", action=black_hole)
+    client.send(NEXT + GET)
+    server.expect(NEXT)
+    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_data")
+    client.send(NEXT)
+    server.send(NEXT_REPLY)
+    stage.proxy.refuse(False)  # any command makes it look at all connections again
+    stage.settle()
+    assert client.has_nothing()
+    assert server.has_nothing()
+    assert stage.proxy.connections == 1
+    stage.proxy.cut_all()
+    assert server.ending() == client.ending() == (b"", "FIN")
+
+
+def test_half_close(stage: Stage) -> None:
+    stage.proxy.on("get_data", action=half_close)
+    client, server = stage.connect()
+    client.send(GET + NEXT)
+    assert server.ending() == (GET, "FIN")
+    server.send(GOT)
+    client.expect(GOT)
+    server.sock.close()
+    assert client.ending() == (b"", "FIN")
+
+
+def segments_received(sock: socket.socket) -> int:
+    """How many segments with data the kernel has received (tcpi_data_segs_in)."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
+    return int(struct.unpack_from("=I", info, 152)[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="segments are counted by Linux")
+def test_split(stage: Stage) -> None:
+    stage.proxy.rule(lambda frame: split if frame.op == "unknown" else None)
+    client, server = stage.connect()
+    before = segments_received(server.sock)
+    short = framed(b"abcd")  # fits into the initial congestion window, one segment a byte
+    client.send(short)
+    server.expect(short)
+    assert segments_received(server.sock) - before == len(short)
+
+
+class Intake:
+    """The socket of a receiver that takes so many bytes at a time, and then no more."""
+
+    def __init__(self, *portions: int, then: type[OSError] = BlockingIOError) -> None:
+        self.portions = list(portions)
+        self.then = then
+        self.taken: list[bytes] = []
+
+    def send(self, data: bytes) -> int:
+        if not self.portions:
+            raise self.then
+        self.taken.append(bytes(data[: self.portions.pop(0)]))
+        return len(self.taken[-1])
+
+
+def flow_into(intake: Intake, *steps: Send) -> Flow:
+    with socket.socket() as unused:
+        flow = Flow("s2c", unused, unused, lambda: None)
+    flow.target = intake  # type: ignore[assignment]
+    flow.add(steps)
+    return flow
+
+
+def test_a_split_or_dripped_frame_leaves_in_pieces_whatever_the_receiver_takes() -> None:
+    intake = Intake(1, 1, 1)
+    assert flow_into(intake, Send(b"abc", size=1)).pump(0.0) is None
+    assert intake.taken == [b"a", b"b", b"c"]
+
+    intake = Intake(2, 1, 4, 4, 4)
+    flow = flow_into(intake, Send(b"abcdef", size=4, gap=1.0), Send(b"next"))
+    flow.pump(0.0)
+    assert intake.taken == [b"ab", b"c", b"d"]
+    assert flow.deadline == 1.0
+    flow.pump(1.0)
+    assert intake.taken[3:] == [b"ef", b"next"]
+
+
+def test_a_frame_in_many_pieces_leaves_room_for_other_connections() -> None:
+    intake = Intake(*[1] * 1000)
+    flow = flow_into(intake, Send(b"x" * 1000, size=1))
+    flow.pump(0.0)
+    assert 0 < len(intake.taken) < 1000
+    assert flow.deadline <= 0.0
+
+
+def test_whole_frames_share_a_call_and_survive_a_receiver_that_takes_a_part() -> None:
+    intake = Intake(4, 1, 100)
+    flow = flow_into(intake, Send(b"abc"), Send(b""), Send(b"defg"), Send(b"h"))
+    flow.pump(0.0)
+    assert intake.taken == [b"abcd", b"e", b"fgh"]
+
+
+def test_what_cannot_be_delivered_is_dropped_without_trying_again() -> None:
+    intake = Intake(2, then=BrokenPipeError)
+    flow = flow_into(intake, Send(b"abc"), Send(b"def"))
+    flow.pump(0.0)
+    assert (flow.closed, flow.deadline, flow.readable) == (True, float("inf"), True)
+    assert intake.taken == [b"ab"]
+
+
+def test_more_is_read_only_while_little_waits_for_the_receiver() -> None:
+    flow = flow_into(Intake(1), Send(b"x" * MEGABYTE))
+    before = flow.readable
+    flow.pump(0.0)
+    assert (before, flow.readable, flow.blocked) == (False, True, True)
+    assert flow.deadline == float("inf")
+
+
+def test_a_peer_that_does_not_read_stops_nobody_else(stage: Stage) -> None:
+    greedy, source = stage.connect()
+    source.sock.setblocking(False)
+    block, sent = reply(1, b"x" * 65536), 0
+    for _ in range(3):  # fill everything between the two, more than once
+        try:
+            while True:
+                sent += source.sock.send(block[sent % len(block) :])
+        except BlockingIOError:
+            stage.settle()
+    exchange(*stage.connect())
+    source.sock.shutdown(socket.SHUT_WR)
+    data, how = greedy.ending()
+    assert (len(data), how) == (sent, "FIN")
+    assert data == (block * (sent // len(block) + 1))[:sent]
+
+
+@pytest.mark.parametrize("count", [0, 3, 4, 7, len(GET)])
+def test_truncate(stage: Stage, count: int) -> None:
+    stage.proxy.on("get_data", action=truncate(count))
+    client, server = stage.connect()
+    client.send(GET + NEXT)
+    assert server.ending() == (GET[:count], "FIN")
+    assert client.ending() == (b"", "FIN")
+
+
+def test_rewrite(stage: Stage) -> None:
+    stage.proxy.on("get_data", action=rewrite(lambda raw: raw[:-1] + b"\1"))
+    client, server = stage.connect()
+    client.send(GET + NEXT)
+    server.expect(GET[:-1] + b"\1", NEXT)
+
+
+def test_hold(stage: Stage) -> None:
+    gate = Gate()
+    stage.proxy.on("get_data", action=hold(gate))
+    client, server = stage.connect()
+    with pytest.raises(TimeoutError):
+        gate.wait_reached(timeout=0)
+    client.send(GET + NEXT)
+    assert gate.wait_reached().raw == GET
+    server.send(notification("/a"))
+    client.expect(notification("/a"))
+    stage.settle()
+    assert server.has_nothing()
+    gate.release()
+    server.expect(GET, NEXT)
+    stage.proxy.on("exists", action=hold(gate))
+    client.send(NEXT)
+    server.expect(NEXT)  # an open gate lets pass
+
+
+# --- actions on what the server sends ---
+
+
+def test_drip(stage: Stage) -> None:
+    stage.proxy.on("get_data", action=drip(0.2))
+    client, server = stage.connect()
+    client.send(GET)
+    server.expect(GET)
+    answer = reply(1, os.urandom(9_000))
+    sent = time.monotonic()
+    server.send(answer)
+    first = client.read(1)
+    begun = time.monotonic()
+    assert first + client.read(len(answer) - 1) == answer
+    assert time.monotonic() - sent >= 0.2
+    # Trickles rather than arrives in one piece at the end, however late this thread is.
+    assert begun - sent < 0.2 or segments_received(client.sock) > 10
+
+
+def test_a_reply_is_doubled(stage: Stage) -> None:
+    stage.proxy.on("exists", nth=2, action=duplicate, reply=True)
+    client, server = stage.connect()
+    exchange(client, server, 1, "exists")
+    client.send(NEXT + GET)
+    server.expect(NEXT, GET)
+    server.send(GOT + NEXT_REPLY)
+    client.expect(GOT, NEXT_REPLY, NEXT_REPLY)
+    exchange(client, server, 3, "exists")
+
+
+def test_a_rule_for_the_request_and_one_for_its_reply_both_count(stage: Stage) -> None:
+    gate = Gate()
+    stage.proxy.on("exists", action=hold(gate))
+    stage.proxy.on("exists", action=drop, reply=True)
+    client, server = stage.connect()
+    client.send(NEXT + GET)
+    gate.wait_reached()
+    gate.release()
+    server.expect(NEXT, GET)
+    server.send(NEXT_REPLY + GOT)
+    client.expect(GOT)
+
+
+def test_notifications_are_counted_as_the_server_sends_them(stage: Stage) -> None:
+    stage.proxy.on("notification", nth=2, action=drop)
+    client, server = stage.connect()
+    server.send(notification("/1") + notification("/2") + notification("/3"))
+    client.expect(notification("/1"), notification("/3"))
+
+
+def test_the_handshake_answer_can_be_chosen(stage: Stage) -> None:
+    stage.proxy.on("connect", nth=2, action=rewrite(lambda raw: raw[:-1] + b"\1"), reply=True)
+    stage.connect()
+    client, server = stage.dial(), stage.accept()
+    client.send(HELLO)
+    server.expect(HELLO)
+    server.send(WELCOME)
+    client.expect(WELCOME[:-1] + b"\1")
+
+
+@pytest.mark.parametrize(("action", "how"), [(cut_after, "FIN"), (rst_after, "RST")])
+def test_after_a_frame_of_the_server_means_behind_it(
+    stage: Stage, action: Action, how: str
+) -> None:
+    stage.proxy.on("get_data", action=action, reply=True)
+    client, server = stage.connect()
+    client.send(GET)
+    server.expect(GET)
+    server.send(GOT + notification("/a"))
+    assert client.ending() == (GOT, how)
+    assert server.ending() == (b"", how)
+
+
+def test_reply_actions_act_at_once_on_a_frame_of_the_server(stage: Stage) -> None:
+    stage.proxy.on("notification", action=delay_reply(0.05))
+    client, server = stage.connect()
+    sent = time.monotonic()
+    server.send(notification("/a"))
+    client.expect(notification("/a"))
+    assert time.monotonic() - sent >= 0.05
+
+
+# --- rules ---
+
+
+def dropped(client: End, server: End, *requests: bytes) -> list[int]:
+    """Which of the requests, by position, do not get through."""
+    last = request(99, "sync")
+    client.send(b"".join(requests) + last)
+    passed: list[bytes] = []
+    while (frame := server.frame()) != last:
+        passed.append(frame)
+    return [at for at, raw in enumerate(requests) if raw not in passed]
+
+
+def burst(*ops: str, start: int = 1) -> list[bytes]:
+    return [request(xid, op) for xid, op in enumerate(ops, start)]
+
+
+def test_on_counts_from_its_own_moment_and_over_all_connections(stage: Stage) -> None:
+    first, second = stage.connect(), stage.connect()
+    exchange(*first, op="create2")
+    stage.proxy.on("create2", nth=3, action=drop)
+    assert dropped(*first, *burst("create2", "create", "create2")) == []
+    assert dropped(*second, *burst("delete", "create2", "create2")) == [1]
+
+
+def test_on_frame_numbers_requests_from_the_last_reset(stage: Stage) -> None:
+    first, second = stage.connect(), stage.connect()
+    exchange(*first)
+    stage.proxy.reset()
+    stage.proxy.on_frame(2, drop)
+    ops = ("get_data", "ping", "auth", "set_watches", "close_session")
+    assert dropped(*first, *burst(*ops)) == [3]
+    numbers = [frame.number for frame in stage.proxy.frames()]
+    assert numbers == [0, None, 1, 2, 3, 4]
+    stage.proxy.on_frame(6, drop)
+    assert dropped(*second, *burst("exists", "exists")) == [1]
+
+
+def test_on_frame_reaches_the_reply_too(stage: Stage) -> None:
+    client, server = stage.connect()
+    stage.proxy.on_frame(1, drop, reply=True)
+    client.send(GET + NEXT)
+    server.expect(GET, NEXT)
+    server.send(NEXT_REPLY + GOT)
+    client.expect(GOT)
+
+
+def test_every_rule_sees_every_frame_and_the_first_answer_decides(stage: Stage) -> None:
+    seen: list[str] = []
+
+    def note(frame: Frame) -> None:
+        seen.append(frame.op)
+
+    stage.proxy.rule(lambda frame: drop if frame.op == "delete" else None)
+    stage.proxy.on("delete", nth=1, action=cut_before)
+    stage.proxy.rule(lambda frame: forward if frame.xid == 3 else None)
+    stage.proxy.on("exists", nth=2, action=drop)
+    stage.proxy.rule(note)
+    client, server = stage.connect()
+    assert dropped(client, server, *burst("delete", "exists", "exists", "exists")) == [0]
+    assert seen == ["connect", "connect", "delete", "exists", "exists", "exists", "sync"]
+
+
+def test_clear_drops_rules_and_keeps_the_rest(stage: Stage) -> None:
+    client, server = stage.connect()
+    stage.proxy.on("exists", action=drop)
+    stage.proxy.clear()
+    assert dropped(client, server, *burst("exists")) == []
+    assert [frame.number for frame in stage.proxy.frames()] == [None, None, 0, 1]
+    with pytest.raises(ValueError, match="past"):
+        stage.proxy.on_frame(1, drop)
+
+
+def test_reset_drops_rules_log_and_numbers(stage: Stage) -> None:
+    client, server = stage.connect()
+    stage.proxy.on("exists", action=drop)
+    before = stage.proxy.frames()
+    stage.proxy.reset()
+    assert (stage.proxy.log, len(before)) == ([], 2)
+    assert dropped(client, server, *burst("exists")) == []
+    assert [frame.number for frame in stage.proxy.frames()] == [0, 1]
+
+
+def test_bad_use_is_refused_at_once(stage: Stage) -> None:
+    bad: list[Callable[[], object]] = [
+        lambda: stage.proxy.on("createTTL", action=drop),
+        lambda: stage.proxy.on("unknown", action=drop),
+        lambda: stage.proxy.on("create2", nth=0, action=drop),
+        lambda: stage.proxy.on("notification", reply=True, action=drop),
+        lambda: stage.proxy.on_frame(-1, drop),
+        lambda: delay(-1),
+        lambda: delay_reply(-1),
+        lambda: drip(float("nan")),
+        lambda: truncate(-1),
+        lambda: FaultProxy(upstream="127.0.0.1"),
+        lambda: FaultProxy(upstream=":2181"),
+        lambda: setattr(stage.proxy, "upstream", "host:"),
+    ]
+    for call in bad:
+        with pytest.raises(ValueError, match=r"."):
+            call()
+    assert stage.proxy.upstream == stage.address
+
+
+def test_a_rule_that_raises_costs_the_connection_and_is_reported(stage: Stage) -> None:
+    stage.proxy.on("exists", action=rewrite(lambda raw: raw[1000].to_bytes()))
+    client, _ = stage.connect()
+    client.send(NEXT)
+    assert client.ending() == (b"", "RST")
+    asked = time.monotonic()
+    with pytest.raises(RuntimeError) as caught:
+        stage.proxy.wait_for(lambda frames: False, TIMEOUT)
+    assert time.monotonic() - asked < TIMEOUT
+    assert isinstance(caught.value.__cause__, IndexError)
+    exchange(*stage.connect())
+
+
+def sends_no_steps(frame: Frame) -> Any:
+    return Send(frame.raw)
+
+
+def returns_nothing(raw: bytes) -> Any:
+    return None
+
+
+WRONG: list[Callable[[Any], Any]] = [
+    lambda frame: frame.missing,
+    lambda frame: True,
+    lambda frame: delay,
+    lambda frame: sends_no_steps,
+    lambda frame: rewrite(returns_nothing),
+]
+
+
+@pytest.mark.parametrize("rule", WRONG)
+def test_leaving_the_proxy_reports_a_rule_or_action_of_the_wrong_kind(
+    stage: Stage, rule: Callable[[Any], Any]
+) -> None:
+    def run() -> None:
+        with FaultProxy(stage.address) as proxy:
+            proxy.rule(rule)
+            stage.proxy.upstream = proxy.hosts
+            client = stage.dial()
+            client.send(HELLO)
+            assert client.ending() == (b"", "RST")
+
+    with pytest.raises(RuntimeError, match="failed"):
+        run()
+
+
+def test_a_rule_may_command_the_proxy(stage: Stage) -> None:
+    def all_down(frame: Frame) -> None:
+        if frame.op == "delete":
+            stage.proxy.cut_all()
+
+    stage.proxy.rule(all_down)
+    first, second = stage.connect(), stage.connect()
+    first[0].send(request(1, "delete"))
+    assert [end.ending() for end in (*first, *second)] == [(b"", "FIN")] * 4
+
+
+# --- the proxy as a whole ---
+
+
+def test_cut_all_and_reset_all_are_done_when_they_return(stage: Stage) -> None:
+    pairs = [stage.connect(), stage.connect()]
+    assert stage.proxy.connections == 2
+    stage.proxy.cut_all()
+    assert stage.proxy.connections == 0
+    assert [end.ending() for pair in pairs for end in pair] == [(b"", "FIN")] * 4
+
+    pairs = [stage.connect(), stage.connect()]
+    stage.proxy.reset_all()
+    assert stage.proxy.connections == 0
+    assert [end.ending() for pair in pairs for end in pair] == [(b"", "RST")] * 4
+    assert [frame.connection for frame in stage.proxy.frames()[::2]] == [0, 1, 2, 3]
+
+
+def test_cut_all_does_not_wait_for_gates(stage: Stage) -> None:
+    gate = Gate()
+    stage.proxy.on("get_data", action=hold(gate))
+    client, server = stage.connect()
+    client.send(GET)
+    gate.wait_reached()
+    stage.proxy.cut_all()
+    assert server.ending() == client.ending() == (b"", "FIN")
+    gate.release()
+    exchange(*stage.connect())
+
+
+def test_a_cut_ends_although_the_peer_never_closes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkwire.testing.relay._LINGER", 0.05)
+    client, server = stage.connect()
+    stage.proxy.cut_all()
+    assert client.ending() == server.ending() == (b"", "FIN")
+
+    def sends() -> bool:
+        try:
+            client.send(GET)
+        except ConnectionError:
+            return False
+        return True
+
+    deadline = time.monotonic() + TIMEOUT
+    while sends():
+        assert time.monotonic() < deadline
+        stage.settle()
+
+
+def test_black_hole_for_everybody_keeps_what_is_sent_meanwhile(stage: Stage) -> None:
+    client, server = stage.connect()
+    stage.proxy.black_hole()
+    late = stage.dial()
+    late.send(HELLO)
+    client.send(GET)
+    server.send(notification("/a"))
+    stage.proxy.wait_for(lambda _: stage.proxy.connections == 2)
+    stage.proxy.black_hole(True)  # a round of its thread has passed when this returns
+    assert client.has_nothing()
+    assert server.has_nothing()
+    assert len(stage.proxy.frames()) == 2
+
+    stage.proxy.black_hole(False)
+    server.expect(GET)
+    client.expect(notification("/a"))
+    stage.accept().expect(HELLO)
+
+
+def test_refuse_closes_new_connections_at_once(stage: Stage) -> None:
+    client, server = stage.connect()
+    stage.proxy.refuse()
+    late = stage.dial()
+    assert late.ending() == (b"", "FIN")
+    late.send(HELLO)
+    late.send(HELLO)  # would fail now, had the first one been answered with RST
+    exchange(client, server)
+    stage.proxy.refuse(False)
+    exchange(*stage.connect())
+    assert stage.proxy.frames()[-1].connection == 1
+
+
+def test_a_new_upstream_serves_new_connections(stage: Stage) -> None:
+    old = stage.connect()
+    with Stage() as other:
+        stage.proxy.upstream = other.address
+        assert stage.proxy.upstream == other.address
+        client, server = stage.dial(), other.accept()
+        client.send(HELLO)
+        server.expect(HELLO)
+    exchange(*old)
+
+
+def test_an_upstream_may_be_an_ipv6_address() -> None:
+    with FaultProxy(upstream="[::1]:2181") as proxy:
+        assert proxy.upstream == "[::1]:2181"
+
+
+def test_a_server_that_is_down_ends_the_connection(stage: Stage) -> None:
+    stage.listener.close()
+    client = stage.dial()
+    client.send(HELLO)
+    assert client.ending() == (b"", "FIN")
+    stage.proxy.wait_for(lambda _: stage.proxy.connections == 0)
+    assert stage.proxy.frames() == []
+
+
+def test_wait_for_asks_again_when_connections_change(stage: Stage) -> None:
+    def counts(number: int, change: Callable[[], object]) -> Callable[[list[Frame]], bool]:
+        """A predicate that makes the change itself, so that only a later call can see it."""
+        changes = iter([change])
+
+        def predicate(frames: list[Frame]) -> bool:
+            for make in changes:
+                make()
+                return False
+            return stage.proxy.connections == number
+
+        return predicate
+
+    for number, change in [(1, stage.dial), (0, lambda: stage.accept().reset())]:
+        asked = time.monotonic()
+        stage.proxy.wait_for(counts(number, change), TIMEOUT)
+        assert time.monotonic() - asked < TIMEOUT
+
+
+def test_close_wakes_who_waits_for_the_end_of_connections(stage: Stage) -> None:
+    asked = threading.Event()
+
+    def none_left(frames: list[Frame]) -> bool:
+        asked.set()
+        return stage.proxy.connections == 0
+
+    stage.connect()
+    waiter = threading.Thread(target=stage.proxy.wait_for, args=(none_left, TIMEOUT))
+    waiter.start()
+    assert asked.wait(TIMEOUT)
+    closed = time.monotonic()
+    stage.proxy.close()
+    waiter.join()
+    assert time.monotonic() - closed < TIMEOUT / 2
+
+
+def test_wait_for(stage: Stage) -> None:
+    client, _ = stage.connect()
+    with pytest.raises(TimeoutError, match="not within 0 s"):
+        stage.proxy.wait_for(lambda frames: frames[-1].op == "get_data", timeout=0)
+    client.send(GET)
+    log = stage.proxy.wait_for(lambda frames: frames[-1].op == "get_data")
+    assert len(log) == 3
+    assert log == stage.proxy.log
+    assert log is not stage.proxy.log
+
+
+def test_close_waits_for_the_thread(stage: Stage) -> None:
+    entered = threading.Event()
+
+    def slow(frame: Frame) -> None:
+        entered.set()
+        time.sleep(0.05)  # long enough for a close that does not wait to return too early
+
+    stage.proxy.rule(slow)
+    stage.dial().send(HELLO)
+    assert entered.wait(TIMEOUT)
+    stage.proxy.close()
+    assert "zkwire-proxy" not in [thread.name for thread in threading.enumerate()]
+
+
+def open_sockets() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="descriptors are counted in /dev/fd")
+def test_close_leaves_no_thread_and_no_socket() -> None:
+    descriptors = open_sockets()
+    gate = Gate()
+    with Stage() as stage:
+        stage.proxy.on("get_data", action=hold(gate))
+        stage.proxy.on("delete", action=black_hole)
+        held, _ = stage.connect()
+        lost, _ = stage.connect()
+        stage.connect()
+        held.send(GET)
+        lost.send(request(1, "delete"))
+        gate.wait_reached()
+        stage.proxy.cut_all()
+        stage.connect()
+        stage.proxy.black_hole()
+        stage.dial()
+        stage.proxy.wait_for(lambda _: stage.proxy.connections == 2)
+        assert [t.name for t in threading.enumerate()].count("zkwire-proxy") == 1
+        stage.proxy.close()
+        assert "zkwire-proxy" not in [t.name for t in threading.enumerate()]
+        assert stage.proxy.connections == 0
+        gate.release()  # nobody is left to hear it
+        stage.proxy.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            stage.proxy.cut_all()
+        client_side = [end.sock for end in stage.ends]
+        assert open_sockets() == descriptors + len(client_side) + 1
+    assert open_sockets() == descriptors

@@ -1,0 +1,344 @@
+"""The locks in the simulated world: every order of events within bounds, every single fault, and
+thousands of random runs with several; and locks with planted bugs, each of which must be found.
+
+`ZKWIRE_SIMULATION=10` makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure
+names what to give to `zkwire.testing.schedule.replay`.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.conftest import SEED
+from tests.simulation_locks import (
+    BLOCKING,
+    KINDS,
+    PLANTED,
+    SEQUENTIAL,
+    Kind,
+    Manners,
+    contenders,
+    various,
+)
+from zkwire import control, endings
+from zkwire.calls import Failed
+from zkwire.errors import NotSentError, SessionExpiredError
+from zkwire.liveness import Liveness
+from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.session import Session
+from zkwire.testing.claims import Claim, Claims, at_most, exclusive, readers_together
+from zkwire.testing.schedule import (
+    CancelAt,
+    FailedRunError,
+    Figures,
+    InTurn,
+    Scenario,
+    Scripted,
+    Seeded,
+    cancel_everywhere,
+    exhaust,
+    explore,
+    replay,
+    sweep,
+)
+from zkwire.testing.simulated_client import Client, ViolationError
+from zkwire.testing.simulation import FAULTS, Simulation, Step
+
+FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
+RUNS = int(2000 * FACTOR)
+UNTIL_FOUND = 4000
+
+all_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+
+def faults_for(kind: Kind) -> list[str]:
+    """All faults, but for what nobody can do anything about.
+
+    If an outsider deletes the one node of a single-node lock, and somebody else makes it anew, a
+    release that was on its way by then takes that one away: it has the same name and version.
+    """
+    return [f for f in FAULTS if f != "delete" or kind.queue]
+
+
+def bounds(depth: int) -> dict[str, int | None]:
+    """How far the orders are followed: so many steps, or with more time as far as it goes."""
+    if FACTOR > 1:
+        return {"depth": None, "runs": int(5000 * FACTOR)}
+    return {"depth": depth}
+
+
+def report(figures: Figures) -> None:
+    print(figures)  # shown with -s, and when something fails
+
+
+# --- every order ----------------------------------------------------------------------------------
+
+
+@all_kinds
+def test_every_order_of_two_contenders(kind: Kind) -> None:
+    report(exhaust(contenders(kind, 2, Manners(stay=1)), **bounds(15), frames=False))
+
+
+@all_kinds
+def test_every_order_of_three_contenders(kind: Kind) -> None:
+    report(exhaust(contenders(kind, 3, Manners(stay=1)), **bounds(9), frames=False))
+
+
+@all_kinds
+def test_every_order_of_two_contenders_on_one_client(kind: Kind) -> None:
+    scenario = contenders(kind, 2, Manners(stay=1), together=True)
+    report(exhaust(scenario, **bounds(8)))
+
+
+# --- every fault ----------------------------------------------------------------------------------
+
+
+@all_kinds
+@pytest.mark.parametrize("late", ["", "a", "b"])
+def test_every_single_fault_at_every_step(kind: Kind, late: str) -> None:
+    report(sweep(contenders(kind, 2), lambda: InTurn(late), faults=faults_for(kind)))
+
+
+@all_kinds
+def test_every_single_fault_among_three_of_whom_none_waits_for_ever(kind: Kind) -> None:
+    scenario = contenders(kind, 3, Manners(patience=9.0))
+    report(sweep(scenario, faults=faults_for(kind)))
+
+
+@all_kinds
+def test_every_single_fault_when_the_parent_is_missing(kind: Kind) -> None:
+    scenario = contenders(kind, 2, prepared=False)
+    report(sweep(scenario, lambda: Seeded(SEED), seed=SEED, servers=2, faults=faults_for(kind)))
+
+
+@pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
+def test_a_client_that_is_being_closed_claims_nothing(kind: Kind) -> None:
+    sweep(contenders(kind, 2), lambda: InTurn("a"), faults=["close"])
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if not k.queue], ids=lambda kind: kind.name)
+def test_an_outsider_who_deletes_the_node_causes_no_deadlock(kind: Kind) -> None:
+    scenario = various(kind, rule=lambda _: True)
+    report(explore(scenario, range(SEED, SEED + RUNS // 4), faults=["delete", "cut", "slow"]))
+
+
+# --- cancellation ---------------------------------------------------------------------------------
+
+
+@all_kinds
+@pytest.mark.parametrize("late", ["", "a", "b"])
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_cancellation_at_every_await(kind: Kind, late: str, prepared: bool) -> None:
+    for number in (1, 2, 3):
+        scenario = contenders(kind, number, Manners(rounds=2), prepared=prepared)
+        report(cancel_everywhere(scenario, lambda: InTurn(late)))
+
+
+@all_kinds
+def test_a_cancellation_at_every_await_on_a_bad_network(kind: Kind) -> None:
+    scenario = contenders(kind, 2)
+    cut = [Step("run", "a"), Step("up", "a"), Step("cut", "a")]
+    report(cancel_everywhere(scenario, lambda: Scripted(cut)))
+
+
+# --- many faults ----------------------------------------------------------------------------------
+
+
+@all_kinds
+def test_thousands_of_random_runs_with_several_faults(kind: Kind) -> None:
+    seeds = range(SEED, SEED + RUNS)
+    report(explore(various(kind), seeds, most=5, faults=faults_for(kind)))
+
+
+def test_random_runs_with_several_servers() -> None:
+    kind = SEQUENTIAL
+    seeds = range(SEED, SEED + RUNS // 2)
+    report(explore(various(kind), seeds, most=5, servers=3, faults=faults_for(kind)))
+
+
+# --- planted bugs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PLANTED, ids=lambda kind: kind.name)
+def test_a_planted_bug_is_found(kind: Kind) -> None:
+    with pytest.raises(FailedRunError) as caught:
+        explore(various(kind), range(UNTIL_FOUND), most=4, faults=faults_for(kind))
+    print(f"{kind.name}: {caught.value.invariant} in run {caught.value.runs}")
+    assert caught.value.invariant in PLANTED[kind]
+
+
+AUTOMATON: dict[str, tuple[object, str, object, set[str]]] = {
+    "watches are not restored": (control, "watches", lambda *_: iter(()), {"LIVE"}),
+    "the lease is too long": (
+        Liveness,
+        "lease_deadline",
+        property(lambda live: 0.0 if live._contact is None else live._contact + 1.5 * live.timeout),
+        {"ME", "FENCE"},
+    ),
+    "what was lost counts as not sent": (
+        endings,
+        "broken",
+        lambda call, written, why, garbled: Failed(NotSentError, why, False),
+        {"LIVE", "ORPHAN"},
+    ),
+    "the end of a lease is not noticed": (
+        Session, "_lapse", lambda session, now: None, {"ERROR", "ME"},
+    ),
+}  # fmt: skip
+"""Bugs of the automaton: where, what instead, and which invariants they may break."""
+
+
+@pytest.mark.parametrize("name", AUTOMATON)
+@pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
+def test_a_bug_of_the_automaton_is_found(
+    name: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, attribute, new, invariants = AUTOMATON[name]
+    monkeypatch.setattr(home, attribute, new)
+    with pytest.raises(FailedRunError) as caught:
+        explore(various(kind), range(UNTIL_FOUND), most=4, faults=faults_for(kind))
+    print(f"{name}: {caught.value.invariant} in run {caught.value.runs}")
+    assert caught.value.invariant in invariants
+
+
+# --- the simulation itself ------------------------------------------------------------------------
+
+
+def two(sim: Simulation) -> None:
+    contenders(SEQUENTIAL)(sim)
+
+
+def run(scenario: Scenario, seed: int) -> Simulation:
+    sim = Simulation(seed=seed, trace=True)
+    scenario(sim)
+    sim.run(Seeded(seed, 3))
+    return sim
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    assert run(two, 7).history == run(two, 7).history
+    assert run(two, 7).history != run(two, 8).history
+
+
+def test_a_run_can_be_replayed_from_what_a_failure_says() -> None:
+    kind = next(kind for kind in PLANTED if kind.name == "SequentialNoCleaning")
+    scenario = contenders(kind, 2)
+    with pytest.raises(FailedRunError) as caught:
+        explore(scenario, range(1000), faults=["cancel"])
+    error = caught.value
+    seed = int(error.origin.removeprefix("seed "))
+    history = replay(scenario, "; ".join(map(str, error.steps)), seed=seed)
+    assert history[-1].strip().startswith(error.invariant)
+    assert error.faults
+    assert "\n".join(history) in str(error)
+
+
+def test_a_cancelled_task_ends_at_the_await_that_was_asked_for() -> None:
+    sim = Simulation()
+    two(sim)
+    schedule = CancelAt(InTurn(), "a", 1, late=False)
+    assert sim.run(schedule)
+    assert schedule.happened
+    [task] = [task for task in sim.ended if task.name == "a"]
+    assert type(task.error).__name__ == "Cancelled"
+    assert task.awaits == 1
+
+
+def test_a_process_that_pauses_for_too_long_finds_its_session_gone() -> None:
+    sim = Simulation()
+    client = sim.client()
+
+    async def use() -> None:
+        await client.sleep(1.0)
+        await client.world.verbs.exists("/")
+        await client.sleep(60.0)
+
+    task = client.spawn(use())
+    assert sim.run(Scripted([Step("run", "a"), Step("pause", "a")]))
+    assert isinstance(task.error, SessionExpiredError)
+
+
+def test_a_deadlock_is_reported() -> None:
+    def scenario(sim: Simulation) -> None:
+        client = sim.client()
+
+        async def acquire_twice() -> None:
+            await SequentialLockCore(client.world, "/lock").acquire(None, True)
+            await SequentialLockCore(client.world, "/lock").acquire(None, True)
+
+        client.spawn(acquire_twice())
+
+    with pytest.raises(FailedRunError, match="LIVE"):
+        explore(scenario, [0], most=0)
+
+
+def test_an_error_in_a_task_is_reported() -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    def scenario(sim: Simulation) -> None:
+        sim.client()
+        sim.spawn(fail())
+
+    with pytest.raises(FailedRunError, match="KeyError"):
+        explore(scenario, [0])
+
+
+class Held:
+    """A lock that claims what it is told to."""
+
+    def __init__(self, fence: int) -> None:
+        self.held = False
+        self.fence = fence
+
+
+def look(claims: Claims, sim: Simulation, *locks: Held) -> None:
+    for lock in locks:
+        lock.held = True
+    claims.step(sim)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Simulation().client()
+
+
+def test_rules_say_who_may_hold_together(client: Client) -> None:
+    reader, other, writer = (Claim(Held(1), client, role) for role in ("read", "read", "write"))
+    assert exclusive([reader])
+    assert not exclusive([reader, other])
+    assert readers_together([reader, other])
+    assert readers_together([writer])
+    assert not readers_together([reader, writer])
+    assert at_most(2)([reader, writer])
+    assert not at_most(2)([reader, other, writer])
+
+
+def test_two_claims_that_may_not_be_are_found(client: Client) -> None:
+    claims, locks = Claims(readers_together), [Held(1), Held(2), Held(3)]
+    for lock, role in zip(locks, ("read", "read", "write"), strict=True):
+        claims.add(lock, client, role)
+    look(claims, client.sim, *locks[:2])
+    with pytest.raises(ViolationError, match="ME"):
+        look(claims, client.sim, locks[2])
+
+
+def test_a_fence_that_goes_back_is_found(client: Client) -> None:
+    claims, first, second = Claims(), Held(5), Held(5)
+    claims.add(first, client)
+    claims.add(second, client)
+    look(claims, client.sim, first)
+    first.held = False
+    with pytest.raises(ViolationError, match="FENCE"):
+        look(claims, client.sim, second)
+
+
+def test_readers_may_come_in_any_order(client: Client) -> None:
+    claims, first, second = Claims(readers_together), Held(5), Held(4)
+    claims.add(first, client, "read")
+    claims.add(second, client, "read")
+    look(claims, client.sim, first)
+    look(claims, client.sim, second)
+    assert [grant.fence for grant in claims.grants] == [5, 4]

@@ -1,0 +1,168 @@
+"""Who is told of the session's states: each once, in order, and no short one is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.scripted import TERMINAL, script_in
+from zkwire.model import State
+from zkwire.states import Audience, Listener, StateWait
+
+if TYPE_CHECKING:
+    from zkwire.calls import Waker
+
+
+class Onlooker:
+    """Writes down what it sees, and again when its waker is called."""
+
+    def __init__(self, log: list[str], name: str = "") -> None:
+        self.seen: list[State] = []
+        self._log, self._name = log, name
+
+    def see(self, state: State) -> list[Waker]:
+        self.seen.append(state)
+        return [lambda: self._log.append(f"{self._name}{state.value}")]
+
+
+# --- waiting for a state --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("current", State)
+def test_a_state_that_is_already_there(current: State) -> None:
+    wait = StateWait({State.CONNECTED}, current)
+    assert wait.ready == (current is State.CONNECTED or current.terminal)
+    assert wait.reached is (current if wait.ready else None)
+
+
+def test_waiting_for_one_of_several_states() -> None:
+    wait, woken = StateWait([State.CONNECTED, State.CONNECTED_READ_ONLY], State.CONNECTING), []
+    wait.wakers.append(lambda: woken.append("woken"))
+    for state in (State.HANDSHAKE, State.DISCONNECTED, State.CONNECTING):
+        assert wait.see(state) == []
+    for waker in wait.see(State.CONNECTED_READ_ONLY):
+        waker()
+    assert woken == ["woken"]
+    assert wait.reached is State.CONNECTED_READ_ONLY
+
+
+def test_a_short_state_is_not_missed() -> None:
+    """The waiter may look long after it is over."""
+    wait = StateWait([State.CONNECTED], State.CONNECTING)
+    wait.see(State.CONNECTED)
+    assert wait.see(State.DISCONNECTED) == []
+    assert wait.reached is State.CONNECTED
+
+
+@pytest.mark.parametrize("end", TERMINAL)
+def test_the_end_ends_every_wait(end: State) -> None:
+    wait = StateWait([State.CONNECTED], State.CONNECTING)
+    wait.see(end)
+    assert wait.reached is end
+
+
+# --- listeners ------------------------------------------------------------------------------------
+
+
+def test_a_listener_is_called_by_way_of_the_shell() -> None:
+    told, dispatched = list[State](), list[Callable[[], object]]()
+    listener = Listener(told.append, dispatched.append)
+    (waker,) = listener.see(State.CONNECTED)
+    assert dispatched == [], "not in the automaton"
+    waker()
+    assert told == [], "and not in who wakes"
+    for function in dispatched:
+        function()
+    assert told == [State.CONNECTED]
+
+
+def test_listeners_are_the_same_if_their_function_is() -> None:
+    """Who takes one back makes another one for the same function."""
+
+    def function(state: State) -> None: ...
+
+    one, other = Listener(function, print), Listener(function, repr)
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != Listener(print, print)
+    assert one != function
+
+
+# --- the audience ---------------------------------------------------------------------------------
+
+
+def test_all_are_told_in_the_order_in_which_they_came() -> None:
+    audience, log = Audience(), list[str]()
+    one, other = Onlooker(log, "1 "), Onlooker(log, "2 ")
+    audience.add(one)
+    audience.add(other)
+    audience.add(one)
+    for waker in audience.tell(State.CONNECTED):
+        waker()
+    assert log == ["1 connected", "2 connected"]
+
+
+def test_who_has_gone_is_not_told() -> None:
+    audience, log = Audience(), list[str]()
+    one = Onlooker(log)
+    audience.add(one)
+    audience.remove(one)
+    audience.remove(one)
+    assert audience.tell(State.CONNECTED) == []
+
+
+def test_a_function_is_told_once_and_taken_back_by_itself() -> None:
+    audience, told = Audience(), list[State]()
+    run: Callable[[Callable[[], object]], object] = lambda work: work()  # noqa: E731
+    function = told.append
+    audience.add(Listener(function, run))
+    audience.add(Listener(function, run))
+    for waker in audience.tell(State.CONNECTED):
+        waker()
+    assert told == [State.CONNECTED]
+    audience.remove(Listener(function, run))
+    assert audience.tell(State.DISCONNECTED) == []
+
+
+def test_somebody_may_leave_while_all_are_told() -> None:
+    audience = Audience()
+
+    class Leaving(Onlooker):
+        def see(self, state: State) -> list[Waker]:
+            audience.remove(self)
+            return super().see(state)
+
+    first, second = Leaving([]), Onlooker([])
+    audience.add(first)
+    audience.add(second)
+    audience.tell(State.CONNECTED)
+    assert first.seen == second.seen == [State.CONNECTED]
+
+
+# --- in a session ---------------------------------------------------------------------------------
+
+
+def test_a_session_tells_every_transition() -> None:
+    script, log = script_in(State.NOT_STARTED), list[str]()
+    onlooker = Onlooker(log)
+    script.session.audience.add(onlooker)
+    script.connect()
+    script.reconnect()
+    script.session.closed()
+    way = [State.CONNECTING, State.HANDSHAKE, State.CONNECTED]
+    assert onlooker.seen == [*way, State.DISCONNECTED, *way, State.CLOSED]
+    script.wake()
+    assert log == [state.value for state in onlooker.seen]
+
+
+def test_a_wait_in_a_session_sees_a_state_that_is_over_when_it_wakes() -> None:
+    script = script_in(State.DISCONNECTED)
+    wait = StateWait([State.CONNECTED], script.state)
+    script.session.audience.add(wait)
+    script.log_when_ready(wait, "reached")
+    script.connect()
+    script.lose()
+    assert script.wake() == ["reached"]
+    assert wait.reached is State.CONNECTED

@@ -1,0 +1,534 @@
+"""The watch that a caller holds, and the table of all that are set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zkwire.calls import Waitable
+from zkwire.errors import ClientClosedError, SessionExpiredError
+from zkwire.jute.records import SetWatches2
+from zkwire.model import Event, EventType, State
+from zkwire.ops import WatchKind
+from zkwire.watch_table import BATCH_BYTES, WatchTable
+from zkwire.watches import Watch
+
+DATA, EXIST, CHILD, PERSISTENT, RECURSIVE = WatchKind
+ONE_SHOT = (DATA, EXIST, CHILD)
+CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
+CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
+EXPIRED = Event(EventType.NONE, "", State.EXPIRED)
+
+
+class Owner:
+    """A client as a watch sees it. Waiting does what the test has prepared; no time passes."""
+
+    def __init__(self) -> None:
+        self.waits: list[float | None] = []
+        self.meanwhile: list[Callable[[], object]] = []
+        self.closed: list[Watch] = []
+        self.dispatched: list[Callable[[], object]] = []
+
+    def wait(self, waitable: Waitable, timeout: float | None) -> bool:
+        self.waits.append(timeout)
+        assert len(self.waits) < 100, "it waits for ever"
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        return waitable.ready
+
+    async def until(self, waitable: Waitable) -> bool:
+        return self.wait(waitable, None)
+
+    def close_watch(self, watch: Watch) -> None:
+        self.closed.append(watch)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        self.dispatched.append(function)
+
+
+def event(path: str = "/a", kind: EventType = CHANGED) -> Event:
+    return Event(kind, path, State.CONNECTED)
+
+
+def armed(owner: Owner, times: int = 1) -> Watch:
+    watch = Watch()
+    watch.owner = owner
+    for _ in range(times):
+        watch.arm()
+    return watch
+
+
+def expire(watch: Watch) -> None:
+    watch.end(State.EXPIRED, lambda: SessionExpiredError("the session has expired"))
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+def test_an_event_that_is_there_is_not_waited_for(owner: Owner) -> None:
+    watch = armed(owner)
+    assert not watch.ready
+    watch.deliver(event())
+    assert watch.ready
+    assert watch.wait() == event()
+    assert owner.waits == []
+
+
+def test_waiting_for_an_event(owner: Owner) -> None:
+    watch = armed(owner)
+    owner.meanwhile.append(lambda: watch.deliver(event()))
+    assert watch.wait(5.0) == event()
+    assert owner.waits == [5.0]
+
+
+def test_no_event_in_time(owner: Owner) -> None:
+    watch = armed(owner)
+    assert watch.wait(0.25) is None
+    assert owner.waits == [0.25]
+    watch.deliver(event())
+    assert watch.wait(0) == event(), "it is still set"
+
+
+def test_events_come_in_their_order(owner: Owner) -> None:
+    watch = armed(owner, 3)
+    for path in ("/a", "/b"):
+        watch.deliver(event(path))
+    assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
+    assert not watch.ready, "the third read has not fired"
+
+
+def test_a_watch_that_is_not_set(owner: Owner) -> None:
+    """Waiting for it would be waiting for ever."""
+    for watch in (Watch(), armed(owner, 0)):
+        assert watch.ready
+        with pytest.raises(RuntimeError, match="not set"):
+            watch.wait(1.0)
+    watch = armed(owner)
+    watch.deliver(event())
+    watch.wait()
+    with pytest.raises(RuntimeError, match="not set"):
+        watch.wait()
+    assert owner.waits == []
+
+
+def test_a_watch_can_be_set_again(owner: Owner) -> None:
+    watch = armed(owner)
+    watch.deliver(event("/a"))
+    watch.arm()
+    watch.deliver(event("/b"))
+    assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
+
+
+def test_a_read_that_fails_while_somebody_waits(owner: Owner) -> None:
+    watch = armed(owner)
+    owner.meanwhile.append(watch.disarm)
+    with pytest.raises(RuntimeError, match="not set"):
+        watch.wait()
+
+
+def test_to_disarm_once_too_often_is_harmless(owner: Owner) -> None:
+    watch = armed(owner)
+    watch.disarm()
+    watch.disarm()
+    watch.arm()
+    assert not watch.ready
+
+
+def test_the_end_of_the_session_ends_waiting(owner: Owner) -> None:
+    watch = armed(owner)
+    owner.meanwhile.append(lambda: expire(watch))
+    with pytest.raises(SessionExpiredError):
+        watch.wait()
+    assert watch.ready
+    with pytest.raises(SessionExpiredError):
+        watch.wait(0)
+
+
+def test_what_had_come_before_the_end_is_not_lost(owner: Owner) -> None:
+    watch = armed(owner, 2)
+    watch.deliver(event())
+    expire(watch)
+    assert watch.wait() == event()
+    with pytest.raises(SessionExpiredError):
+        watch.wait()
+
+
+def test_each_raise_is_an_exception_of_its_own(owner: Owner) -> None:
+    watch = armed(owner)
+    expire(watch)
+    raised = []
+    for _ in range(2):
+        with pytest.raises(SessionExpiredError) as caught:
+            watch.wait()
+        raised.append(caught.value)
+    assert raised[0] is not raised[1]
+
+
+def test_closing(owner: Owner) -> None:
+    watch = armed(owner)
+    owner.meanwhile.append(watch.close)
+    with pytest.raises(ClientClosedError, match="this watch"):
+        watch.wait()
+    watch.close()
+    assert watch.ready
+    assert owner.closed == [watch, watch]
+    never_set = Watch()
+    never_set.close()
+    with pytest.raises(ClientClosedError):
+        never_set.wait()
+
+
+def test_iteration(owner: Owner) -> None:
+    watch = armed(owner, 2)
+    owner.meanwhile += [lambda: watch.deliver(event("/a")), lambda: watch.deliver(event("/b"))]
+    assert list(watch) == [event("/a"), event("/b")]
+    assert owner.waits == [None, None]
+    assert list(watch) == []
+
+
+def test_iteration_over_a_watch_that_is_set_again(owner: Owner) -> None:
+    watch = armed(owner)
+    watch.deliver(event("/0"))
+    seen = []
+    for found in watch:
+        seen.append(found.path)
+        if len(seen) < 3:
+            watch.arm()
+            watch.deliver(event(f"/{len(seen)}"))
+    assert seen == ["/0", "/1", "/2"]
+
+
+def test_iteration_ends_with_close_and_raises_at_the_end_of_the_session(owner: Owner) -> None:
+    watch = armed(owner, 2)
+    watch.deliver(event())
+    watch.close()
+    assert list(watch) == [event()]
+    watch = armed(owner, 2)
+    watch.deliver(event())
+    expire(watch)
+    events = iter(watch)
+    assert next(events) == event()
+    with pytest.raises(SessionExpiredError):
+        next(events)
+
+
+def test_who_waits_is_woken_once(owner: Owner) -> None:
+    watch, woken = armed(owner), list[str]()
+    watch.wakers += [lambda: woken.append("one"), lambda: woken.append("two")]
+    watch.deliver(event())
+    for wake in watch.take_wakers():
+        wake()
+    assert watch.take_wakers() == []
+    assert woken == ["one", "two"]
+    assert watch.wait() == event(), "to wake is not to take"
+
+
+def test_repr(owner: Owner) -> None:
+    watch = armed(owner, 2)
+    watch.deliver(event())
+    assert repr(watch) == "<Watch 1 armed, 1 events>"
+    watch.close()
+    assert repr(watch) == "<Watch 1 armed, 1 events closed>"
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+def dispatched(owner: Owner, watch: Watch) -> None:
+    """Do what the shell does: wake, then run what was dispatched."""
+    for wake in watch.take_wakers():
+        wake()
+    work, owner.dispatched = owner.dispatched, []
+    for function in work:
+        function()
+
+
+def test_a_callback_gets_each_event_once(owner: Owner) -> None:
+    seen = list[Event]()
+    watch = Watch(seen.append)
+    watch.owner = owner
+    for path in ("/a", "/b"):
+        watch.arm()
+        watch.deliver(event(path))
+    assert seen == [], "not in the automaton"
+    dispatched(owner, watch)
+    dispatched(owner, watch)
+    assert seen == [event("/a"), event("/b")]
+
+
+def test_a_callback_hears_of_the_end(owner: Owner) -> None:
+    seen = list[Event]()
+    watch = Watch(seen.append)
+    watch.owner = owner
+    watch.arm()
+    watch.deliver(event())
+    expire(watch)
+    dispatched(owner, watch)
+    assert seen == [event(), EXPIRED]
+
+
+@pytest.mark.parametrize("callback", [5, "callback", [], b""])
+def test_a_callback_must_be_callable(callback: object) -> None:
+    wrong: Any = callback
+    with pytest.raises(TypeError, match="callable"):
+        Watch(wrong)
+
+
+@dataclass
+class Unhashable:
+    """A dataclass that can be called, as a key it cannot be used."""
+
+    name: str = ""
+
+    def __call__(self, event: Event) -> None: ...
+
+
+class Falsy:
+    """A callable that looks empty."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __call__(self, event: Event) -> None: ...
+
+
+def test_a_callback_that_cannot_be_a_key_is_refused_in_the_caller() -> None:
+    """And not when the reply arrives, where nobody could be told."""
+    with pytest.raises(TypeError, match="unhashable"):
+        Watch(Unhashable())
+
+
+def test_what_makes_two_watches_the_same() -> None:
+    def callback(event: Event) -> None: ...
+
+    assert Watch().identity != Watch().identity
+    assert Watch(callback).identity == Watch(callback).identity
+    falsy = Falsy()
+    assert Watch(falsy).identity == Watch(falsy).identity
+
+
+# --- the table: what fires ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "concerned"),
+    [
+        (CREATED, {DATA, EXIST}),
+        (CHANGED, {DATA, EXIST}),
+        (CHILDREN, {CHILD}),
+        (DELETED, {DATA, EXIST, CHILD}),
+        (EventType.NONE, set()),
+        (5, set()),
+        (99, set()),
+        (-(2**31), set()),
+    ],
+)
+def test_which_watches_an_event_concerns(kind: int, concerned: set[WatchKind]) -> None:
+    table = WatchTable()
+    watches = {asked: Watch() for asked in WatchKind}
+    others = {asked: Watch() for asked in WatchKind}
+    for asked in WatchKind:
+        table.add(asked, "/a", watches[asked])
+        table.add(asked, "/a/b", others[asked])
+    assert {id(watch) for watch in table.fire(kind, "/a")} == {
+        id(watches[asked]) for asked in concerned
+    }
+    assert len(table) == 10 - len(concerned), "those that are spent, and no persistent one"
+    assert table.fire(kind, "/a") == []
+    assert table.fire(kind, "/") == table.fire(kind, "/none") == []
+
+
+def test_many_watches_on_one_path_fire_in_their_order() -> None:
+    table, watches = WatchTable(), [Watch() for _ in range(5)]
+    for watch in watches:
+        table.add(DATA, "/a", watch)
+    assert table.fire(CHANGED, "/a") == watches
+    assert len(table) == 0
+
+
+def test_setting_a_watch_twice_is_setting_it_once(owner: Owner) -> None:
+    table, watch = WatchTable(), armed(owner, 2)
+    table.add(DATA, "/a", watch)
+    table.add(DATA, "/a", watch)
+    assert len(table) == 1
+    assert table.fire(CHANGED, "/a") == [watch]
+    watch.deliver(event())
+    assert watch.wait() == event()
+    with pytest.raises(RuntimeError, match="not set"):
+        watch.wait()
+
+
+def test_one_change_is_one_event(owner: Owner) -> None:
+    """A server reports the end of a node once to a session that has several watches on it."""
+    table, watch = WatchTable(), armed(owner, 3)
+    for kind in ONE_SHOT:
+        table.add(kind, "/a", watch)
+    assert len(table) == 3
+    assert table.fire(DELETED, "/a") == [watch]
+    assert len(table) == 0
+    watch.deliver(event(kind=DELETED))
+    assert list(watch) == [event(kind=DELETED)]
+
+
+def test_one_change_is_one_call_of_a_callback() -> None:
+    """A function that is passed to two reads makes two watches, but they are the same."""
+
+    def callback(event: Event) -> None: ...
+
+    table, first, second = WatchTable(), Watch(callback), Watch(callback)
+    table.add(DATA, "/a", first)
+    table.add(CHILD, "/a", second)
+    assert table.fire(DELETED, "/a") == [first]
+    third, fourth = Watch(callback), Watch(callback)
+    table.add(DATA, "/a", third)
+    table.add(DATA, "/a", fourth)
+    assert table.fire(CHANGED, "/a") == [third]
+
+
+def test_one_watch_on_two_paths(owner: Owner) -> None:
+    table, watch = WatchTable(), armed(owner, 2)
+    table.add(DATA, "/a", watch)
+    table.add(DATA, "/b", watch)
+    assert table.fire(CHANGED, "/a") == [watch]
+    watch.deliver(event("/a"))
+    assert len(table) == 1
+    assert table.fire(CHANGED, "/b") == [watch]
+    watch.deliver(event("/b"))
+    assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
+
+
+# --- the table: what is taken out -----------------------------------------------------------------
+
+
+def test_discarding_one_registration() -> None:
+    table, watch, other = WatchTable(), Watch(), Watch()
+    table.add(CHILD, "/a", watch)
+    table.add(CHILD, "/a", other)
+    assert table.discard(CHILD, "/a", watch)
+    assert not table.discard(CHILD, "/a", watch)
+    assert not table.discard(DATA, "/a", other)
+    assert not table.discard(CHILD, "/b", other)
+    assert table.fire(CHILDREN, "/a") == [other]
+    assert not table.discard(CHILD, "/a", other)
+
+
+def test_a_watch_knows_where_it_is() -> None:
+    """So that taking it out does not mean a search of the whole table."""
+    table, watch = WatchTable(), Watch()
+    table.add(DATA, "/a", watch)
+    table.add(CHILD, "/b", watch)
+    table.add(PERSISTENT, "/c", watch)
+    assert watch.places == {(DATA, "/a"), (CHILD, "/b"), (PERSISTENT, "/c")}
+    table.fire(CHANGED, "/a")
+    table.discard(CHILD, "/b", watch)
+    table.fire(CHANGED, "/c")
+    assert watch.places == {(PERSISTENT, "/c")}
+
+
+def test_what_is_set_on_exactly_one_path() -> None:
+    table, watch, other = WatchTable(), Watch(), Watch()
+    table.add(DATA, "/a", watch)
+    table.add(DATA, "/a", other)
+    table.add(RECURSIVE, "/a/b", other)
+    assert table.has(DATA, "/a")
+    assert not table.has(EXIST, "/a")
+    assert table.at(DATA, "/a") == [watch, other]
+    assert table.at(RECURSIVE, "/a") == []
+    assert table.paths(RECURSIVE) == ["/a/b"]
+    table.discard(RECURSIVE, "/a/b", other)
+    assert not table.has(RECURSIVE, "/a/b")
+    assert table.paths(RECURSIVE) == []
+
+
+def test_taking_all() -> None:
+    table, watch, other = WatchTable(), Watch(), Watch()
+    for kind in WatchKind:
+        table.add(kind, "/a", watch)
+    table.add(DATA, "/b", watch)
+    table.add(CHILD, "/a", other)
+    taken = table.take_all()
+    assert len(taken) == 2
+    assert {id(found) for found in taken} == {id(watch), id(other)}
+    assert len(table) == 0
+    assert table.take_all() == []
+
+
+# --- the table: what is set again -----------------------------------------------------------------
+
+
+def test_nothing_to_set_again() -> None:
+    assert list(WatchTable().batches()) == []
+
+
+def test_setting_again() -> None:
+    table, watch = WatchTable(), Watch()
+    table.add(CHILD, "/c", watch)
+    table.add(EXIST, "/e", watch)
+    table.add(DATA, "/d", watch)
+    table.add(DATA, "/d", Watch())
+    table.add(DATA, "/d/2", watch)
+    table.add(RECURSIVE, "/r", watch)
+    table.add(PERSISTENT, "/p", watch)
+    batch = (["/d", "/d/2"], ["/e"], ["/c"], ["/p"], ["/r"])
+    assert list(table.batches()) == [batch]
+    assert list(table.batches()) == [batch], "they stay in the table"
+
+
+def test_what_has_fired_is_not_set_again() -> None:
+    table, watch, other = WatchTable(), Watch(), Watch()
+    table.add(DATA, "/a", watch)
+    table.add(CHILD, "/a", watch)
+    table.fire(DELETED, "/a")
+    assert list(table.batches()) == []
+    table.add(EXIST, "/b", watch)
+    table.add(CHILD, "/b", other)
+    table.add(RECURSIVE, "/b", other)
+    table.discard(EXIST, "/b", watch)
+    table.discard(CHILD, "/b", other)
+    table.discard(RECURSIVE, "/b", other)
+    assert list(table.batches()) == []
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    st.sets(
+        st.tuples(st.sampled_from(WatchKind), st.integers(0, 400), st.integers(1, 80_000)),
+        max_size=25,
+    )
+)
+def test_batches_are_small_and_complete(wanted: set[tuple[WatchKind, int, int]]) -> None:
+    table, watch = WatchTable(), Watch()
+    paths = {(kind, f"/{number}" + "\u00e4" * size) for kind, number, size in wanted}
+    for kind, path in paths:
+        table.add(kind, path, watch)
+    batches = list(table.batches())
+    again = [(kind, path) for batch in batches for kind in WatchKind for path in batch[kind]]
+    assert len(again) == len(paths)
+    assert set(again) == paths
+    for batch in batches:
+        size = len(SetWatches2.pack(0, *batch)) - 28
+        assert size > 0
+        assert size <= BATCH_BYTES or sum(map(len, batch)) == 1, "one long path goes alone"
+
+
+def test_many_watches_go_in_few_batches() -> None:
+    table, watch = WatchTable(), Watch()
+    for number in range(20_000):
+        table.add(CHILD, f"/{number:04x}", watch)
+    batches = list(table.batches())
+    assert sum(len(lists[CHILD]) for lists in batches) == 20_000
+    assert len(batches) == -(-20_000 * (4 + len("/0000")) // BATCH_BYTES) == 2
+
+
+def test_a_batch_is_far_below_a_servers_limit() -> None:
+    assert BATCH_BYTES <= 256 * 1024

@@ -1,0 +1,219 @@
+"""Every public name, used as its users would, in both worlds: for the type checkers.
+
+Nothing here is run; `tests/test_typing_examples.py` sees to it that no name is missing, and
+`check.py types` that mypy and pyright (both strict) accept it and see the types that are meant.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Generator
+from typing import assert_type
+
+from zkwire import (
+    ACL,
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+    AclAndStat,
+    AsyncBlockingLock,
+    AsyncClient,
+    AsyncElection,
+    AsyncLease,
+    AsyncLock,
+    AsyncMultiLock,
+    AsyncNonBlockingLock,
+    AsyncReadWriteLock,
+    AsyncReentrantLock,
+    AsyncSemaphore,
+    AsyncSequentialLock,
+    AsyncTransaction,
+    BlockingLock,
+    Check,
+    ChildrenAndStat,
+    Client,
+    ClientInfo,
+    Contender,
+    Create,
+    Credentials,
+    DataAndStat,
+    Delete,
+    DigestMD5,
+    Election,
+    Event,
+    EventType,
+    GetChildren,
+    GetData,
+    Id,
+    Lease,
+    Lock,
+    Lost,
+    MultiError,
+    MultiLock,
+    NonBlockingLock,
+    PathAndStat,
+    Perms,
+    ReadWriteLock,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+    SetData,
+    Stat,
+    State,
+    TraceFrame,
+    Transaction,
+    Watch,
+    WatchType,
+    digest_auth,
+    digest_id,
+)
+
+
+def operations(client: Client) -> None:
+    acl = [ACL(Perms.READ | Perms.WRITE, digest_id("bob", "secret")), ACL(31, Id("ip", "::1"))]
+    assert_type(client.create("/a", b"x", acl, ephemeral=True, sequential=True), str)
+    assert_type(client.create("/c", container=True), str)
+    assert_type(client.create_with_stat("/t", b"", CREATOR_ALL_ACL, ttl=60.0), PathAndStat)
+    assert_type(client.delete("/a", 3), None)
+    assert_type(client.exists("/a"), Stat | None)
+    data, stat = assert_type(client.get_data("/a"), DataAndStat)
+    assert_type(data, bytes)
+    assert_type(client.set_data("/a", data, stat.version), Stat)
+    names, _ = assert_type(client.get_children_with_stat("/"), ChildrenAndStat)
+    assert_type(names, list[str])
+    assert_type(client.get_children("/"), list[str])
+    entries, _ = assert_type(client.get_acl("/a"), AclAndStat)
+    assert_type(entries, list[ACL])
+    client.set_acl("/a", READ_ACL_UNSAFE)
+    client.sync("/")
+    client.add_auth(*digest_auth("bob", "secret"))
+    assert_type(client.who_am_i(), list[ClientInfo])
+    assert_type(client.get_ephemerals(), list[str])
+    assert_type(client.get_all_children_number("/"), int)
+    assert_type(client.get_config(), DataAndStat)
+    client.reconfig(leaving=["3"], version=4)
+    client.ensure_path("/a/b", OPEN_ACL_UNSAFE)
+    client.delete_tree("/a")
+    for path in client.walk("/"):
+        assert_type(path, str)
+    assert_type(client.pipeline.get_data("/a").result(1.0), DataAndStat)
+
+
+def several(client: Client) -> None:
+    client.multi([Create("/a", ephemeral=True), Check("/b", 2), SetData("/b", b""), Delete("/c")])
+    client.multi_read([GetData("/a"), GetChildren("/")])
+    transaction = assert_type(client.transaction(), Transaction)
+    try:
+        with transaction as t:
+            t.check("/a", 1)
+            t.create("/b")
+    except MultiError as error:
+        print(error.index, error.results, error.code)
+    print(transaction.results)
+
+
+def watches(client: Client) -> None:
+    watch = Watch()
+    client.get_data("/a", watch=watch)
+    client.exists("/a", watch=lambda event: print(event.type, event.zxid))
+    assert_type(watch.wait(1.0), Event | None)
+    lasting = assert_type(client.add_watch("/a", Watch(), recursive=True), Watch)
+    for event in lasting:
+        if event.type is EventType.REREAD:
+            break
+    lasting.close()
+    client.remove_watches("/a", WatchType.DATA)
+
+
+def connections() -> None:
+    def trace(frame: TraceFrame) -> None:
+        print(frame.op, frame.size)
+
+    with Client(
+        "zoo:2281/app",
+        session_timeout=4.0,
+        operation_timeout=2.0,
+        auth=[digest_auth("bob", "secret")],
+        sasl=DigestMD5("bob", "secret"),
+        tls=ssl.create_default_context(),
+        read_only=True,
+        follow_reconfig=True,
+        receive_limit=1 << 20,
+        trace=trace,
+    ) as client:
+        client.add_state_listener(lambda state: print(state.value))
+        assert_type(client.wait_for_state(State.CONNECTED, timeout=1.0), State | None)
+        resume = assert_type(client.detach(), Credentials)
+    Client("zoo:2281", resume=resume).connect(5.0)
+
+
+class Mechanism:
+    """A SASL mechanism of a user's."""
+
+    def exchange(self, host: str) -> Generator[bytes, bytes, None]:
+        challenge = yield b""
+        yield challenge + host.encode()
+
+
+def with_own_mechanism() -> Client:
+    return Client("zoo:2181", sasl=Mechanism())
+
+
+def locks(client: Client) -> None:
+    with SequentialLock(client, "/l", "worker 1") as lock:
+        assert_type(lock.fence, int)
+        assert_type(lock.lost, Lost)
+        assert_type(lock.contenders(), list[Contender])
+        lock.guard([SetData("/a", b"")])
+        lock.lost.add_callback(lambda lost: print(lost.reason))
+        lock.check()
+    assert_type(Lock(client, "/l").acquire(1.0, on_position=print), bool)
+    assert_type(BlockingLock(client, "/b").try_acquire(), bool)
+    assert_type(NonBlockingLock(client, "/n").lease_remaining(), float)
+    table = ReadWriteLock(client, "/rw")
+    with table.write, table.read:
+        pass
+    with assert_type(Semaphore(client, "/s", 3).acquire(), Lease) as lease:
+        print(lease.held)
+    with MultiLock(table.read, lock) as both:
+        print(both.lost.is_set())
+    with ReentrantLock(client, "/r") as again, again:
+        print(again.lock.fence)
+    election = Election(client, "/e", "me")
+    with election.lead() as leadership:
+        print(leadership.held)
+    assert_type(election.leader(), Contender | None)
+
+
+async def asynchronously(client: AsyncClient) -> None:
+    assert_type(await client.create("/a"), str)
+    reply = client.get_data("/a")
+    data, _ = await reply
+    assert_type(data, bytes)
+    assert_type(await client.exists("/a"), Stat | None)
+    watch = await client.add_watch("/a", Watch())
+    assert_type(await watch, Event)
+    async for event in watch:
+        assert_type(event, Event)
+    transaction = assert_type(client.transaction(), AsyncTransaction)
+    async with transaction as t:
+        t.delete("/a")
+    async for path in client.walk("/"):
+        assert_type(path, str)
+    async with AsyncSequentialLock(client, "/l") as lock, lock.cancel_on_loss():
+        await lock.guard([Create("/b")])
+        assert_type(await lock.lost, bool)
+    assert_type(await AsyncLock(client, "/l").acquire(1.0), bool)
+    assert_type(await AsyncBlockingLock(client, "/b").try_acquire(), bool)
+    await AsyncNonBlockingLock(client, "/n").release()
+    table = AsyncReadWriteLock(client, "/rw")
+    async with table.read:
+        pass
+    async with assert_type(await AsyncSemaphore(client, "/s", 3).acquire(), AsyncLease):
+        pass
+    async with AsyncMultiLock(table.write, lock), AsyncReentrantLock(client, "/r"):
+        pass
+    election = AsyncElection(client, "/e")
+    async with election.lead():
+        assert_type(await election.candidates(), list[Contender])
+    assert_type(await client.detach(), Credentials)

@@ -1,0 +1,160 @@
+"""The asyncio client: what users hold.  All of it is glue between Verbs, Session and AsyncPump."""
+
+from __future__ import annotations
+
+from zkwire.aio.pump import AsyncPump
+from zkwire.aio.replies import AsyncReply
+from zkwire.aio.world import AsyncWorld
+from zkwire.client_base import CLOSE_SECONDS, ClientBase
+from zkwire.model import OPEN_ACL_UNSAFE, State
+from zkwire.options import check_timeout
+from zkwire.recipes import trees
+from zkwire.replies import Pipeline
+from zkwire.states import StateWait
+from zkwire.verbs.multi import Transaction as Operations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from random import Random
+    from ssl import SSLContext
+    from typing import Any, Self
+
+    from zkwire.dial import Resolver
+    from zkwire.jute.records import ACL
+    from zkwire.model import Credentials
+    from zkwire.sasl import Mechanism
+
+
+class AsyncClient(ClientBase, Pipeline):
+    """A ZooKeeper session under asyncio, to be shared by any number of tasks of one event loop.
+
+        async with AsyncClient("127.0.0.1:2181") as client:
+            await client.create("/hello", b"world")
+            replies = [client.get_data(path) for path in paths]  # all on their way
+            values = [await reply for reply in replies]
+
+    Options, operations, arguments, results and errors are those of :class:`zkwire.Client`.  Every
+    operation is sent when it is called and returns an awaitable; requests leave in the order of the
+    calls.  Cancelling an await takes back what had not been sent; the rest is still executed, in
+    its place.  ``asyncio.timeout`` limits any of them; ``operation_timeout`` limits each.
+
+    Watches: ``await watch`` for the next event, ``async for event in watch``; a callback may be a
+    coroutine function.  Callbacks, listeners and ``trace`` are called from the event loop.
+
+    Nothing is started before the first use, and no thread at all, unless a name must be looked up.
+    """
+
+    _pump: AsyncPump
+    _world: AsyncWorld
+
+    def _make_shell(
+        self,
+        name: str,
+        tls: SSLContext | None,
+        sasl: Mechanism | None,
+        rng: Random,
+        resolver: Resolver | None,
+        now: Callable[[], float] | None,
+    ) -> None:
+        pump = AsyncPump(self._session, tls, sasl, self._operation_timeout, resolver, now)
+        Pipeline.__init__(self, pump, self._session.chroot, AsyncReply)
+        self._world = AsyncWorld(pump, self._session.chroot, rng)
+
+    # --- the session ------------------------------------------------------------------------------
+
+    async def connect(self, timeout: float | None = None) -> None:
+        """Wait until the client is connected, at most ``timeout`` seconds (None: session timeout).
+
+        Raises NotSentError, which says what each server answered, when no server can be reached;
+        SessionExpiredError or ClientClosedError when the client is past use.
+        """
+        limit = check_timeout("timeout", timeout)
+        limit = self._session.timeout if limit is None else limit
+        if not await self._pump.until(self._session.change, limit):
+            raise self._unreachable(limit)
+        if self._session.over:
+            raise self._session.ending()
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes and locks go at once.  Idempotent; takes a second
+        at most, and when no server can be told, the server ends the session at its timeout."""
+        await self._pump.close(CLOSE_SECONDS)
+
+    async def detach(self) -> Credentials:
+        """Close the client without ending the session; see :meth:`zkwire.Client.detach`."""
+        credentials = self.credentials
+        await self._pump.close(CLOSE_SECONDS, detach=True)
+        return credentials
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.connect()
+        except BaseException:
+            await self.close()  # for want of an __aexit__
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def wait_for_state(self, *states: State, timeout: float | None = None) -> State | None:
+        """Wait until the client is in one of ``states``; returns it, or None after ``timeout``.
+
+        A state that lasted only a moment counts.  When the session ends in another state, no other
+        can come: that one is returned.
+        """
+        if not states or not all(isinstance(state, State) for state in states):
+            raise TypeError("wait_for_state takes one or more State")
+        limit = check_timeout("timeout", timeout)
+        self._pump.start()
+        wait = StateWait(states, self._session.state)
+        self._pump.attach(wait)
+        try:
+            await self._pump.until(wait, limit)
+        finally:
+            self._pump.detach(wait)
+        return wait.reached
+
+    # --- operations: documented in zkwire.verbs ---------------------------------------------------
+
+    def transaction(self) -> AsyncTransaction:
+        """Collect operations and execute them all or not at all; see :class:`AsyncTransaction`."""
+        return AsyncTransaction(self)
+
+    # --- several operations, not atomic: documented in zkwire.Client ------------------------------
+
+    async def ensure_path(self, path: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
+        """Create a node and whatever is missing above it, each with this ACL."""
+        await trees.ensure_path(self._world, path, acl, self._deadline())
+
+    async def delete_tree(self, path: str) -> None:
+        """Delete a node and everything below it, if it is there."""
+        await trees.delete_tree(self._world, path, self._deadline())
+
+    def walk(self, path: str = "/") -> AsyncIterator[str]:
+        """The paths of a node and of all below it, parents before their children."""
+        return trees.walk(self._world, path, None)
+
+
+class AsyncTransaction(Operations):
+    """Operations that are executed together at the end of an ``async with`` block, all or none.
+
+    See :class:`zkwire.Transaction`.
+    """
+
+    def __init__(self, client: AsyncClient) -> None:
+        super().__init__(client._chroot)
+        self._client = client
+
+    async def commit(self) -> list[Any]:
+        """Execute what has been collected; returns the results."""
+        self.results = await self._sent_by(self._client)
+        return self.results
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            await self.commit()

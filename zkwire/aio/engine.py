@@ -1,0 +1,145 @@
+"""The engine's driver under asyncio: the event loop is its selector, a timer keeps its deadlines.
+
+Everything happens in the loop's thread, so nothing is locked.  Sockets are used directly and not
+through a transport: only so is it known what of a broken connection had been sent.
+"""
+
+from __future__ import annotations
+
+import selectors
+from contextlib import nullcontext, suppress
+
+from zkwire.engine import Engine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from typing import Any
+
+    from zkwire.aio.pump import AsyncPump
+
+
+class LoopSelector:
+    """An event loop in the shape of a selector: calls ``ready(events)`` of what is registered."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, driver: LoopDriver) -> None:
+        self._loop = loop
+        self._driver = driver
+        self._events: dict[socket.socket, int] = {}
+
+    def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
+        """Call ``data.ready``, or the driver's if there is none, when the socket is."""
+        old = self._events.get(sock, 0)
+        self._events[sock] = events
+        target = self._driver if data is None else data
+        if events & selectors.EVENT_READ:
+            self._loop.add_reader(sock, self._ready, target, selectors.EVENT_READ)
+        elif old & selectors.EVENT_READ:
+            self._loop.remove_reader(sock)
+        if events & selectors.EVENT_WRITE:
+            self._loop.add_writer(sock, self._ready, target, selectors.EVENT_WRITE)
+        elif old & selectors.EVENT_WRITE:
+            self._loop.remove_writer(sock)
+
+    modify = register
+
+    def unregister(self, sock: socket.socket, /) -> None:
+        """Stop listening to a socket."""
+        self.register(sock, 0)
+        del self._events[sock]
+
+    def _ready(self, target: Any, events: int) -> None:
+        target.ready(events)
+        if target is not self._driver:
+            self._driver.turn()
+
+
+class LoopDriver:
+    """Turns the engine whenever something has happened or is due."""
+
+    def __init__(self, pump: AsyncPump, loop: asyncio.AbstractEventLoop) -> None:
+        self._pump = pump
+        self._loop = loop
+        self.engine = Engine(pump, nullcontext(), LoopSelector(loop, self), self.wake)
+        self._timer: asyncio.TimerHandle | None = None
+        self._turning: asyncio.Handle | None = None
+        self._turns = False  # at this moment
+        self._stopped = False
+
+    def wake(self) -> None:
+        """From any thread (a look-up of a name has one): turn soon."""
+        if not self._stopped:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.turn_soon)
+
+    def turn_soon(self) -> None:
+        """Turn once, after what is due in the loop already.
+
+        What comes up during a turn is done at its end: turning for it again would never end while a
+        server does not read.
+        """
+        if self._turning is None and not (self._turns or self._stopped):
+            self._turning = self._loop.call_soon(self.turn)
+
+    def ready(self, events: int) -> None:
+        """Something can be done on the connection."""
+        pump, link = self._pump, self._pump.link
+        if link is None:
+            return
+        if events & selectors.EVENT_READ:
+            pump.read(link)
+        if events & selectors.EVENT_WRITE:
+            pump.send_rest(link)
+
+    def turn(self) -> None:
+        """Let the engine do what is to be done, and come back when the next thing is due."""
+        if self._turning is not None:
+            self._turning.cancel()
+            self._turning = None
+        if self._stopped or self._turns:
+            return
+        self._turns = True
+        try:
+            self.engine.conclude()
+            due = self.engine.prepare()
+        finally:
+            self._turns = False
+        link = self._pump.link
+        if link is not None:
+            writing = selectors.EVENT_WRITE if link.pending else 0
+            self.engine.listen(selectors.EVENT_READ | writing)
+        self._set_timer(due)
+
+    def _set_timer(self, due: float | None) -> None:
+        """Deadlines move away all the time; a timer that comes too early finds the new one."""
+        if due is None:
+            return
+        when = self._loop.time() + max(0.0, due - self._pump.now())
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.turn()
+
+    def _rest(self) -> None:
+        self._stopped = True
+        for handle in (self._timer, self._turning):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._turning = None
+
+    def abandon(self) -> None:
+        """In a forked child: nothing happens any more, even if the loop goes on there."""
+        self._rest()
+        self.engine.abandon()
+
+    def stop(self) -> None:
+        """End everything.  Idempotent."""
+        self._rest()
+        self.engine.stop("the client is closed")
+        self.engine.bury()

@@ -1,0 +1,308 @@
+"""Moves bytes between a socket and the automaton, under asyncio: one loop, no thread, no lock.
+
+Requests leave in the order of the calls: at once if nothing is in flight, else at the end of the
+loop's turn, with the next reply, or when enough have gathered, whichever comes first.
+
+Invariants: an await that is cancelled takes back what had not been sent and leaves the rest in its
+place; functions of a user's are called from the loop, never from within the automaton.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from zkwire.aio.engine import LoopDriver
+from zkwire.background import Task
+from zkwire.dial import resolve
+from zkwire.errors import ClientClosedError, ForkedError
+from zkwire.forking import remember
+from zkwire.pump import FLUSH_AT, clock
+from zkwire.states import StateWait
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from ssl import SSLContext
+    from typing import Any
+
+    from zkwire.calls import Call, Waitable
+    from zkwire.dial import Resolver
+    from zkwire.leases import Hold
+    from zkwire.link import Link
+    from zkwire.sasl import Mechanism
+    from zkwire.session import Session
+    from zkwire.states import Onlooker
+    from zkwire.watches import Watch
+
+
+class AsyncPump:
+    """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
+
+    def __init__(
+        self,
+        session: Session,
+        tls: SSLContext | None = None,
+        sasl: Mechanism | None = None,
+        operation_timeout: float | None = None,
+        resolver: Resolver | None = None,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        self.session = session
+        self.operation_timeout = operation_timeout
+        self.now = now or clock
+        self.tls = tls
+        self.sasl = sasl
+        self.resolver = resolver or resolve
+        self.link: Link | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.forked = False
+        self._driver: LoopDriver | None = None
+        self._closing = False
+        self._flushing = False
+        self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Begin to look for a server, if nobody has yet; returns the running loop."""
+        loop = asyncio.get_running_loop()
+        if loop is self.loop and not self.forked:
+            return loop
+        if self.forked:
+            raise ForkedError(
+                "this client belongs to the parent process; make an AsyncClient in this process"
+            )
+        if self.loop is not None:
+            raise RuntimeError("this AsyncClient belongs to another event loop")
+        self.loop = loop
+        remember(self)
+        if not self.session.over:
+            self.session.start(self.now())
+            self._driver = LoopDriver(self, loop)
+            self._driver.turn_soon()
+        return loop
+
+    @property
+    def _homeless(self) -> bool:
+        """Whether the client's loop has been closed: nothing can happen any more."""
+        return self.loop is not None and self.loop.is_closed()
+
+    def submit(self, call: Call, *, eager: bool = True) -> None:
+        """Put a call behind all earlier ones; without ``eager`` never send it at once."""
+        loop = self.start()
+        if self._closing and not self.session.over:
+            raise ClientClosedError("the client is being closed", op=call.op.name, path=call.path)
+        link = self.link
+        if link is not None and link.end and self._driver is not None:
+            self._driver.turn()  # it is broken: the call must not be lost with it
+        session = self.session
+        session.submit(call, self.now())
+        if not session.usable:
+            self._turn_soon()  # it has a deadline
+        elif (eager and session.idle) or session.queued >= FLUSH_AT:
+            self.flush()
+        elif not self._flushing:
+            self._flushing = True
+            loop.call_soon(self._flush_gathered)
+
+    def _flush_gathered(self) -> None:
+        self._flushing = False
+        self.flush()
+
+    def _turn_soon(self) -> None:
+        if self._driver is not None:
+            self._driver.turn_soon()
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+        loop = self.start()
+        if waitable.ready:
+            return True
+        future = loop.create_future()
+
+        def wake() -> None:
+            if not (future.done() or self._homeless):
+                future.set_result(None)
+
+        timer = None if timeout is None else loop.call_later(timeout, wake)
+        waitable.wakers.append(wake)
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if wake in waitable.wakers:
+                waitable.wakers.remove(wake)
+        return waitable.ready
+
+    def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Refuse to block a whole event loop."""
+        if waitable.ready or timeout == 0:
+            return waitable.ready
+        raise RuntimeError("this would block the event loop: use await")
+
+    def abandon(self, call: Call) -> bool:
+        """The caller no longer waits; True if the call now never will be sent."""
+        taken_back = not self.forked and self.session.abandon(call)
+        self.call_due()
+        return taken_back
+
+    # --- what callers ask for ---------------------------------------------------------------------
+
+    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
+        """Take a watch back; with ``tell`` on the server too, when nobody else needs it."""
+        if not self.forked:
+            self.session.forget_watch(watch, tell=tell)
+            self.call_due()
+            self.flush()
+
+    def hold(self, hold: Hold) -> None:
+        """Tell ``hold`` when the session may be gone."""
+        self.session.hold(hold)
+        self.call_due()
+        self._turn_soon()  # it has a deadline
+
+    def unhold(self, hold: Hold) -> None:
+        """The opposite of :meth:`hold`."""
+        self.session.unhold(hold)
+        self.call_due()
+
+    def attach(self, onlooker: Onlooker) -> None:
+        """Show every state to ``onlooker`` from now on."""
+        self.session.audience.add(onlooker)
+        if isinstance(onlooker, StateWait):
+            onlooker.see(self.session.state)
+
+    def detach(self, onlooker: Onlooker) -> None:
+        """The opposite.  Idempotent."""
+        self.session.audience.remove(onlooker)
+
+    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
+        """The ensemble has these servers now; an empty list says nothing."""
+        if hosts:
+            self.session.hosts.replace(hosts)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function soon; a coroutine that it returns runs as a task."""
+        if self.loop is not None and not self._homeless:
+            self.loop.call_soon(self._call, function)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        result = function()  # the loop's exception handler hears of errors
+        if asyncio.iscoroutine(result):
+            task = asyncio.ensure_future(result)
+            self._running.add(task)
+            task.add_done_callback(self._ran)
+
+    def _ran(self, task: asyncio.Future[Any]) -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            message = "a callback has failed"
+            context = {"message": message, "exception": error, "task": task}
+            task.get_loop().call_exception_handler(context)
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine of background replies, whatever becomes of the caller."""
+        self.start()
+        if self.session.over:
+            raise self.session.ending()
+        Task(work(), self._soon, self.when_ready)
+
+    def _soon(self, step: Callable[[], None]) -> None:
+        if self.loop is not None and not self._homeless:
+            self.loop.call_soon(step)
+
+    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
+        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
+        if waitable.ready:
+            function()
+        else:
+            waitable.wakers.append(function)
+
+    async def close(self, timeout: float, *, detach: bool = False) -> None:
+        """End the session and the connection; returns within about ``timeout`` seconds.
+
+        When the client's own loop is closed already, there is only the socket left to close.
+        """
+        if self.forked:
+            return
+        if self.loop is None:
+            self.loop = asyncio.get_running_loop()  # nothing will be started; listeners are told
+        elif not self._homeless:
+            self.start()
+        first, self._closing = not self._closing, True
+        session = self.session
+        try:
+            if not (self._driver is None or session.over or detach or self._homeless):
+                if first:
+                    session.close(self.now())
+                    self.flush()
+                    self._turn_soon()
+                over = StateWait((), session.state)
+                self.attach(over)
+                try:
+                    await self.until(over, timeout)
+                finally:
+                    self.detach(over)
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._driver is not None:
+            self._driver.stop()
+        else:
+            self.session.closed()
+        self.call_due()
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def read(self, link: Link) -> None:
+        """One receive and all that it brings."""
+        data = link.receive(block=False)
+        session = self.session
+        if data:
+            link.reads += 1
+            now = self.now()
+            session.receive_data(data, now)
+            session.on_deadline(now)
+            if session.broken or session.over:
+                link.end = session.broken or "the session is over"
+            self.call_due()
+            self.flush()
+        if link.end or not session.usable:
+            self._turn_soon()
+
+    def call_due(self) -> None:
+        """Call what the automaton wants called, in order."""
+        while wakeups := self.session.take_wakeups():
+            for function in wakeups:
+                function()
+
+    def flush(self) -> None:
+        """Send what there is to send, as far as the kernel takes it."""
+        link = self.link
+        while link is not None and self.session.has_output and link.writable:
+            data = memoryview(self.session.data_to_send(self.now()))
+            link.written += len(data)
+            link.send(data)
+        if link is not None and not link.writable:
+            self._turn_soon()  # to listen until it is writable, or to end it
+
+    def send_rest(self, link: Link) -> None:
+        """The socket takes bytes again."""
+        if link.pending and not link.end:
+            data, link.unsent = link.unsent, memoryview(b"")
+            link.written += len(data)
+            link.send(data)
+        self.flush()
+        self._turn_soon()
+
+    def abandon_process(self) -> None:
+        """In a forked child: let go of the parent's connection without a byte or a FIN."""
+        self.forked = True
+        link, self.link = self.link, None
+        if link is not None:
+            link.sock.close()
+        if self._driver is not None:
+            self._driver.abandon()

@@ -1,0 +1,54 @@
+"""What the recipes ask of the blocking client; the interface is in :mod:`zkwire.recipes.world`."""
+
+from __future__ import annotations
+
+from zkwire.client_world import ClientWorld
+from zkwire.errors import OperationTimeoutError
+from zkwire.replies import BackgroundReply, Pipeline
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import TypeVar
+
+    from zkwire.calls import Waitable
+    from zkwire.model import Event
+    from zkwire.pump import Pump
+    from zkwire.verbs import Reply
+    from zkwire.watches import Watch
+
+    T = TypeVar("T")
+
+
+class BlockingWorld(ClientWorld):
+    """A client as its recipes see it: every await blocks in place."""
+
+    def __init__(self, pump: Pump, chroot: str, rng: Random) -> None:
+        verbs = Pipeline(pump, chroot, eager=False)
+        super().__init__(pump, verbs, Pipeline(pump, chroot, BackgroundReply), rng)
+
+    def check(self) -> None:
+        """Raise ForkedError in a forked child."""
+        if self._pump.forked:
+            self._pump.check()
+
+    async def connected(self, deadline: float | None) -> None:
+        """Wait for a usable connection; raises what ended the session, or OperationTimeoutError."""
+        self._pump.start()
+        session = self._pump.session
+        if not self._pump.wait(session.change, self._left(deadline)):
+            raise OperationTimeoutError("no server could be reached in time")
+        if session.over:
+            raise session.ending()
+
+    async def until(self, reply: Reply[T], deadline: float | None) -> T:
+        """The reply's result; OperationTimeoutError when the deadline passes first."""
+        return reply.result(self._left(deadline))
+
+    async def event(self, watch: Watch, deadline: float | None) -> Event | None:
+        """The watch's next event; None when the deadline passes first."""
+        return watch.wait(self._left(deadline))
+
+    async def ready(self, waitable: Waitable) -> None:
+        """Wait until ``waitable`` is ready."""
+        self._pump.wait(waitable)

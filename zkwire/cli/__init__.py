@@ -1,0 +1,1 @@
+"""The ``zkwire`` command."""

@@ -1,0 +1,85 @@
+"""``python -m zkwire demo``: the main job, shown and checked, on a server that needs nothing.
+
+Everything the demo claims it has checked in the same run; its exit status is 0 only if all held.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+from zkwire import Client, NotEmptyError, ZooKeeperError
+from zkwire.cli import scenes, writers
+from zkwire.cli.screen import Screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+
+def demo(server: str | None) -> int:
+    """Run all scenes on ``server``, or on an embedded one; returns the exit status."""
+    screen, started = Screen(), time.monotonic()
+    root = f"/zkwire-demo-{os.getpid()}"
+    with _server(screen, server) as hosts, tempfile.TemporaryDirectory() as folder:
+        with Client(hosts) as client:
+            client.create(root)
+        try:
+            writers.scene(screen, hosts, root, Path(folder))
+            scenes.lost_create(screen, hosts, root)
+            scenes.stopped_holder(screen, hosts, root)
+            scenes.wake_ups(screen, hosts, root)
+        except (ZooKeeperError, RuntimeError) as error:
+            screen.claim(f"no error: {type(error).__name__}: {error}", False)
+        finally:
+            with Client(hosts) as client:
+                screen.claim("nothing is left on the server", _remove(client, root))
+    failed = len(screen.failures)
+    screen.heading("Summary")
+    screen.say(
+        f"{screen.claims - failed} of {screen.claims} claims held, "
+        f"{time.monotonic() - started:.1f} seconds."
+    )
+    for claim in screen.failures:
+        screen.say(screen.paint(f"did not hold: {claim}", "red"))
+    return 1 if failed else 0
+
+
+def _server(screen: Screen, server: str | None) -> AbstractContextManager[str]:
+    if server is not None:
+        screen.say(f"On the ZooKeeper at {server}.")
+        return nullcontext(server)
+    from zkwire.testing.server import Server
+
+    screen.say("On zkwire's own server, in memory: for tests and demos, not for production.")
+    return _Embedded(Server())
+
+
+class _Embedded:
+    """The hosts of an embedded server as a context."""
+
+    def __init__(self, server: object) -> None:
+        self._server = server
+
+    def __enter__(self) -> str:
+        return self._server.__enter__().hosts  # type: ignore[attr-defined]
+
+    def __exit__(self, *args: object) -> None:
+        self._server.__exit__(*args)  # type: ignore[attr-defined]
+
+
+def _remove(client: Client, path: str) -> bool:
+    """Delete a path and the empty, ordinary nodes below it; whether it is gone."""
+    client.sync(path)
+    for name in client.get_children(path):
+        stat = client.exists(f"{path}/{name}")
+        if stat is not None and not stat.ephemeral_owner:
+            _remove(client, f"{path}/{name}")
+    try:
+        client.delete(path)
+    except NotEmptyError:
+        return False
+    return True

@@ -1,0 +1,48 @@
+"""The arguments of the ``zkwire`` command, and which function they call."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from zkwire.errors import ZooKeeperError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command's exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m zkwire", description="A ZooKeeper client in pure Python."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="show what the locks do when things go wrong")
+    demo.add_argument("--server", metavar="HOST:PORT", help="on this ZooKeeper, not an own one")
+    server = commands.add_parser("server", help="run the in-memory server, for tests and demos")
+    server.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:2181")
+    for name, count in (("writer", 5), ("holder", 2)):  # processes of the demo
+        commands.add_parser(name).add_argument("words", nargs=count)
+    asked = parser.parse_args(arguments)
+    try:
+        return _run(asked)
+    except (ZooKeeperError, ValueError, OSError) as error:
+        print(f"zkwire: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(asked: argparse.Namespace) -> int:
+    if asked.command == "demo":
+        from zkwire.cli.demo import demo
+
+        return demo(asked.server)
+    if asked.command == "server":
+        from zkwire.testing.server import serve
+
+        return serve(asked.listen)
+    if asked.command == "writer":
+        from zkwire.cli.writers import writer
+
+        return writer(*asked.words)
+    from zkwire.cli.scenes import holder
+
+    return holder(*asked.words)

@@ -1,0 +1,241 @@
+"""The blocking client: what users hold.  All of it is glue between Verbs, Session and Pump."""
+
+from __future__ import annotations
+
+from functools import update_wrapper
+
+from zkwire.blocking_world import BlockingWorld
+from zkwire.client_base import CLOSE_SECONDS, ClientBase
+from zkwire.model import OPEN_ACL_UNSAFE, State
+from zkwire.options import check_timeout
+from zkwire.recipes import trees
+from zkwire.recipes.driver import iterate, run
+from zkwire.replies import Pipeline
+from zkwire.states import StateWait
+from zkwire.verbs import Verbs
+from zkwire.verbs.multi import Transaction as Operations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from random import Random
+    from ssl import SSLContext
+    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+    from zkwire.dial import Resolver
+    from zkwire.jute.records import ACL
+    from zkwire.model import Credentials
+    from zkwire.pump import Pump
+    from zkwire.sasl import Mechanism
+    from zkwire.verbs import Reply
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+
+def _blocking(
+    verb: Callable[Concatenate[Any, P], Reply[T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """The operation as a method that waits for its answer."""
+
+    def operation(self: Client, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return verb(self._verbs, *arguments, **named).result(self._operation_timeout)
+
+    update_wrapper(operation, verb)
+    return operation
+
+
+class Client(ClientBase):
+    """A ZooKeeper session, to be shared by any number of threads.
+
+        with Client("127.0.0.1:2181") as client:
+            client.create("/hello", b"world")
+
+    ``hosts``: ``"host:port,host:port/chroot"``; names are resolved anew for each attempt.
+    ``session_timeout``: seconds of silence after which the ensemble ends the session; the server
+    may grant another (see the property).  ``operation_timeout``: seconds after which an operation
+    raises OperationTimeoutError; None leaves it to the session timeout, within about two of which
+    every operation ends.  ``auth``: (scheme, secret) pairs such as ``("digest", b"user:password")``
+    for this and every later connection.  ``sasl``: a mechanism such as :class:`DigestMD5`.
+    ``tls``: a context such as ``ssl.create_default_context(cafile=...)``; every byte goes through
+    it, and the server's certificate must be for the name in ``hosts``.
+
+    ``read_only``: a server that has lost the ensemble will do for reading (the state says so);
+    the client looks for a better one meanwhile.  ``resume``: go on with the session of another
+    client, see :meth:`detach`.  ``follow_reconfig``: take the list of servers from the ensemble's
+    configuration when that changes.  ``receive_limit``: the longest reply, in bytes.  ``trace``: is
+    called with a :class:`TraceFrame` for each frame in either direction, in the callback thread.
+
+    Nothing is started before the first use.  One I/O thread then serves the session, and a second
+    thread calls callbacks if there are any.  A client is one session for life: when that expires,
+    every call raises SessionExpiredError and a new Client is the caller's decision.
+    """
+
+    _pump: Pump
+    _world: BlockingWorld
+
+    def _make_shell(
+        self,
+        name: str,
+        tls: SSLContext | None,
+        sasl: Mechanism | None,
+        rng: Random,
+        resolver: Resolver | None,
+        now: Callable[[], float] | None,
+    ) -> None:
+        # Here and not at the top: an import of zkwire must not cost an import of socket.
+        from zkwire.pump import Pump
+
+        self._pump = Pump(self._session, name, tls, sasl, resolver, now)
+        self._world = BlockingWorld(self._pump, self._session.chroot, rng)
+        self._verbs = self._world.verbs
+        self.pipeline = Pipeline(self._pump, self._session.chroot)
+
+    # --- the session ------------------------------------------------------------------------------
+
+    def connect(self, timeout: float | None = None) -> None:
+        """Wait until the client is connected, at most ``timeout`` seconds (None: session timeout).
+
+        Raises NotSentError, which says what each server answered, when no server can be reached;
+        SessionExpiredError or ClientClosedError when the client is past use.
+        """
+        limit = check_timeout("timeout", timeout)
+        limit = self._session.timeout if limit is None else limit
+        self._pump.start()
+        if not self._pump.wait(self._session.change, limit):
+            raise self._unreachable(limit)
+        if self._session.over:
+            raise self._session.ending()
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes and locks go at once.  Idempotent; takes a second
+        at most, and when no server can be told, the server ends the session at its timeout."""
+        self._pump.close(CLOSE_SECONDS)
+
+    def detach(self) -> Credentials:
+        """Close the client without ending the session; returns what goes on with it elsewhere.
+
+            there = Client(hosts, resume=here.detach())
+
+        Ephemeral nodes live on if somebody resumes within the session timeout.  Watches, locks and
+        authentication belong to the client and end with it.  Raises ClientClosedError or
+        SessionExpiredError when there is no session any more, RuntimeError when there is none yet.
+        """
+        credentials = self.credentials
+        self._pump.close(CLOSE_SECONDS, detach=True)
+        return credentials
+
+    def __enter__(self) -> Self:
+        try:
+            self.connect()
+        except BaseException:
+            self.close()  # for want of an __exit__
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait_for_state(self, *states: State, timeout: float | None = None) -> State | None:
+        """Wait until the client is in one of ``states``; returns it, or None after ``timeout``.
+
+        A state that lasted only a moment counts.  When the session ends in another state, no other
+        can come: that one is returned.
+        """
+        if not states or not all(isinstance(state, State) for state in states):
+            raise TypeError("wait_for_state takes one or more State")
+        limit = check_timeout("timeout", timeout)
+        self._pump.start()
+        wait = StateWait(states, self._session.state)
+        self._pump.attach(wait)
+        try:
+            self._pump.wait(wait, limit)
+        finally:
+            self._pump.detach(wait)
+        return wait.reached
+
+    # --- operations: documented in zkwire.verbs ---------------------------------------------------
+
+    create = _blocking(Verbs.create)
+    create_with_stat = _blocking(Verbs.create_with_stat)
+    delete = _blocking(Verbs.delete)
+    set_data = _blocking(Verbs.set_data)
+    set_acl = _blocking(Verbs.set_acl)
+    exists = _blocking(Verbs.exists)
+    get_data = _blocking(Verbs.get_data)
+    get_children = _blocking(Verbs.get_children)
+    get_children_with_stat = _blocking(Verbs.get_children_with_stat)
+    get_acl = _blocking(Verbs.get_acl)
+    sync = _blocking(Verbs.sync)
+    multi = _blocking(Verbs.multi)
+    multi_read = _blocking(Verbs.multi_read)
+    add_watch = _blocking(Verbs.add_watch)
+    remove_watches = _blocking(Verbs.remove_watches)
+    add_auth = _blocking(Verbs.add_auth)
+    who_am_i = _blocking(Verbs.who_am_i)
+    get_ephemerals = _blocking(Verbs.get_ephemerals)
+    get_all_children_number = _blocking(Verbs.get_all_children_number)
+    get_config = _blocking(Verbs.get_config)
+    reconfig = _blocking(Verbs.reconfig)
+
+    def transaction(self) -> Transaction:
+        """Collect operations and execute them all or not at all; see :class:`Transaction`."""
+        return Transaction(self)
+
+    # --- several operations, not atomic -----------------------------------------------------------
+
+    def ensure_path(self, path: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
+        """Create a node and whatever is missing above it, each with this ACL.
+
+        Not atomic, and needs not be: others may create the same nodes at the same time.  A lost
+        connection is recovered from.
+        """
+        run(trees.ensure_path(self._world, path, acl, self._deadline()))
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a node and everything below it, if it is there.
+
+        Not atomic: others see parts of it gone, and what they create meanwhile is deleted too, for
+        as long as this goes on.  A lost connection is recovered from.  Refused with: NoAuthError.
+        """
+        run(trees.delete_tree(self._world, path, self._deadline()))
+
+    def walk(self, path: str = "/") -> Iterator[str]:
+        """The paths of a node and of all below it, parents before their children.
+
+        Not a snapshot: nodes that come and go meanwhile may or may not be among them.  A lost
+        connection is recovered from.  Raises NoNodeError if ``path`` itself is not there.
+        """
+        return iterate(trees.walk(self._world, path, None))
+
+
+class Transaction(Operations):
+    """Operations that are executed together at the end of a ``with`` block, all or none.
+
+        with client.transaction() as t:
+            t.check("/config", 3)
+            t.set_data("/config", b"new")
+            t.delete("/old")
+        path, stat, nothing = t.results
+
+    ``create``, ``delete``, ``set_data`` and ``check`` take the client's arguments.  ``results`` has
+    one entry for each.  Raises MultiError, and loses its connection, as ``client.multi`` does; a
+    block that raises sends nothing.
+    """
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client._session.chroot)
+        self._client = client
+
+    def commit(self) -> list[Any]:
+        """Execute what has been collected; returns the results."""
+        reply = self._sent_by(self._client._verbs)
+        self.results = reply.result(self._client._operation_timeout)
+        return self.results
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.commit()

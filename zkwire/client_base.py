@@ -1,0 +1,169 @@
+"""What both clients have in common: options checked, a session made of them, and what one may ask.
+
+All of it is glue between Verbs, Session and a pump; which pump is the subclass's business.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from zkwire.errors import NotSentError
+from zkwire.hosts import HostList, parse_hosts
+from zkwire.jute.frames import RECEIVE_LIMIT
+from zkwire.options import (
+    check_auth,
+    check_callable,
+    check_receive_limit,
+    check_resume,
+    check_sasl,
+    check_session_timeout,
+    check_timeout,
+    check_tls,
+)
+from zkwire.session import Session
+from zkwire.states import Listener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+    from ssl import SSLContext
+    from typing import Any
+
+    from zkwire.dial import Resolver
+    from zkwire.model import Credentials, State
+    from zkwire.sasl import Mechanism
+    from zkwire.trace import TraceFrame
+
+CLOSE_SECONDS = 1.0
+_numbers = itertools.count(1)
+
+
+class ClientBase:
+    """See the module's docstring."""
+
+    _pump: Any  # Pump or AsyncPump, as the subclass says
+    _world: Any  # a World, with it
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout: float = 10.0,
+        operation_timeout: float | None = None,
+        auth: Sequence[tuple[str, bytes]] = (),
+        sasl: Mechanism | None = None,
+        tls: SSLContext | None = None,
+        read_only: bool = False,
+        resume: Credentials | None = None,
+        follow_reconfig: bool = False,
+        receive_limit: int = RECEIVE_LIMIT,
+        trace: Callable[[TraceFrame], object] | None = None,
+        _resolver: Resolver | None = None,
+        _now: Callable[[], float] | None = None,
+        _seed: int | None = None,
+    ) -> None:
+        # Here and not at the top: an import of zkwire must not cost an import of socket.
+        from random import Random, SystemRandom
+
+        from zkwire import observe
+        from zkwire.following import Following
+
+        servers, chroot = parse_hosts(hosts)
+        check_callable("trace", trace)
+        rng = SystemRandom() if _seed is None else Random(_seed)
+        self._hosts = hosts
+        self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
+        session = Session(
+            HostList(servers, rng),
+            timeout=check_session_timeout(session_timeout),
+            chroot=chroot,
+            receive_limit=check_receive_limit(receive_limit),
+            sasl=check_sasl(sasl) is not None,
+            read_only=bool(read_only),
+            resume=check_resume(resume),
+        )
+        for scheme, secret in check_auth(auth):
+            session.add_auth(scheme, secret)
+        self._session = session
+        name = f"zkwire-{next(_numbers)}"
+        self._make_shell(name, check_tls(tls), sasl, rng, _resolver, _now)
+        observe.attach(session, name, trace, self._pump.dispatch)
+        if follow_reconfig:
+            session.audience.add(Following(self._pump, self._world.background))
+
+    def _make_shell(
+        self,
+        name: str,
+        tls: SSLContext | None,
+        sasl: Mechanism | None,
+        rng: Random,
+        resolver: Resolver | None,
+        now: Callable[[], float] | None,
+    ) -> None:
+        """Make ``_pump`` and ``_world``."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._hosts} {self._session.state.value}>"
+
+    @property
+    def state(self) -> State:
+        """Where the client stands at this moment."""
+        return self._session.state
+
+    def add_state_listener(self, listener: Callable[[State], object]) -> None:
+        """Call ``listener`` with every new state from now on, in order, in the callback thread.
+
+        It may block and may use the client.  DISCONNECTED: connecting again, nothing is lost yet.
+        CONNECTED again: the same session, watches and authentication are back.  EXPIRED,
+        AUTH_FAILED and CLOSED are the last.
+        """
+        check_callable("listener", listener)
+        self._pump.attach(Listener(listener, self._pump.dispatch))
+
+    def remove_state_listener(self, listener: Callable[[State], object]) -> None:
+        """The opposite.  Idempotent."""
+        self._pump.detach(Listener(listener, self._pump.dispatch))
+
+    @property
+    def credentials(self) -> Credentials:
+        """The session's id and password, for ``Client(resume=...)``; its repr hides the password.
+
+        Raises what ended the session, and RuntimeError when there is none yet.
+        """
+        if self._session.over:
+            raise self._session.ending()
+        if self._session.session_id == 0:
+            raise RuntimeError("there is no session yet: connect first")
+        return self._session.credentials
+
+    @property
+    def session_id(self) -> int:
+        """The session's id, a signed 64-bit number; 0 before the first connection."""
+        return self._session.session_id
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds: what the server granted, before the first connection what was asked for."""
+        return self._session.timeout
+
+    def lease_remaining(self) -> float:
+        """Seconds for which the session is surely alive, even if no further answer comes.
+
+        Counted from the sending of the last request that was answered; 0.0 when the session may
+        have expired, or has.
+        """
+        return max(0.0, self._world.lease_deadline - self._world.now())
+
+    def _unreachable(self, seconds: float) -> NotSentError:
+        """The error for no connection in that time."""
+        failures = [f"{server}: {why}" for server, why in self._session.failures.items()]
+        return NotSentError(
+            f"no server could be reached within {seconds:.1f} s "
+            f"({'; '.join(failures) or 'none has answered yet'})"
+        )
+
+    def _deadline(self) -> float | None:
+        limit = self._operation_timeout
+        return None if limit is None else self._world.now() + limit

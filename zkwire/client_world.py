@@ -1,0 +1,60 @@
+"""What the worlds of both clients have in common; see :mod:`zkwire.recipes.world`."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from random import Random
+    from typing import Any
+
+    from zkwire.replies import Pipeline
+    from zkwire.verbs import Verbs
+    from zkwire.watches import Watch
+
+
+class ClientWorld:
+    """A client as its recipes see it, but for waiting: that is the shells' own."""
+
+    def __init__(self, pump: Any, verbs: Pipeline, background: Pipeline, rng: Random) -> None:
+        self.verbs = verbs
+        self.background = background
+        self.now = pump.now
+        self.hold = pump.hold
+        self.unhold = pump.unhold
+        self.flush = pump.flush
+        self.dispatch = pump.dispatch
+        self.wait = pump.wait
+        self.when_ready = pump.when_ready
+        self._pump = pump
+        self._rng = rng
+
+    def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
+        """Run ``work(background)`` to its end in the I/O thread."""
+        self._pump.spawn(lambda: work(self.background))
+
+    def forget(self, watch: Watch) -> None:
+        """Take a watch out of the client's table, without telling the server."""
+        self._pump.close_watch(watch, tell=False)
+
+    @property
+    def session_timeout(self) -> float:
+        """The session timeout in seconds."""
+        return self._pump.session.timeout
+
+    def unique(self) -> str:
+        """An id that no other attempt in the world has."""
+        return f"{self._rng.getrandbits(96):024x}"
+
+    @property
+    def session_id(self) -> int:
+        """The session's id; 0 before the first handshake."""
+        return self._pump.session.session_id
+
+    @property
+    def lease_deadline(self) -> float:
+        """Until then, on the clock ``now``, the session is surely alive."""
+        return 0.0 if self._pump.forked else self._pump.session.lease_deadline
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self.now())

@@ -1,0 +1,264 @@
+"""Makes and ends connections, keeps the deadlines, runs the SASL mechanism: what shells share.
+
+An engine has a selector (or something that looks like one), and somebody who calls :meth:`prepare`
+before waiting for it and :meth:`conclude` after: a thread for the blocking client, the event loop
+for the asyncio one.  It alone makes, ends and closes connections.  It must not know who waits for
+what, and never blocks.
+"""
+
+from __future__ import annotations
+
+from zkwire.background import report
+from zkwire.dial import Dialer, LookUp, shut_down
+from zkwire.errors import AuthFailedError
+from zkwire.link import Link
+from zkwire.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
+    from ssl import SSLContext
+    from typing import Any, Protocol
+
+    from zkwire.dial import Resolver
+    from zkwire.sasl import Mechanism
+    from zkwire.session import Session
+
+    class Owner(Protocol):
+        """What an engine needs of the pump that it works for."""
+
+        session: Session
+        link: Link | None
+        now: Callable[[], float]
+        resolver: Resolver
+        tls: SSLContext | None
+        sasl: Mechanism | None
+
+        def flush(self) -> None: ...
+        def call_due(self) -> None: ...
+
+    class Selector(Protocol):
+        """What an engine needs of a selector."""
+
+        def register(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
+        def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
+        def unregister(self, sock: socket.socket, /) -> object: ...
+
+
+# How long a server that was asked whether it is read-write has for its answer.
+PROBE_SECONDS = 2.0
+
+
+class Engine:
+    """See the module's docstring.  ``mutex`` guards the owner's session."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        mutex: AbstractContextManager[Any],
+        selector: Selector,
+        wake: Callable[[], None],
+    ) -> None:
+        self._owner = owner
+        self._mutex = mutex
+        self._selector = selector
+        self.wake = wake
+        self._look_ups: dict[tuple[str, int], LookUp] = {}
+        self._heard: set[socket.socket] = set()  # those of attempts, in the selector
+        self._dialer: Dialer | None = None
+        self._dial_at: float | None = None
+        self._probe: Probe | None = None
+        self._ask_at: float | None = None
+        self._exchange: Generator[bytes, bytes, None] | None = None
+        self._interest = 0  # what the selector listens to on the connection
+        self._dead: list[Link] = []  # ended, and perhaps still in use
+
+    def prepare(self) -> float | None:
+        """Do what can be done without waiting; returns when to be called again at the latest."""
+        self.bury()
+        self._dial()
+        self._ask()
+        with self._mutex:
+            due = self._owner.session.next_deadline()
+        times = [t for t in (due, self._dial_at, self._ask_at) if t is not None]
+        return min(times) if times else None
+
+    def conclude(self) -> None:
+        """Keep the deadlines, and end a connection that is at its end."""
+        owner, link = self._owner, self._owner.link
+        if link is not None and owner.session.challenge is not None:
+            self._authenticate(owner.session.challenge)
+        with self._mutex:
+            session = owner.session
+            session.on_deadline(owner.now())
+            broken = session.broken or ("the session is over" if session.over else None)
+            if broken and link is None:
+                why = broken if self._dialer is None else self._dialer.stage
+                session.connection_lost(owner.now(), 0, why)
+        if link is not None and (link.end or broken):
+            self.end(link, link.end or broken or "")
+        owner.call_due()
+        owner.flush()
+
+    # --- the connection ---------------------------------------------------------------------------
+
+    def listen(self, interest: int) -> None:
+        """Make the selector listen to the connection for exactly these events."""
+        link = self._owner.link
+        if link is None or interest == self._interest:
+            return
+        if not self._interest:
+            self._selector.register(link.sock, interest)
+        elif not interest:
+            self._selector.unregister(link.sock)
+        else:
+            self._selector.modify(link.sock, interest)
+        self._interest = interest
+
+    def end(self, link: Link, why: str) -> None:
+        """End the connection."""
+        owner = self._owner
+        self.listen(0)
+        with self._mutex:
+            link.end = link.end or why
+            owner.link = None
+            owner.session.connection_lost(owner.now(), link.written, why)
+        shut_down(link.sock)
+        self._dead.append(link)
+        owner.call_due()
+
+    def bury(self, seconds: float = 0.0) -> None:
+        """Close the sockets that no thread uses any more."""
+        for link in self._dead.copy():
+            if link.read_role.acquire(timeout=seconds):
+                if link.write_role.acquire(timeout=seconds):
+                    link.sock.close()  # and nobody will ever have a role again
+                    self._dead.remove(link)
+                else:
+                    link.read_role.release()
+
+    def _authenticate(self, challenge: bytes) -> None:
+        """Have the SASL mechanism answer.  It is a user's, so not under the mutex."""
+        session, sasl = self._owner.session, self._owner.sasl
+        assert sasl is not None
+        assert session.server is not None
+        try:
+            if self._exchange is None:
+                self._exchange = sasl.exchange(session.server[0])
+                token = next(self._exchange)
+            else:
+                token = self._exchange.send(challenge)
+            if not isinstance(token, bytes):
+                raise TypeError(f"a SASL token must be bytes, not {type(token).__name__}")
+        except StopIteration:
+            with self._mutex:
+                session.sasl_done(self._owner.now())
+        except AuthFailedError as error:
+            with self._mutex:
+                session.sasl_failed(str(error))
+        except BaseException as error:
+            report(error)
+            with self._mutex:
+                session.sasl_failed(
+                    f"the SASL mechanism failed: {str(error) or type(error).__name__}"
+                )
+        else:
+            with self._mutex:
+                session.sasl_token(token)
+
+    # --- dialling ---------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        owner = self._owner
+        target = owner.session.target
+        if self._dialer is not None and self._dialer.target is not target:
+            self._dialer.cancel()
+            self._dialer = None
+        self._dial_at = None
+        if target is None:
+            return
+        if self._dialer is None:
+            self._dialer = Dialer(target, self._look_up, self._listen_for, owner.tls)
+        self._dial_at = self._dialer.advance(owner.now(), owner.session.act_at)
+        if self._dialer.failure is not None:
+            with self._mutex:
+                owner.session.connection_lost(owner.now(), 0, self._dialer.failure)
+            self._dialer = None
+            self.wake()
+        elif self._dialer.connected is not None:
+            link, self._dialer = self._link(self._dialer), None
+            with self._mutex:
+                owner.link = link
+                owner.session.connection_made(owner.now())
+            owner.flush()
+
+    def _link(self, dialer: Dialer) -> Link:
+        """The connection that the dialer has made."""
+        assert dialer.connected is not None
+        self._exchange = None
+        if dialer.tls is None:
+            return Link(dialer.connected)
+        from zkwire.secure_link import SecureLink
+
+        return SecureLink(dialer.connected, dialer.tls)
+
+    def _listen_for(self, attempt: Dialer | Probe, sock: socket.socket, events: int) -> None:
+        """Have ``attempt.ready`` called when something can be done on its socket."""
+        if not events:
+            self._selector.unregister(sock)
+            self._heard.discard(sock)
+        elif sock in self._heard:
+            self._selector.modify(sock, events, attempt)
+        else:
+            self._selector.register(sock, events, attempt)
+            self._heard.add(sock)
+
+    def _ask(self) -> None:
+        """Ask a server whether it is read-write, if the session wants to know."""
+        owner = self._owner
+        target = owner.session.asking
+        if self._probe is not None and self._probe.target is not target:
+            self._probe.cancel()
+            self._probe = None
+        self._ask_at = None
+        if target is None:
+            return
+        if self._probe is None:
+            dialer = Dialer(target, self._look_up, self._listen_for, owner.tls)
+            self._probe = Probe(dialer, self._listen_for, owner.now() + PROBE_SECONDS)
+        self._ask_at = self._probe.advance(owner.now())
+        if self._probe.answer is not None:
+            with self._mutex:
+                owner.session.answered(self._probe.answer, owner.now())
+            self._probe = None
+            self.wake()
+
+    def _look_up(self, target: tuple[str, int]) -> LookUp:
+        """A look-up of the name: the one under way if there is one, for it may never end."""
+        pending = self._look_ups.get(target)
+        if pending is None or pending.found is not None:
+            pending = self._look_ups[target] = LookUp(target, self._owner.resolver, self.wake)
+        return pending
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def stop(self, why: str) -> None:
+        """End the session on this side, the connection and all attempts."""
+        with self._mutex:
+            self._owner.session.closed()
+        if self._owner.link is not None:
+            self.end(self._owner.link, why)
+        for attempt in (self._dialer, self._probe):
+            if attempt is not None:
+                attempt.cancel()
+        self._dialer = self._probe = None
+
+    def abandon(self) -> None:
+        """In a forked child: close all sockets, without a byte or a FIN."""
+        for link in self._dead:
+            link.sock.close()
+        for attempt in (self._dialer, self._probe):
+            if attempt is not None:
+                attempt.abandon()

@@ -1,0 +1,338 @@
+"""What can go wrong, arranged by what the caller may conclude from it.
+
+    ZooKeeperError
+    ├── ServerError            the server REFUSED the request: nothing was changed
+    │   ├── NoNodeError, NodeExistsError, BadVersionError, ...   one class for each code
+    │   └── MultiError              one operation of a multi was refused, so all were
+    ├── ConnectionLossError    the connection broke before an answer came
+    │   ├── NotSentError            it never left this process whole: repeat freely
+    │   └── OutcomeUnknownError     it was sent: it may or may not have been executed
+    ├── OperationTimeoutError  the caller's own time limit passed (also a TimeoutError)
+    ├── SessionExpiredError    the session is over, its ephemeral nodes are gone or going
+    ├── AuthFailedError        the server rejected the credentials; the session is unusable
+    ├── ClientClosedError      close() was called
+    │   └── ForkedError             this is the copy of a client in a forked child
+    ├── ProtocolError          the peer sent bytes that are not ZooKeeper's protocol
+    │   ├── ReplyTooLargeError      this request's reply is longer than the limit
+    │   └── GarbledError            (also an OutcomeUnknownError) another frame was garbage
+    ├── LockLostError          a lock is no longer held although nobody released it
+    ├── LockTakenError         a ``with`` on a non-blocking lock found it taken
+    └── SequenceExhaustedError a lock path has used up its sequence numbers
+
+Every error carries ``op`` and ``path`` of the operation it ended (None where there is none) and
+``maybe_applied``: whether the server may have changed something on its behalf.  A read never has
+``maybe_applied`` set, whatever became of it.  The message says what to do next.
+
+Wrong arguments are the ordinary TypeError and ValueError, raised before anything is sent.
+"""
+
+from __future__ import annotations
+
+
+class ZooKeeperError(Exception):
+    """The root of all errors that zkwire raises about the outside world."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        op: str | None = None,
+        path: str | None = None,
+        maybe_applied: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.op = op
+        self.path = path
+        self.maybe_applied = maybe_applied
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if self.op is None:
+            return message
+        return f"{self.op} {self.path or ''}".rstrip() + f": {message}"
+
+
+# --- the server refused ---------------------------------------------------------------------------
+
+
+class ServerError(ZooKeeperError):
+    """The server refused the request and changed nothing.  ``code`` is its error code.
+
+    A code that zkwire does not know arrives as this class itself.
+    """
+
+    code = 0
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: int | None = None,
+        op: str | None = None,
+        path: str | None = None,
+    ) -> None:
+        if code is not None:
+            self.code = code
+        text = message or (type(self).__doc__ or type(self).__name__).strip().splitlines()[0]
+        if type(self) is ServerError:
+            text = message or f"refused with the error code {self.code}, unknown to this client"
+        super().__init__(text, op=op, path=path)
+
+
+class RuntimeInconsistencyError(ServerError):
+    """Not attempted, because another operation of the same multi was refused."""
+
+    code = -2
+
+
+class DataInconsistencyError(ServerError):
+    """The server found its data inconsistent."""
+
+    code = -3
+
+
+class MarshallingError(ServerError):
+    """The server could not read the request, or failed inside; it did not execute it."""
+
+    code = -5
+
+
+class UnimplementedError(ServerError):
+    """This server does not know the operation, or it is switched off there."""
+
+    code = -6
+
+
+class ServerTimeoutError(ServerError):
+    """The server gave the request up for lack of time."""
+
+    code = -7
+
+
+class BadArgumentsError(ServerError):
+    """The server does not accept the arguments."""
+
+    code = -8
+
+
+class UnknownSessionError(ServerError):
+    """The server does not know the session."""
+
+    code = -12
+
+
+class NewConfigNoQuorumError(ServerError):
+    """No quorum of the new configuration is connected; try again later."""
+
+    code = -13
+
+
+class ReconfigInProgressError(ServerError):
+    """Another reconfiguration is under way; try again later."""
+
+    code = -14
+
+
+class NoNodeError(ServerError):
+    """There is no such node."""
+
+    code = -101
+
+
+class NoAuthError(ServerError):
+    """The node's ACL does not allow it; add_auth first."""
+
+    code = -102
+
+
+class BadVersionError(ServerError):
+    """The node has another version: somebody changed it.  Read it again and decide anew."""
+
+    code = -103
+
+
+class NoChildrenForEphemeralsError(ServerError):
+    """Ephemeral nodes cannot have children."""
+
+    code = -108
+
+
+class NodeExistsError(ServerError):
+    """The node exists already."""
+
+    code = -110
+
+
+class NotEmptyError(ServerError):
+    """The node has children; delete them first."""
+
+    code = -111
+
+
+class InvalidACLError(ServerError):
+    """The ACL is empty, malformed, or of a scheme that the server does not know."""
+
+    code = -114
+
+
+class SessionMovedError(ServerError):
+    """The session has moved to another server; the client reconnects by itself, then repeat it."""
+
+    code = -118
+
+
+class NotReadOnlyError(ServerError):
+    """The server is read-only at the moment."""
+
+    code = -119
+
+
+class EphemeralOnLocalSessionError(ServerError):
+    """A local session cannot own ephemeral nodes."""
+
+    code = -120
+
+
+class NoWatcherError(ServerError):
+    """There is no such watch."""
+
+    code = -121
+
+
+class RequestTimeoutError(ServerError):
+    """The server's time limit for requests passed."""
+
+    code = -122
+
+
+class ReconfigDisabledError(ServerError):
+    """Reconfiguration is disabled on this ensemble."""
+
+    code = -123
+
+
+class QuotaExceededError(ServerError):
+    """A quota on the path or above it is used up."""
+
+    code = -125
+
+
+class ThrottledOpError(ServerError):
+    """The server is overloaded and did not execute it; repeat it after a pause."""
+
+    code = -127
+
+
+# --- the connection broke -------------------------------------------------------------------------
+
+
+class ConnectionLossError(ZooKeeperError):
+    """The connection broke.  The two subclasses say whether it may have been executed."""
+
+
+class NotSentError(ConnectionLossError):
+    """It never left this process whole, so the server has not executed it: repeat it freely."""
+
+
+class OutcomeUnknownError(ConnectionLossError):
+    """It was sent and the answer was lost: it may have been executed, now or within a moment.
+
+    Of the requests lost on one connection, those that were executed come first, in order: if one
+    is found to have taken effect, so have all before it.
+    """
+
+
+class OperationTimeoutError(ZooKeeperError, TimeoutError):
+    """The caller's time limit passed.  ``maybe_applied`` tells whether it had been sent."""
+
+
+# --- the session or the client is over ------------------------------------------------------------
+
+
+class SessionExpiredError(ZooKeeperError):
+    """The server has ended the session: its ephemeral nodes, locks and watches are gone.
+
+    Terminal: make a new Client, and new locks on it.
+    """
+
+
+class AuthFailedError(ZooKeeperError):
+    """The server rejected the credentials.  Terminal: make a new Client with the right ones."""
+
+
+class ClientClosedError(ZooKeeperError):
+    """The client has been closed."""
+
+
+class ForkedError(ClientClosedError):
+    """This is a forked child's copy of its parent's client: make a Client of your own here."""
+
+
+class ProtocolError(ZooKeeperError):
+    """The peer sent bytes that are not ZooKeeper's protocol, or more than the limit allows."""
+
+
+class ReplyTooLargeError(ProtocolError):
+    """The reply is longer than ``receive_limit``; asking again would break the connection again."""
+
+
+class GarbledError(OutcomeUnknownError, ProtocolError):
+    """The outcome is unknown because the peer sent bytes that are not ZooKeeper's protocol."""
+
+
+# --- recipes --------------------------------------------------------------------------------------
+
+
+class LockLostError(ZooKeeperError):
+    """The lock is no longer held although nobody released it: stop using what it guarded."""
+
+
+class LockTakenError(ZooKeeperError):
+    """A ``with`` on a non-blocking lock found it taken."""
+
+
+class SequenceExhaustedError(ZooKeeperError):
+    """The lock path's sequence counter is at its end, where servers hand out a number twice.
+
+    Nothing is held.  Use another path, or delete the (then empty) path so that it starts again.
+    """
+
+
+SERVER_ERRORS: dict[int, type[ServerError]] = {c.code: c for c in ServerError.__subclasses__()}
+
+
+class MultiError(ServerError):
+    """A multi was refused: nothing of it was done.
+
+    ``index`` is the operation that failed, ``code`` its code and ``__cause__`` its error.
+    ``results`` has one entry for each operation: its error (RuntimeInconsistencyError for those
+    that were not attempted), or None where nothing was wrong with it.
+    """
+
+    def __init__(self, results: list[ServerError | None], index: int) -> None:
+        culprit = results[index]
+        message = f"operation {index} was refused ({culprit}); nothing of the multi was done"
+        super().__init__(message, code=culprit.code if culprit else 0, op="multi")
+        self.results = results
+        self.index = index
+        self.__cause__ = culprit
+
+    def __reduce__(self) -> tuple[type[MultiError], tuple[list[ServerError | None], int]]:
+        return MultiError, (self.results, self.index)
+
+
+SESSION_EXPIRED = -112
+AUTH_FAILED = -115
+SESSION_CLOSED_REQUIRE_AUTH = -124
+# The server does not accept who the client is.
+REJECTIONS = frozenset({AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH})
+
+
+def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:
+    """The error for a code in a reply's header; an unknown code keeps its number."""
+    if code == SESSION_EXPIRED:
+        return SessionExpiredError("the session has expired", op=op, path=path)
+    if code in REJECTIONS:
+        return AuthFailedError("the server rejected the credentials", op=op, path=path)
+    kind = SERVER_ERRORS.get(code)
+    return kind(op=op, path=path) if kind else ServerError(code=code, op=op, path=path)

@@ -1,0 +1,87 @@
+"""The calls of a session between submission and answer: a queue, then a line of unanswered ones.
+
+Decides xids, the order on the wire, which reply belongs to which call, and what of a broken
+connection had been sent.  It must not know what a reply means or how a call ends.
+
+Invariants: xids on one connection rise strictly and are never below 1 (0 is not counted by a
+server's throttle, negative ones are reserved); replies come in the order of requests, so the head
+of the line is the only call a reply can be for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+
+from zkwire import control
+from zkwire.errors import ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zkwire.calls import Call
+
+LAST_XID = 0x7FFFFFFF
+# Handed out at a time; the kernel's socket buffers are of this order.
+SEND_BATCH = 256 * 1024
+
+
+class Flight:
+    """See the module's docstring."""
+
+    __slots__ = ("_next_xid", "position", "queue", "unanswered")
+
+    def __init__(self, first_xid: int = 1) -> None:
+        self.queue: deque[Call] = deque()
+        self.unanswered: deque[Call] = deque()
+        self.position = 0  # bytes handed out on this connection
+        self._next_xid = first_xid
+
+    def __iter__(self) -> Iterator[Call]:
+        yield from self.unanswered
+        yield from self.queue
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        self.queue.clear()
+        self.unanswered.clear()
+
+    def new_xid(self) -> int:
+        """The next xid."""
+        xid = self._next_xid
+        self._next_xid = xid + 1 if xid < LAST_XID else 1
+        return xid
+
+    def since(self, before: int) -> list[Call]:
+        """The calls that have been sent since the line was ``before`` calls long."""
+        return list(islice(self.unanswered, before, None))
+
+    def take(self, now: float) -> list[bytes]:
+        """The frames of the next calls of the queue, which from now on count as sent."""
+        parts: list[bytes] = []
+        limit = self.position + SEND_BATCH
+        while self.queue and self.position < limit:
+            call, xid = self.queue[0], self.new_xid()
+            parts.append(control.header(xid, call.op.opcode, len(call.body)))
+            parts.append(call.body)
+            self.position += control.HEADER_BYTES + len(call.body)
+            call.xid, call.sent_at, call.end = xid, now, self.position
+            # First in, then out: an interrupt may find the call in both places, never in none.
+            self.unanswered.append(call)
+            self.queue.popleft()
+        return parts
+
+    def head(self, xid: int) -> Call:
+        """The call that a reply with this xid is for; ProtocolError if it can be for none."""
+        if not self.unanswered:
+            raise ProtocolError(f"a reply has the xid {xid}, but none is expected")
+        call = self.unanswered[0]
+        if call.xid != xid:
+            raise ProtocolError(f"a reply has the xid {xid}, expected was {call.xid}")
+        return call
+
+    def overdue(self, now: float) -> Iterator[Call]:
+        """Take out the queued calls whose deadline has passed."""
+        while self.queue and self.queue[0].deadline is not None and self.queue[0].deadline <= now:
+            yield self.queue.popleft()

@@ -1,0 +1,78 @@
+"""Keeps the list of servers up to date with the ensemble's configuration, for who asks for it.
+
+A coroutine in the background: read the configuration with a watch, take its servers over, wait for
+the watch.  The connection in use stays, whatever the new list says; the next one follows it
+(``ZooKeeper.updateServerList`` may move clients at once; this does not).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import ConnectionLossError, ZooKeeperError
+from zkwire.hosts import parse_config
+from zkwire.watches import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from zkwire.aio.pump import AsyncPump
+    from zkwire.calls import Waitable, Waker
+    from zkwire.model import State
+    from zkwire.pump import Pump
+    from zkwire.verbs import Verbs
+
+
+class _Ready:
+    """Awaits a waitable in a background task."""
+
+    def __init__(self, waitable: Waitable) -> None:
+        self._waitable = waitable
+
+    def __await__(self) -> Generator[Waitable, None, None]:
+        if not self._waitable.ready:
+            yield self._waitable
+
+
+class Following:
+    """Starts with the first connection and ends with the session."""
+
+    def __init__(self, pump: Pump | AsyncPump, verbs: Verbs) -> None:
+        self._pump = pump
+        self._verbs = verbs
+        self._started = False
+
+    def see(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now."""
+        if self._started or not state.usable:
+            return []
+        self._started = True
+        return [self._start]
+
+    def _start(self) -> None:
+        with suppress(ZooKeeperError):  # over already
+            self._pump.spawn(self._follow)
+
+    async def _follow(self) -> None:
+        while True:
+            watch = Watch()
+            try:
+                config = await self._verbs.get_config(watch=watch)
+                if _is_whole(config.data):
+                    self._pump.replace_hosts(parse_config(config.data))
+                await _Ready(watch)
+            except ConnectionLossError:
+                continue
+            except ZooKeeperError:
+                return  # no configuration to read, or not by us; or the session is over
+
+
+def _is_whole(config: bytes) -> bool:
+    """Whether it names every server's address for clients.
+
+    It leaves out the ones that stand in a server's own file (``clientPort``): when a server joins
+    such an ensemble, the list would shrink to the newcomer.
+    """
+    servers = [line for line in config.splitlines() if line.startswith(b"server.")]
+    return all(b";" in server for server in servers)

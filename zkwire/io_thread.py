@@ -1,0 +1,177 @@
+"""The I/O thread: the engine's driver for the blocking client, and its reader when nobody else is.
+
+It stops listening to the connection while callers read for themselves and always comes back within
+REARM seconds, so no way out of a reading caller can lose the connection.  A socket that another
+thread still uses has been shut down before it is closed, so that thread is on its way out.  It
+never waits for a caller, and it must not call anything of a user's but the SASL mechanism.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+
+from zkwire.engine import Engine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.link import Link
+    from zkwire.pump import Pump
+
+REARM = 0.005
+# How long the end of the thread waits for a caller that still uses a socket.
+BURY_SECONDS = 0.1
+
+
+class IOThread:
+    """The loop around the engine; see the module's docstring."""
+
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self._mutex = pump.mutex
+        self._selector = selectors.DefaultSelector()
+        self._listening, self._waking = socket.socketpair()
+        self._listening.setblocking(False)
+        self._waking.setblocking(False)
+        # Re-entrant, for a signal handler; held over the end, so that no byte goes to a stranger
+        # who has got the descriptor's number.
+        self._waking_lock = threading.RLock()
+        self._selector.register(self._listening, selectors.EVENT_READ)
+        self._engine = Engine(pump, pump.mutex, self._selector, self.wake)
+        self._rearm_at: float | None = None
+        self._reads_seen = 0
+        self._cancelled = False
+        self._close_at: float | None = None
+
+    def wake(self) -> None:
+        """From any thread: come back from select."""
+        with self._waking_lock, contextlib.suppress(OSError):  # full, so awake anyway; or closed
+            self._waking.send(b"\0")
+
+    def run(self) -> None:
+        """The thread's function."""
+        if not self._begin():
+            return
+        try:
+            while not self._finished():
+                self._turn()
+        finally:
+            self._shut_down()
+
+    def _begin(self) -> bool:
+        """Start the session, unless whoever has started this thread was interrupted over it."""
+        pump = self._pump
+        with self._mutex:
+            if not (self._cancelled or pump.session.over):
+                pump.session.start(pump.now())
+        return not self._cancelled
+
+    def cancel(self) -> None:
+        """Do not run; under the mutex, for which :meth:`run` waits before it does anything."""
+        self._cancelled = True
+        self.close_descriptors()
+
+    def _turn(self) -> None:
+        pump = self._pump
+        pump.call_soon()
+        due = self._engine.prepare()
+        self._listen_again()
+        for key, events in self._selector.select(self._pause(due)):
+            if key.fileobj is self._listening:
+                self._drain()
+            elif key.data is not None:
+                key.data.ready(events)
+            elif pump.link is not None and key.fileobj is pump.link.sock:
+                if events & selectors.EVENT_READ:
+                    self._read(pump.link)
+                if events & selectors.EVENT_WRITE:
+                    pump.send_rest(pump.link)
+        link = pump.link
+        self._engine.conclude()
+        if link is not None and pump.link is not link:
+            self._rearm_at = None
+            self._wake_all()
+
+    def _pause(self, due: float | None) -> float | None:
+        times = [t for t in (due, self._rearm_at, self._close_at) if t is not None]
+        return max(0.0, min(times) - self._pump.now()) if times else None
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._listening.recv(4096)
+
+    def _finished(self) -> bool:
+        """Whether the client is closed, by the server's answer or for lack of time."""
+        pump = self._pump
+        if pump.closing is None:
+            return False
+        with self._mutex:
+            if self._close_at is None:
+                self._close_at = pump.now() + pump.closing
+                if pump.detaching:
+                    pump.session.closed()
+                else:
+                    pump.session.close(pump.now())
+        pump.flush()
+        return pump.session.over or pump.now() >= self._close_at
+
+    def _listen_again(self) -> None:
+        """Read again if no caller does any more; write again if something was left over."""
+        pump, link = self._pump, self._pump.link
+        if link is None:
+            return
+        if self._rearm_at is not None and pump.now() >= self._rearm_at:
+            quiet = link.reads == self._reads_seen
+            self._reads_seen = link.reads
+            self._rearm_at = None if quiet else pump.now() + REARM
+        reading = selectors.EVENT_READ if self._rearm_at is None else 0
+        self._engine.listen(reading | (selectors.EVENT_WRITE if link.pending else 0))
+
+    def _read(self, link: Link) -> None:
+        """Read, or stand back from a caller who does."""
+        pump = self._pump
+        if link.read_role.acquire(False):
+            try:
+                pump.read(link, block=False)
+            finally:
+                link.read_role.release()
+            pump.hand_over()
+        else:
+            self._rearm_at = pump.now() + REARM
+            self._reads_seen = link.reads
+
+    def _wake_all(self) -> None:
+        """Whoever sleeps looks again: an interrupt may have lost the one that wakes it."""
+        with self._mutex:
+            sleepers = list(self._pump.sleepers)
+        for sleeper in sleepers:
+            sleeper()
+
+    def bury(self) -> None:
+        """Close the sockets that no thread uses any more."""
+        self._engine.bury()
+
+    def _shut_down(self) -> None:
+        pump = self._pump
+        self._engine.stop("the client is closed")
+        pump.ended = True
+        pump.call_due()
+        pump.call_soon()
+        self._wake_all()
+        self._engine.bury(BURY_SECONDS)
+        self.close_descriptors()
+
+    def close_descriptors(self) -> None:
+        """Close the selector and the wake-up pair."""
+        with self._waking_lock:
+            self._selector.close()
+            self._listening.close()
+            self._waking.close()
+
+    def abandon(self) -> None:
+        """In a forked child: close everything, without a byte or a FIN."""
+        self._waking_lock = threading.RLock()
+        self._engine.abandon()
+        self.close_descriptors()

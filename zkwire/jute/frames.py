@@ -1,0 +1,76 @@
+"""Frames: a signed 32-bit length, then that many bytes.
+
+Decides where a frame ends and which lengths are refused; must not know what is inside.  A length is
+checked before anything is kept for it, and memory grows only with bytes that have really arrived,
+so a peer that lies about a length costs nothing.  Feeding is linear in the bytes fed, however small
+the pieces.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from zkwire.errors import ProtocolError, ReplyTooLargeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# jute.maxbuffer of an unconfigured server; it closes the connection on a longer request frame.
+SEND_LIMIT = 0xFFFFF
+# Servers do not apply the limit to what they send, so more must be accepted than may be sent.
+RECEIVE_LIMIT = 64 * 1024 * 1024
+
+_LENGTH = struct.Struct(">i")
+
+
+def frame(body: bytes) -> bytes:
+    """One frame around ``body``."""
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameSplitter:
+    """Cuts a stream of bytes into frames of at most ``limit`` bytes."""
+
+    __slots__ = ("_limit", "_need", "_partial")
+
+    def __init__(self, limit: int = RECEIVE_LIMIT) -> None:
+        self._limit = limit
+        self._partial = bytearray()
+        self._need = 4
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int, int]]:
+        """Yield ``(data, start, end)`` for each frame that ``chunk`` completes, prefix not counted.
+
+        Raises ProtocolError at a forbidden length, after the frames before it.  The iterator must
+        be exhausted before the next call.
+        """
+        if self._partial:
+            self._partial += chunk
+            if len(self._partial) < self._need:
+                return
+            chunk = bytes(self._partial)
+            self._partial = bytearray()
+        at, have, need = 0, len(chunk), 4
+        while have - at >= 4:
+            (length,) = _LENGTH.unpack_from(chunk, at)
+            if length < 0:
+                raise ProtocolError(f"a frame claims {length} bytes")
+            if length > self._limit:
+                raise ReplyTooLargeError(
+                    f"a frame of {length} bytes is over the limit of {self._limit}"
+                )
+            need = length + 4
+            if at + need > have:
+                break
+            yield chunk, at + 4, at + need
+            at += need
+            need = 4
+        if at < have:
+            self._partial += chunk[at:]
+            self._need = need
+
+    @property
+    def missing(self) -> int:
+        """How many bytes the frame that has begun still lacks, as far as known; else 0."""
+        return self._need - len(self._partial) if self._partial else 0

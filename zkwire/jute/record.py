@@ -1,0 +1,468 @@
+"""Records of Jute, ZooKeeper's serialisation: a class body *is* the wire layout.
+
+    class Id(Record):
+        scheme: UString
+        id: UString
+
+declares the layout and the Python type at once.  The annotations are read as text and turned into
+straight-line Python, compiled when a record is first used; importing fifty records stays cheap.
+
+Layout words: ``Bool Byte Int Long Float Double`` (fixed size, big-endian, signed), ``Buffer``
+(bytes), ``Secret`` (a Buffer that ``repr`` hides), ``UString`` (text), ``Vector[x]``, the name of
+another record, ``x | None`` for a value that may be null (length -1), and ``Tail[x]`` for a last
+field that old peers leave out (absent is None).
+
+What this module decides, for every record alike:
+
+* null and empty differ and survive a round trip; null where the layout does not allow it is an
+  error in both directions;
+* a length below -1, a length or count that the frame cannot hold, a truncated field and (in
+  :meth:`Record.decode`) a trailing byte are a :class:`ProtocolError`, and nothing is allocated for
+  a count before it is known to fit;
+* text is UTF-8.  Java writes characters beyond U+FFFF as two three-byte surrogates (CESU-8); such
+  pairs are joined on reading.  Other ill-formed text is a :class:`ProtocolError`;
+* vectors are tuples, so that a record is immutable and can be a key.
+
+It must not know ZooKeeper: no opcode, no xid, no frame.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from functools import partial
+from operator import itemgetter
+
+from zkwire.errors import ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ClassVar, Optional, Self, TypeVar, dataclass_transform
+
+    T = TypeVar("T")
+    Vector = tuple[T, ...]
+    Tail = Optional[T]  # noqa: UP045  (a generic alias)
+else:
+    Vector = Tail = tuple
+
+    def dataclass_transform(**_):
+        return lambda cls: cls
+
+
+Bool = bool
+Byte = int
+Int = int
+Long = int
+Float = float
+Double = float
+Buffer = bytes
+Secret = bytes
+UString = str
+
+FIXED = {"Bool": "?", "Byte": "b", "Int": "i", "Long": "q", "Float": "f", "Double": "d"}
+_new: Callable[..., Any] = tuple.__new__  # pyright: ignore
+_read_int = struct.Struct(">i").unpack_from
+
+
+# --- what the generated code calls ----------------------------------------------------------------
+
+
+def bad_length(n: int, what: str) -> ProtocolError:
+    """The error for a length that is no length: null where none may be, or negative."""
+    return ProtocolError(f"{what} is null" if n == -1 else f"{what} has the length {n}")
+
+
+def read_text(data: bytes) -> str:
+    """Text as Java's encoder writes it; see the module's docstring for surrogates."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        halves = data.decode("utf-8", "surrogatepass")
+        return halves.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def read_count(data: bytes, at: int, end: int, least: int, what: str, nullable: bool) -> int:
+    """The count of a vector whose elements take at least ``least`` bytes; -1 for null."""
+    (count,) = _read_int(data, at)
+    if count < 0 and not (nullable and count == -1):
+        raise bad_length(count, what)
+    if count * least > end - at - 4:
+        raise ProtocolError(f"{what} claims {count} elements in {max(end - at - 4, 0)} bytes")
+    return int(count)
+
+
+def read_strings(
+    data: bytes, at: int, end: int, what: str, nullable: bool
+) -> tuple[tuple[str, ...] | None, int]:
+    """A vector of strings and the offset behind it."""
+    count = read_count(data, at, end, 4, what, nullable)
+    at += 4
+    if count < 0:
+        return None, at
+    strings: list[str] = []
+    for _ in range(count):
+        (n,) = _read_int(data, at)
+        at += 4
+        if n < 0:
+            raise bad_length(n, what)
+        strings.append(read_text(data[at : at + n]))
+        at += n
+    return tuple(strings), at
+
+
+def write_strings(strings: tuple[str, ...]) -> bytes:
+    """The elements of a vector of strings, without the count."""
+    if isinstance(strings, str):
+        raise TypeError("a str is no vector of strings")
+    parts: list[bytes] = []
+    for text in strings:
+        encoded = text.encode()
+        parts.append(struct.pack(">i", len(encoded)))
+        parts.append(encoded)
+    return b"".join(parts)
+
+
+# --- layouts --------------------------------------------------------------------------------------
+
+
+class Field:
+    """One field of a layout: its name, its word, what it may be, the record it holds, if any."""
+
+    __slots__ = ("name", "nullable", "record", "tail", "vector", "word")
+
+    def __init__(self, name: str, layout: str, module: str) -> None:
+        self.name = name
+        self.nullable = layout.endswith("| None")
+        word = layout.removesuffix("| None").strip()
+        self.tail = word.startswith("Tail[")
+        self.vector = word.startswith("Vector[")
+        if self.tail or self.vector:
+            word = word[word.index("[") + 1 : -1]
+        self.word = word
+        known = word in FIXED or word in {"Buffer", "Secret", "UString"}
+        self.record: type[Record] | None = None if known else getattr(sys.modules[module], word)
+        if self.tail and word not in FIXED:
+            raise TypeError(f"{name}: only a field of fixed size can be a tail")
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the field always takes the same number of bytes and none of them is a length."""
+        return not (self.vector or self.tail or self.nullable) and (
+            self.word in FIXED
+            or (self.record is not None and all(f.fixed for f in self.record.layout()))
+        )
+
+    @property
+    def least(self) -> int:
+        """The smallest number of bytes that one element can take."""
+        if self.word in FIXED:
+            return struct.calcsize(">" + FIXED[self.word])
+        if self.record is None:
+            return 4
+        return sum(4 if f.vector else f.least for f in self.record.layout() if not f.tail)
+
+
+class _Writer:
+    """Collects generated lines; consecutive fixed fields share one struct."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {
+            "ProtocolError": ProtocolError,
+            "bad_length": bad_length,
+            "read_text": read_text,
+            "read_count": read_count,
+            "read_strings": read_strings,
+            "write_strings": write_strings,
+            "new": _new,
+        }
+        self.run: list[tuple[str, str]] = []
+
+    def struct(self, method: str, codes: str) -> str:
+        """The name under which the generated code finds one method of a precompiled struct."""
+        name = f"{method}_{codes.replace('?', 'z')}"
+        self.names[name] = getattr(struct.Struct(">" + codes), method)
+        return name
+
+    def helper(self, name: str, value: Any) -> str:
+        self.names[name] = value
+        return name
+
+
+def _flatten(field: Field, target: str, out: _Writer) -> str:
+    """Add a field of fixed size to the run, nested records inline; returns its expression."""
+    if field.record is None:
+        out.run.append((FIXED[field.word], target))
+        return target
+    name = out.helper(field.record.__name__, field.record)
+    inner = [_flatten(f, f"{target}_{f.name}", out) for f in field.record.layout()]
+    return f"new({name}, ({', '.join(inner)},))"
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+def _end_run(out: _Writer) -> None:
+    if out.run:
+        codes = "".join(code for code, _ in out.run)
+        targets = ", ".join(name for _, name in out.run)
+        out.lines.append(f"{targets}, = {out.struct('unpack_from', codes)}(data, at)")
+        out.lines.append(f"at += {struct.calcsize('>' + codes)}")
+        out.run = []
+
+
+def _decode_field(cls: type[Record], field: Field, out: _Writer) -> str:
+    """Emit the lines that read one field; returns the expression of its value."""
+    local, what = f"f_{field.name}", f"{cls.__name__}.{field.name}"
+    if field.record is not None:
+        out.helper(field.record.__name__, field.record)
+    if field.fixed:
+        return _flatten(field, local, out)
+    if field.vector:
+        _end_run(out)
+        _decode_vector(field, local, what, out)
+    elif field.tail:
+        _end_run(out)
+        code = FIXED[field.word]
+        out.lines += [
+            f"if at < end: {local}, = {out.struct('unpack_from', code)}(data, at); "
+            f"at += {struct.calcsize('>' + code)}",
+            f"else: {local} = None",
+        ]
+    elif field.record is not None:
+        _end_run(out)
+        out.lines.append(f"{local}, at = {field.record.__name__}.unpack(data, at, end)")
+    else:
+        out.run.append(("i", "n"))
+        _end_run(out)
+        piece = "data[at : at + n]"
+        value = f"read_text({piece})" if field.word == "UString" else piece
+        out.lines.append(f"if n >= 0: {local} = {value}; at += n")
+        if field.nullable:
+            out.lines.append(f"elif n == -1: {local} = None")
+        out.lines.append(f"else: raise bad_length(n, {what!r})")
+    return local
+
+
+def _decode_vector(field: Field, local: str, what: str, out: _Writer) -> None:
+    if field.word == "UString":
+        out.lines.append(f"{local}, at = read_strings(data, at, end, {what!r}, {field.nullable})")
+        return
+    if field.record is None:
+        raise TypeError(f"{what}: a vector holds strings or records")
+    out.lines += [
+        f"n = read_count(data, at, end, {field.least}, {what!r}, {field.nullable}); at += 4",
+        f"{local} = None if n < 0 else []",
+        "for _ in range(n):",
+        f"    item, at = {field.record.__name__}.unpack(data, at, end)",
+        f"    {local}.append(item)",
+        f"if n >= 0: {local} = tuple({local})",
+    ]
+
+
+def _decoder(cls: type[Record]) -> Callable[..., Any]:
+    out = _Writer()
+    out.helper("cls", cls)
+    out.helper("malformed", (struct.error, UnicodeError))
+    values = [_decode_field(cls, field, out) for field in cls.layout()]
+    _end_run(out)
+    body = "".join(f"        {line}\n" for line in out.lines)
+    source = (
+        "def unpack(data, at=0, end=None):\n"
+        "    if end is None: end = len(data)\n"
+        "    try:\n"
+        f"{body or '        pass'}\n"
+        "    except malformed as error:\n"
+        f"        raise ProtocolError(f'{cls.__name__}: {{error}}') from None\n"
+        f"    if at > end: raise ProtocolError('{cls.__name__} is truncated')\n"
+        f"    return new(cls, ({', '.join(values)}{',' if values else ''})), at\n"
+    )
+    return _compile(cls, "unpack", source, out.names)
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def _encode_fixed(field: Field, value: str) -> list[tuple[str, str]]:
+    """The (struct code, value expression) pairs of a field of fixed size."""
+    if field.record is None:
+        return [(FIXED[field.word], value)]
+    pairs: list[tuple[str, str]] = []
+    for i, inner in enumerate(field.record.layout()):
+        pairs += _encode_fixed(inner, f"{value}[{i}]")
+    return pairs
+
+
+def _encode_field(field: Field, out: _Writer, parts: list[str]) -> None:
+    """Emit the lines that write one field; its pieces of bytes go to ``parts`` in order."""
+    name = field.name
+    if field.fixed:
+        out.run += _encode_fixed(field, name)
+        return
+    if field.tail:
+        _end_pieces(out, parts)
+        code = out.struct("pack", FIXED[field.word])
+        parts.append(f"(b'' if {name} is None else {code}({name}))")
+        return
+    if field.record is not None and not field.vector:
+        _end_pieces(out, parts)
+        out.helper(field.record.__name__, field.record)
+        parts.append(f"{field.record.__name__}.pack(*{name})")
+        return
+    if field.vector and field.record is not None:
+        out.helper(field.record.__name__, field.record)
+        size = f"len({name})"
+        value = f"b''.join([{field.record.__name__}.pack(*item) for item in {name}])"
+    elif field.vector:
+        size, value = f"len({name})", f"write_strings({name})"
+    else:
+        size = f"len(b_{name})"
+        value = f"{name}.encode()" if field.word == "UString" else name
+    null = f"{name} is None"
+    out.lines.append(
+        f"b_{name} = {value}" if not field.nullable else f"b_{name} = b'' if {null} else {value}"
+    )
+    out.run.append(("i", size if not field.nullable else f"-1 if {null} else {size}"))
+    _end_pieces(out, parts)
+    parts.append(f"b_{name}")
+
+
+def _end_pieces(out: _Writer, parts: list[str]) -> None:
+    if out.run:
+        codes = "".join(code for code, _ in out.run)
+        values = ", ".join(value for _, value in out.run)
+        parts.append(f"{out.struct('pack', codes)}({values})")
+        out.run = []
+
+
+def _encoder(cls: type[Record]) -> Callable[..., Any]:
+    out, parts = _Writer(), list[str]()
+    for field in cls.layout():
+        _encode_field(field, out, parts)
+    _end_pieces(out, parts)
+    fields = ", ".join(cls.__fields__)
+    out.helper("blame", partial(_blame, cls))
+    body = "".join(f"        {line}\n" for line in out.lines)
+    joined = f"b''.join(({', '.join(parts)},))" if len(parts) > 1 else (parts or ["b''"])[0]
+    source = (
+        f"def pack({fields}):\n"
+        "    try:\n"
+        f"{body}"
+        f"        return {joined}\n"
+        "    except Exception as error:\n"
+        f"        raise blame(({fields}{',' if fields else ''}), error) from None\n"
+    )
+    return _compile(cls, "pack", source, out.names)
+
+
+def _blame(cls: type[Record], values: tuple[Any, ...], error: Exception) -> Exception:
+    """Turn what the generated encoder stumbled over into an error that names the record."""
+    if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
+        return error
+    shown = ", ".join(
+        f"{f}: {type(v).__name__}" for f, v in zip(cls.__fields__, values, strict=False)
+    )
+    return ValueError(f"{cls.__name__}({shown}) does not fit its layout: {error}")
+
+
+def _compile(
+    cls: type[Record], function: str, source: str, names: dict[str, Any]
+) -> Callable[..., Any]:
+    import linecache  # which imports re and tokenize
+
+    filename = f"<jute {cls.__name__}.{function}>"
+    # Registered so that tracebacks and debuggers show the generated line (as attrs does).
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), names)
+    names[function].__doc__ = getattr(Record, function).__doc__
+    return names[function]
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+@dataclass_transform(frozen_default=True)
+class RecordType(type):
+    """Gives each record its field names and read-only attributes; compiles nothing."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> RecordType:
+        words = dict(body.get("__annotations__", ())) if bases != (tuple,) else {}
+        body["__slots__"] = ()
+        body["__words__"] = words
+        body["__fields__"] = tuple(words)
+        body["__defaults__"] = {field: body[field] for field in words if field in body}
+        for index, (field, word) in enumerate(words.items()):
+            body[field] = property(itemgetter(index), doc=word)
+        return super().__new__(mcs, name, bases, body)
+
+
+class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
+    """An immutable value whose class body is its wire layout; see the module's docstring."""
+
+    if TYPE_CHECKING:
+        __fields__: ClassVar[tuple[str, ...]]
+        __words__: ClassVar[dict[str, str]]
+
+    else:
+
+        def __new__(cls, *values, **named):
+            if len(values) < len(cls.__fields__):
+                missing = cls.__fields__[len(values) :]
+                given = cls.__defaults__ | named
+                values += tuple(given[f] for f in missing if f in given)
+                named = {f: v for f, v in named.items() if f not in missing}
+            if named or len(values) != len(cls.__fields__):
+                raise TypeError(f"{cls.__name__} takes {', '.join(cls.__fields__) or 'nothing'}")
+            return tuple.__new__(cls, values)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        # As a plain tuple it would hand all values to __new__ as one: no copy, no pickle.
+        return tuple(self)  # pyright: ignore
+
+    @classmethod
+    def layout(cls) -> tuple[Field, ...]:
+        """The fields in the order of the wire."""
+        return tuple(Field(name, word, cls.__module__) for name, word in cls.__words__.items())
+
+    @classmethod
+    def pack(cls, *values: Any) -> bytes:
+        """The bytes of a record with these field values, in the order of the layout.
+
+        Raises ValueError for a value that does not fit its field.
+        """
+        encode = _encoder(cls)
+        cls.pack = staticmethod(encode)  # type: ignore[method-assign]
+        return encode(*values)
+
+    @classmethod
+    def unpack(cls, data: bytes, at: int = 0, end: int | None = None) -> tuple[Self, int]:
+        """The record that starts at ``data[at]``, and the offset behind it.
+
+        ``end`` is the first offset that no longer belongs to the record's frame.  Raises
+        ProtocolError; never reads a value from behind ``end``.
+        """
+        decode = _decoder(cls)
+        cls.unpack = staticmethod(decode)  # type: ignore[method-assign]
+        return decode(data, at, end)
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return self.pack(*self)
+
+    @classmethod
+    def decode(cls, data: bytes, at: int = 0, end: int | None = None) -> Self:
+        """The record that fills ``data[at:end]``; a byte too many is a ProtocolError."""
+        end = len(data) if end is None else end
+        record, stop = cls.unpack(data, at, end)
+        if stop != end:
+            raise ProtocolError(f"{cls.__name__} leaves {end - stop} unknown trailing bytes")
+        return record
+
+    def __repr__(self) -> str:
+        values = self.__getnewargs__()
+        shown = (
+            f"{name}={'<hidden>' if word.startswith('Secret') else repr(value)}"
+            for (name, word), value in zip(self.__words__.items(), values, strict=True)
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"

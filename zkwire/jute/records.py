@@ -1,0 +1,308 @@
+"""Every record that a client and a server exchange: ZooKeeper's ``zookeeper.jute``, transcribed.
+
+The order and the record names are the schema's; field names are the schema's in snake case.  This
+module decides nothing.  Where a value may be null on the wire the layout says so.
+"""
+
+from __future__ import annotations
+
+from zkwire.jute.record import Bool, Buffer, Int, Long, Record, Secret, Tail, UString, Vector
+
+# --- module org.apache.zookeeper.data -------------------------------------------------------------
+
+
+class Id(Record):
+    """Whom an ACL entry is for: ``("world", "anyone")``, ``("auth", "")``, ``("ip", ...)``, ...
+
+    ``("digest", "user:" + base64(sha1("user:password")))`` is somebody who knows the password.
+    """
+
+    scheme: UString
+    id: UString
+
+
+class ACL(Record):
+    """One entry of a node's access list: ``perms``, a sum of ``Perms``, is what ``id`` may do."""
+
+    perms: Int
+    id: Id
+
+
+class Stat(Record):
+    """What the server keeps about a node: zxids, times in milliseconds since 1970, versions, sizes.
+
+    ``czxid`` and ``mzxid`` name the transactions that created and last changed the node, ``pzxid``
+    the last one that changed its list of children.  ``ephemeral_owner`` is the session id of an
+    ephemeral node and 0 for every other node that a client can see.
+    """
+
+    czxid: Long
+    mzxid: Long
+    ctime: Long
+    mtime: Long
+    version: Int
+    cversion: Int
+    aversion: Int
+    ephemeral_owner: Long
+    data_length: Int
+    num_children: Int
+    pzxid: Long
+
+
+class ClientInfo(Record):
+    """Whom a server takes a connection for: a scheme, and who it is in that scheme."""
+
+    auth_scheme: UString
+    user: UString
+
+
+# --- module org.apache.zookeeper.proto ------------------------------------------------------------
+
+
+class ConnectRequest(Record):
+    protocol_version: Int
+    last_zxid_seen: Long
+    time_out: Int
+    session_id: Long
+    passwd: Secret | None
+    read_only: Tail[Bool]
+
+
+class ConnectResponse(Record):
+    protocol_version: Int
+    time_out: Int
+    session_id: Long
+    passwd: Secret | None
+    read_only: Tail[Bool]
+
+
+class SetWatches(Record):
+    relative_zxid: Long
+    data_watches: Vector[UString]
+    exist_watches: Vector[UString]
+    child_watches: Vector[UString]
+
+
+class SetWatches2(Record):
+    relative_zxid: Long
+    data_watches: Vector[UString]
+    exist_watches: Vector[UString]
+    child_watches: Vector[UString]
+    persistent_watches: Vector[UString]
+    persistent_recursive_watches: Vector[UString]
+
+
+class RequestHeader(Record):
+    xid: Int
+    type: Int
+
+
+class MultiHeader(Record):
+    type: Int
+    done: Bool
+    err: Int
+
+
+class AuthPacket(Record):
+    type: Int
+    scheme: UString
+    auth: Secret | None
+
+
+class ReplyHeader(Record):
+    xid: Int
+    zxid: Long
+    err: Int
+
+
+class GetDataRequest(Record):
+    path: UString
+    watch: Bool
+
+
+class SetDataRequest(Record):
+    path: UString
+    data: Buffer | None
+    version: Int
+
+
+class ReconfigRequest(Record):
+    joining_servers: UString | None
+    leaving_servers: UString | None
+    new_members: UString | None
+    cur_config_id: Long
+
+
+class SetDataResponse(Record):
+    stat: Stat
+
+
+class GetSASLRequest(Record):
+    token: Secret | None
+
+
+class SetSASLRequest(Record):
+    token: Secret | None
+
+
+class SetSASLResponse(Record):
+    token: Secret | None
+
+
+class CreateRequest(Record):
+    path: UString
+    data: Buffer | None
+    acl: Vector[ACL] | None
+    flags: Int
+
+
+class CreateTTLRequest(Record):
+    path: UString
+    data: Buffer | None
+    acl: Vector[ACL] | None
+    flags: Int
+    ttl: Long
+
+
+class DeleteRequest(Record):
+    path: UString
+    version: Int
+
+
+class GetChildrenRequest(Record):
+    path: UString
+    watch: Bool
+
+
+class GetAllChildrenNumberRequest(Record):
+    path: UString
+
+
+class GetChildren2Request(Record):
+    path: UString
+    watch: Bool
+
+
+class CheckVersionRequest(Record):
+    path: UString
+    version: Int
+
+
+class GetMaxChildrenRequest(Record):
+    path: UString
+
+
+class GetMaxChildrenResponse(Record):
+    max: Int
+
+
+class SetMaxChildrenRequest(Record):
+    path: UString
+    max: Int
+
+
+class SyncRequest(Record):
+    path: UString
+
+
+class SyncResponse(Record):
+    path: UString
+
+
+class GetACLRequest(Record):
+    path: UString
+
+
+class SetACLRequest(Record):
+    path: UString
+    acl: Vector[ACL] | None
+    version: Int
+
+
+class SetACLResponse(Record):
+    stat: Stat
+
+
+class AddWatchRequest(Record):
+    path: UString
+    mode: Int
+
+
+class WatcherEvent(Record):
+    type: Int
+    state: Int
+    path: UString
+
+
+class ErrorResponse(Record):
+    err: Int
+
+
+class CreateResponse(Record):
+    path: UString
+
+
+class Create2Response(Record):
+    path: UString
+    stat: Stat
+
+
+class ExistsRequest(Record):
+    path: UString
+    watch: Bool
+
+
+class ExistsResponse(Record):
+    stat: Stat
+
+
+class GetDataResponse(Record):
+    data: Buffer | None
+    stat: Stat
+
+
+class GetChildrenResponse(Record):
+    children: Vector[UString]
+
+
+class GetAllChildrenNumberResponse(Record):
+    total_number: Int
+
+
+class GetChildren2Response(Record):
+    children: Vector[UString]
+    stat: Stat
+
+
+class GetACLResponse(Record):
+    acl: Vector[ACL]
+    stat: Stat
+
+
+class CheckWatchesRequest(Record):
+    path: UString
+    type: Int
+
+
+class RemoveWatchesRequest(Record):
+    path: UString
+    type: Int
+
+
+class GetEphemeralsRequest(Record):
+    prefix_path: UString | None
+
+
+class GetEphemeralsResponse(Record):
+    ephemerals: Vector[UString]
+
+
+class WhoAmIResponse(Record):
+    client_info: Vector[ClientInfo]
+
+
+RECORDS: tuple[type[Record], ...] = tuple(
+    value
+    for value in list(globals().values())
+    if isinstance(value, type) and issubclass(value, Record) and value is not Record
+)

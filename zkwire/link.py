@@ -1,0 +1,87 @@
+"""One connection: its socket, who may read and write it, what the kernel has taken, why it ends.
+
+Any thread may take a role, and an interrupt (KeyboardInterrupt, or an exception thrown into the
+thread from outside) may hit it between any two calls, also between the one that takes a lock and
+the store of its result.  Hence two rules:
+
+* :func:`take` takes a lock and notes it down inside one call that Python makes from C, where no
+  interrupt comes; a ``finally`` looks at the note and releases, in one call again.
+* What an interrupted thread has done to the connection cannot be known, so it stores a reason in
+  ``end``.  From then on no byte is believed or sent; only the I/O thread acts on it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from zkwire.dial import shut_down
+from zkwire.endings import CLOSED
+
+RECEIVE_BYTES = 64 * 1024
+INTERRUPTED = "a thread was interrupted while it used the connection"
+
+
+class Link:
+    """``receive`` is for who has the read role, ``send`` for who has the write role."""
+
+    __slots__ = (
+        "broken_pipe", "end", "read_role", "reads", "sock", "unsent", "write_role", "written",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.read_role = threading.Lock()
+        self.write_role = threading.Lock()
+        self.reads = 0
+        self.written = 0  # what the kernel may have taken
+        self.unsent = memoryview(b"")  # what it did not take at once
+        self.broken_pipe: str | None = None
+        self.end: str | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits for the kernel to take it."""
+        return bool(self.unsent)
+
+    @property
+    def writable(self) -> bool:
+        """Whether the next bytes may be sent now."""
+        return not (self.pending or self.broken_pipe or self.end)
+
+    def receive(self, *, block: bool) -> bytes | None:
+        """The bytes that have come; None for none yet.  An end of the stream is noted down."""
+        try:
+            data = self.sock.recv(RECEIVE_BYTES, 0 if block else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            self.end = self.broken_pipe or error.strerror or str(error)
+            return None
+        if not data:
+            self.end = self.broken_pipe or CLOSED
+        return data
+
+    def send(self, data: memoryview) -> None:
+        """Send what the kernel takes, of bytes that ``written`` counts already, and keep the rest.
+
+        Until the kernel has said what it took, all of it may have been sent.
+        """
+        try:
+            sent = self.sock.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            # It took nothing.  Answers may have come before, so the readers get to the end first.
+            self.broken_pipe = error.strerror or str(error)
+            self.written -= len(data)
+            shut_down(self.sock)
+            return
+        self.written -= len(data) - sent
+        self.unsent = data[sent:]
+
+
+def take(role: threading.Lock, taken: list[bool]) -> bool:
+    """Take ``role`` if it is free; ``True in taken`` then tells, whatever interrupt comes."""
+    taken.extend(map(role.acquire, (False,)))
+    return taken[0]

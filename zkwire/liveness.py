@@ -1,0 +1,80 @@
+"""When to ping, when a connection is dead, and until when the session is surely alive.
+
+Plain arithmetic on the caller's clock, in seconds.  The rules are the Java client's where both
+sides must agree (a third of the session timeout idle: ping; two thirds without a byte: dead), and
+stricter for the lease: it counts from the *sending* of the last request that was answered, because
+that is the latest moment of which it is known that the server's timer started no earlier.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+# A frame that has begun is a sign of life as long as at least so much of it comes at a time.
+PROGRESS_BYTES = 1024
+
+
+class Liveness:
+    """The clock readings of one session; ``timeout`` is what the server granted."""
+
+    __slots__ = (
+        "_contact", "_opened", "_pings", "_trickle", "last_receive", "last_send", "timeout",
+    )  # fmt: skip
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self._contact: float | None = None
+        self.open(0.0)
+
+    def open(self, now: float) -> None:
+        """A new connection: nothing has been heard on it yet."""
+        self._opened = now
+        self._pings: deque[float] = deque()
+        self.last_send = now
+        self.last_receive = now
+        self._trickle = 0
+
+    def received(self, size: int, whole: bool, now: float) -> None:
+        """So many bytes have come; with ``whole`` they have completed a frame.
+
+        A few inside of one frame are no sign of life: if its length is garbage, the answers to
+        pings go there, and would keep a connection alive that answers nothing.
+        """
+        self._trickle += size
+        if whole or self._trickle >= PROGRESS_BYTES:
+            self.last_receive, self._trickle = now, 0
+
+    def greeted(self, timeout: float) -> None:
+        """The server has accepted the session, for ``timeout`` seconds at a time."""
+        self.timeout = timeout
+        self._contact = self._opened
+
+    def answered(self, sent_at: float) -> None:
+        """A request sent at ``sent_at`` has been answered."""
+        if self._contact is None or sent_at > self._contact:
+            self._contact = sent_at
+
+    def ping(self, now: float) -> None:
+        """A ping is being sent."""
+        self._pings.append(now)
+        self.last_send = now
+
+    def pong(self) -> None:
+        """The oldest unanswered ping has been answered."""
+        if self._pings:
+            self.answered(self._pings.popleft())
+
+    @property
+    def ping_at(self) -> float:
+        """When the server must hear something again."""
+        return self.last_send + self.timeout / 3
+
+    @property
+    def dead_at(self) -> float:
+        """When a connection that stays silent must be given up."""
+        return self.last_receive + self.timeout * 2 / 3
+
+    @property
+    def lease_deadline(self) -> float:
+        """Until then no server can have expired the session; 0 before the first handshake."""
+        return 0.0 if self._contact is None else self._contact + self.timeout

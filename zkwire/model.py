@@ -1,0 +1,198 @@
+"""Values of the protocol that callers see: states, events, permissions, ready-made ACLs, results.
+
+Numbers are the protocol's (``KeeperException``, ``Watcher.Event``, ``ZooDefs`` of the Java client).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum, IntFlag
+
+from zkwire.jute.record import Long, Record, Secret
+from zkwire.jute.records import ACL, Id, Stat
+
+
+class State(Enum):
+    """Where a client stands.  The last three are terminal: nothing leaves them."""
+
+    NOT_STARTED = "not started"
+    CONNECTING = "connecting"
+    HANDSHAKE = "handshake"
+    CONNECTED = "connected"
+    CONNECTED_READ_ONLY = "connected read-only"
+    DISCONNECTED = "disconnected"
+    EXPIRED = "expired"
+    AUTH_FAILED = "authentication failed"
+    CLOSED = "closed"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the session is over for good."""
+        return self in _TERMINAL
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests go out at once."""
+        return self in _USABLE
+
+
+_TERMINAL = frozenset({State.EXPIRED, State.AUTH_FAILED, State.CLOSED})
+_USABLE = frozenset({State.CONNECTED, State.CONNECTED_READ_ONLY})
+
+
+class EventType(IntEnum):
+    """What a watch saw.
+
+    NONE: nothing happened to the node, but the session is over.  REREAD, for persistent watches
+    only: the connection was lost and is back; what happened meanwhile was not reported, so read
+    again.  The last three: somebody took the watch away with ``remove_watches``.
+    """
+
+    REREAD = -2
+    NONE = -1
+    NODE_CREATED = 1
+    NODE_DELETED = 2
+    NODE_DATA_CHANGED = 3
+    NODE_CHILDREN_CHANGED = 4
+    DATA_WATCH_REMOVED = 5
+    CHILD_WATCH_REMOVED = 6
+    PERSISTENT_WATCH_REMOVED = 7
+
+
+class WatchType(IntEnum):
+    """Which watches ``remove_watches`` takes away."""
+
+    CHILDREN = 1
+    DATA = 2
+    ANY = 3
+    PERSISTENT = 4
+    PERSISTENT_RECURSIVE = 5
+
+
+class Event(Record):
+    """One watch event: its type, the node's path, and the state of the client when it arrived.
+
+    ``type`` is a plain int where a newer server sends one that zkwire does not know.  ``zxid`` is
+    the transaction's, where the server sends it (3.9 and later).
+    """
+
+    type: EventType | int
+    path: str
+    state: State
+    zxid: int | None = None
+
+
+class Credentials(Record):
+    """A session's id and password: whoever has both can go on with the session, or end it."""
+
+    session_id: Long
+    passwd: Secret
+
+
+def session_name(session_id: int) -> str:
+    """A session id as the server's own logs write it."""
+    return f"0x{session_id & 0xFFFFFFFFFFFFFFFF:x}"
+
+
+class Perms(IntFlag):
+    """What an ACL entry allows."""
+
+    READ = 1
+    WRITE = 2
+    CREATE = 4
+    DELETE = 8
+    ADMIN = 16
+    ALL = 31
+
+
+_WORLD = Id("world", "anyone")
+OPEN_ACL_UNSAFE = (ACL(Perms.ALL, _WORLD),)
+READ_ACL_UNSAFE = (ACL(Perms.READ, _WORLD),)
+CREATOR_ALL_ACL = (ACL(Perms.ALL, Id("auth", "")),)
+
+
+class DataAndStat(tuple[bytes, Stat]):
+    """What get_data returns: ``data, stat = client.get_data(path)``."""
+
+    __slots__ = ()
+
+    def __new__(cls, data: bytes, stat: Stat) -> DataAndStat:
+        return super().__new__(cls, (data, stat))
+
+    def __getnewargs__(self) -> tuple[bytes, Stat]:  # for copy and pickle
+        return self.data, self.stat
+
+    @property
+    def data(self) -> bytes:
+        """The node's data; a null, which only other clients write, reads as empty."""
+        return self[0]
+
+    @property
+    def stat(self) -> Stat:
+        """The node's stat at the same moment."""
+        return self[1]
+
+
+class AclAndStat(tuple[list[ACL], Stat]):
+    """What get_acl returns: ``acl, stat = client.get_acl(path)``."""
+
+    __slots__ = ()
+
+    def __new__(cls, acl: list[ACL], stat: Stat) -> AclAndStat:
+        return super().__new__(cls, (acl, stat))
+
+    def __getnewargs__(self) -> tuple[list[ACL], Stat]:  # for copy and pickle
+        return self.acl, self.stat
+
+    @property
+    def acl(self) -> list[ACL]:
+        """Who may do what; passwords' hashes only for those who may change it."""
+        return self[0]
+
+    @property
+    def stat(self) -> Stat:
+        """The node's stat; ``aversion`` is the version for set_acl."""
+        return self[1]
+
+
+class PathAndStat(tuple[str, Stat]):
+    """What create_with_stat returns: ``path, stat = client.create_with_stat(path)``."""
+
+    __slots__ = ()
+
+    def __new__(cls, path: str, stat: Stat) -> PathAndStat:
+        return super().__new__(cls, (path, stat))
+
+    def __getnewargs__(self) -> tuple[str, Stat]:  # for copy and pickle
+        return self.path, self.stat
+
+    @property
+    def path(self) -> str:
+        """The path of the new node, with its sequence number if it was created with one."""
+        return self[0]
+
+    @property
+    def stat(self) -> Stat:
+        """The new node's stat."""
+        return self[1]
+
+
+class ChildrenAndStat(tuple[list[str], Stat]):
+    """What get_children_with_stat returns: ``names, stat = ...``."""
+
+    __slots__ = ()
+
+    def __new__(cls, children: list[str], stat: Stat) -> ChildrenAndStat:
+        return super().__new__(cls, (children, stat))
+
+    def __getnewargs__(self) -> tuple[list[str], Stat]:  # for copy and pickle
+        return self.children, self.stat
+
+    @property
+    def children(self) -> list[str]:
+        """The names of the children, in no particular order."""
+        return self[0]
+
+    @property
+    def stat(self) -> Stat:
+        """The stat of the parent at the same moment."""
+        return self[1]

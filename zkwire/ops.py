@@ -1,0 +1,123 @@
+"""The operations of the protocol, one :class:`Op` per opcode.
+
+An Op says everything that the layers above need to know about an operation: its opcode, the
+records of its request and reply, the watch it can leave, and whether it changes anything on the
+server (what does not can be repeated without harm).  It must not know paths, chroots or sessions.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from zkwire.jute import records as r
+from zkwire.jute.multi import MultiResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.jute.record import Record
+
+
+class WatchKind(IntEnum):
+    """The kinds of watch, by what was asked for, in the order of a set_watches2 request.
+
+    A server keeps DATA, EXIST and RECURSIVE watches in one table, CHILD watches in another, and
+    PERSISTENT ones in both.
+    """
+
+    DATA = 0
+    EXIST = 1
+    CHILD = 2
+    PERSISTENT = 3
+    RECURSIVE = 4
+
+
+# Those that firing does not end.
+LASTING = (WatchKind.PERSISTENT, WatchKind.RECURSIVE)
+
+
+class Op:
+    """One operation; see the module's docstring."""
+
+    __slots__ = ("changes", "name", "opcode", "reply", "request", "since", "watch")
+
+    def __init__(
+        self,
+        name: str,
+        opcode: int,
+        request: type[Record] | None,
+        reply: type[Record | MultiResponse] | None,
+        *,
+        changes: bool = False,
+        watch: WatchKind | None = None,
+        since: str = "3.0",
+    ) -> None:
+        self.name = name
+        self.opcode = opcode
+        self.request = request
+        self.reply = reply
+        self.changes = changes
+        self.watch = watch
+        self.since = since  # the first release whose servers know it
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name} {self.opcode}>"
+
+
+CREATE = Op("create", 1, r.CreateRequest, r.CreateResponse, changes=True)
+DELETE = Op("delete", 2, r.DeleteRequest, None, changes=True)
+EXISTS = Op("exists", 3, r.ExistsRequest, r.ExistsResponse, watch=WatchKind.EXIST)
+GET_DATA = Op("get_data", 4, r.GetDataRequest, r.GetDataResponse, watch=WatchKind.DATA)
+SET_DATA = Op("set_data", 5, r.SetDataRequest, r.SetDataResponse, changes=True)
+GET_ACL = Op("get_acl", 6, r.GetACLRequest, r.GetACLResponse)
+SET_ACL = Op("set_acl", 7, r.SetACLRequest, r.SetACLResponse, changes=True)
+GET_CHILDREN = Op(
+    "get_children", 8, r.GetChildrenRequest, r.GetChildrenResponse, watch=WatchKind.CHILD
+)
+SYNC = Op("sync", 9, r.SyncRequest, r.SyncResponse)
+PING = Op("ping", 11, None, None)
+GET_CHILDREN2 = Op(
+    "get_children2",
+    12,
+    r.GetChildren2Request,
+    r.GetChildren2Response,
+    watch=WatchKind.CHILD,
+    since="3.3.0",
+)
+CHECK = Op("check", 13, r.CheckVersionRequest, None, since="3.4.0")
+MULTI = Op("multi", 14, None, MultiResponse, changes=True, since="3.4.0")
+CREATE2 = Op("create2", 15, r.CreateRequest, r.Create2Response, changes=True, since="3.5.0")
+RECONFIG = Op("reconfig", 16, r.ReconfigRequest, r.GetDataResponse, changes=True, since="3.5.0")
+CHECK_WATCHES = Op("check_watches", 17, r.CheckWatchesRequest, None, since="3.5.0")
+REMOVE_WATCHES = Op("remove_watches", 18, r.RemoveWatchesRequest, None, since="3.5.0")
+CREATE_CONTAINER = Op(
+    "create_container", 19, r.CreateRequest, r.Create2Response, changes=True, since="3.5.1"
+)
+CREATE_TTL = Op(
+    "create_ttl", 21, r.CreateTTLRequest, r.Create2Response, changes=True, since="3.5.3"
+)
+MULTI_READ = Op("multi_read", 22, None, MultiResponse, since="3.6.0")
+AUTH = Op("auth", 100, r.AuthPacket, None)
+SET_WATCHES = Op("set_watches", 101, r.SetWatches, None, since="3.1")
+SASL = Op("sasl", 102, r.GetSASLRequest, r.SetSASLResponse, since="3.4.0")
+GET_EPHEMERALS = Op(
+    "get_ephemerals", 103, r.GetEphemeralsRequest, r.GetEphemeralsResponse, since="3.6.0"
+)
+GET_ALL_CHILDREN_NUMBER = Op(
+    "get_all_children_number",
+    104,
+    r.GetAllChildrenNumberRequest,
+    r.GetAllChildrenNumberResponse,
+    since="3.6.0",
+)
+SET_WATCHES2 = Op("set_watches2", 105, r.SetWatches2, None, since="3.6.0")
+ADD_WATCH = Op("add_watch", 106, r.AddWatchRequest, r.ErrorResponse, since="3.6.0")
+WHO_AM_I = Op("who_am_i", 107, None, r.WhoAmIResponse, since="3.7.0")
+CLOSE_SESSION = Op("close_session", -11, None, None, changes=True)
+
+OPS: dict[int, Op] = {op.opcode: op for op in list(globals().values()) if isinstance(op, Op)}
+
+# Reserved xids; ordinary requests use 1 to 2**31 - 1.
+NOTIFICATION_XID = -1
+PING_XID = -2
+AUTH_XID = -4
+SET_WATCHES_XID = -8

@@ -1,0 +1,95 @@
+"""What a wrong option of a client is: TypeError or ValueError, when the client is made."""
+
+from __future__ import annotations
+
+from zkwire.model import Credentials
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from ssl import SSLContext
+
+    from zkwire.sasl import Mechanism
+
+# The answer to a greeting, and a reply of a few names, fit into less.
+LEAST_RECEIVE_LIMIT = 1024
+
+
+def check_timeout(name: str, seconds: float | None) -> float | None:
+    """``seconds`` itself if it is a time limit: a number not below 0, or None."""
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
+    if not seconds >= 0:
+        raise ValueError(f"{name} must not be negative: {seconds}")
+    return float(seconds)
+
+
+def check_session_timeout(seconds: float) -> float:
+    """``seconds`` itself if it can be sent: above 0, at most 2**31-1 milliseconds."""
+    checked = check_timeout("session_timeout", seconds)
+    if checked is None:
+        raise TypeError("session_timeout must be a number of seconds, not None")
+    if not 0.001 <= checked <= 0x7FFFFFFF / 1000:
+        raise ValueError(f"session_timeout must be 0.001 to 2147483.647 seconds, not {seconds}")
+    return checked
+
+
+def check_receive_limit(limit: int) -> int:
+    """``limit`` itself if it is a number of bytes that any reply fits into."""
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise TypeError(f"receive_limit must be an int, not {type(limit).__name__}")
+    if not LEAST_RECEIVE_LIMIT <= limit <= 0x7FFFFFFF:
+        raise ValueError(
+            f"receive_limit must be {LEAST_RECEIVE_LIMIT} to 2**31-1 bytes, not {limit}"
+        )
+    return limit
+
+
+def check_auth(auth: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
+    """``auth`` itself if it is a sequence of (scheme, secret) pairs."""
+    message = "auth must be a list or tuple of (scheme, secret) pairs: a str and bytes each"
+    if not isinstance(auth, list | tuple):
+        raise TypeError(message)
+    for pair in auth:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise TypeError(message)
+        if not isinstance(pair[0], str) or not isinstance(pair[1], bytes):
+            raise TypeError(message)
+    return auth
+
+
+def check_resume(resume: Credentials | None) -> Credentials | None:
+    """``resume`` itself if it is what :attr:`Client.credentials` returned."""
+    if resume is None:
+        return None
+    if not isinstance(resume, Credentials):
+        raise TypeError(f"resume must be Credentials, not {type(resume).__name__}")
+    if resume.session_id == 0:
+        raise ValueError("resume names no session: its client had not connected")
+    return resume
+
+
+def check_callable(name: str, function: object) -> None:
+    """Raise TypeError if it can be called by nobody."""
+    if function is not None and not callable(function):
+        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
+
+
+def check_sasl(mechanism: Mechanism | None) -> Mechanism | None:
+    """``mechanism`` itself if it has an exchange to offer."""
+    if mechanism is not None and not callable(getattr(mechanism, "exchange", None)):
+        raise TypeError(
+            f"sasl must be a mechanism such as DigestMD5, not {type(mechanism).__name__}"
+        )
+    return mechanism
+
+
+def check_tls(context: SSLContext | None) -> SSLContext | None:
+    """``context`` itself if connections can be made with it."""
+    if context is not None:
+        from zkwire.tls import check_context
+
+        check_context(context)
+    return context

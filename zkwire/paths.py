@@ -1,0 +1,88 @@
+"""Paths: which ones a server accepts, how a chroot is added and taken off, sequence numbers.
+
+The rules are those of ``PathUtils.validatePath`` in the Java server.  A server applies them to
+writes only; here they are applied to every path, so that a mistyped path is an error and not
+"no such node".
+"""
+
+from __future__ import annotations
+
+# The server's config node stands outside every chroot.
+CONFIG_NODE = "/zookeeper/config"
+
+# A server counts children in a signed 32-bit number and formats it with %010d.
+SEQUENCE_DIGITS = 10
+LAST_SEQUENCE = 2**31 - 1
+
+
+def check_path(path: str, *, sequential: bool = False) -> str:
+    """``path`` itself when a server accepts it; TypeError or ValueError says what is wrong.
+
+    The path of a sequential create may end in a slash: its number becomes the name.
+    """
+    if not isinstance(path, str):
+        raise TypeError(f"path must be a str, not {type(path).__name__}: {path!r}")
+    if path == "/":
+        return path
+    if not path.startswith("/"):
+        raise ValueError(f"path must start with '/': {path!r}")
+    checked = path + "1" if sequential else path
+    if checked.endswith("/"):
+        raise ValueError(f"path must not end with '/': {path!r}")
+    if "//" in checked:
+        raise ValueError(f"path must not contain an empty name: {path!r}")
+    if "/." in checked and any(name in {".", ".."} for name in checked.split("/")):
+        raise ValueError(f"path must not contain '.' or '..' as a name: {path!r}")
+    if not (checked.isascii() and checked.isprintable()):
+        _check_characters(path)
+    return path
+
+
+def _check_characters(path: str) -> None:
+    for index, character in enumerate(path):
+        code = ord(character)
+        if (
+            code <= 0x1F
+            or 0x7F <= code <= 0x9F
+            or 0xD800 <= code <= 0xF8FF
+            or code >= 0xFFF0  # and beyond the basic plane, which Java sees as surrogates
+        ):
+            raise ValueError(f"path has the forbidden character U+{code:04X} at {index}: {path!r}")
+
+
+def check_chroot(chroot: str) -> str:
+    """A chroot as it is put before paths: "" for none."""
+    return "" if chroot in {"", "/"} else check_path(chroot)
+
+
+def join(chroot: str, path: str, *, sequential: bool = False) -> str:
+    """The server's name for the client's ``path``; if sequential, what the number is put behind."""
+    if not chroot:
+        return path
+    return chroot if path == "/" and not sequential else chroot + path
+
+
+def strip(chroot: str, path: str) -> str:
+    """The client's name for the server's ``path``; a path outside the chroot stays as it is."""
+    if not chroot or not path.startswith(chroot):
+        return path
+    rest = path[len(chroot) :]
+    if rest == "":
+        return "/"
+    return rest if rest.startswith("/") else path
+
+
+def parent(path: str) -> str:
+    """The path of the node above; "/" for "/"."""
+    return path[: path.rindex("/")] or "/"
+
+
+def sequence_number(name: str) -> int | None:
+    """The number that a sequential create put at the end of ``name``; None where there is none.
+
+    Digits of other scripts, which ``str.isdigit`` accepts, are no sequence number.
+    """
+    digits = name[-SEQUENCE_DIGITS:]
+    if len(digits) == SEQUENCE_DIGITS and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None

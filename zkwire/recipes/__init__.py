@@ -1,0 +1,1 @@
+"""The recipes: what is built on the client.  Each algorithm is written once; see ``world``."""

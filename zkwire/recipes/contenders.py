@@ -1,0 +1,46 @@
+"""Who stands in a queue: for people who want to know whom they are waiting for."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import ConnectionLossError, NoNodeError
+from zkwire.jute.record import Record
+from zkwire.paths import sequence_number
+from zkwire.recipes.world import persist
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.recipes.world import World
+
+
+class Contender(Record):
+    """One contender: its place in the order, its session, and the text that it has left.
+
+    The first is the holder of a lock, or the leader.
+    """
+
+    path: str
+    sequence: int
+    session_id: int
+    text: str
+
+
+async def contenders(world: World, path: str, deadline: float | None) -> list[Contender]:
+    """The contenders below ``path`` in order; no snapshot, some may be gone by now."""
+    try:
+        names = await persist(world, deadline, world.verbs.get_children, path)
+    except NoNodeError:
+        return []
+    numbers = {f"{path}/{name}": sequence_number(name) for name in names}
+    replies = {n: world.verbs.get_data(n) for n, number in numbers.items() if number is not None}
+    found: list[Contender] = []
+    for node, reply in replies.items():
+        with suppress(NoNodeError):  # gone meanwhile
+            try:
+                data, stat = await world.until(reply, deadline)
+            except ConnectionLossError:
+                data, stat = await persist(world, deadline, world.verbs.get_data, node)
+            text = data.decode("utf-8", "replace")
+            found.append(Contender(node, numbers[node] or 0, stat.ephemeral_owner, text))
+    return sorted(found, key=lambda contender: contender.sequence)

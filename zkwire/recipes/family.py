@@ -1,0 +1,254 @@
+"""The rest of the family, for threads: read-write, semaphore, multi, re-entrant, election.
+
+The algorithms are in the cores; each lock here has the properties and the promises of the locks in
+:mod:`zkwire.recipes.locks`.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import LockLostError, LockTakenError
+from zkwire.options import check_timeout
+from zkwire.recipes.contenders import contenders
+from zkwire.recipes.driver import run
+from zkwire.recipes.locks import Locking, QueueLock, SequentialLock
+from zkwire.recipes.multi_lock import MultiLockCore
+from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
+from zkwire.recipes.semaphore import SemaphoreCore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
+    from zkwire.client import Client
+    from zkwire.recipes.contenders import Contender
+    from zkwire.recipes.multi_lock import AnyLost
+
+
+class ReadWriteLock:
+    """Readers together, a writer alone, in order of arrival.
+
+        table = ReadWriteLock(client, "/locks/table")
+        with table.read:
+            ...
+        with table.write:
+            ...
+
+    ``read`` and ``write`` are locks like :class:`SequentialLock`.  A reader never waits for a later
+    writer.  Downgrade: acquire ``read`` while holding ``write``, then release ``write``.  There is
+    no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a downgrade
+    go on with the fence of ``write``: the reader's is higher than those of writers that wait
+    already, so what it was given to would refuse the next one.
+    """
+
+    def __init__(self, client: Client, path: str, text: str = "") -> None:
+        world = client._world
+        write = WriteLockCore(world, path, text)
+        read = ReadLockCore(world, path, text, write)
+        write.read = read
+        self.path = path
+        self.read = QueueLock(read)
+        self.write = QueueLock(write)
+        self._world = world
+
+    def contenders(self) -> list[Contender]:
+        """Who is in the queue, in order.  Not a snapshot."""
+        return run(contenders(self._world, self.path, None))
+
+
+class Lease(QueueLock):
+    """One lease of a semaphore; see :class:`Semaphore`."""
+
+    def __enter__(self) -> Self:
+        self.check()  # it was acquired before
+        return self
+
+
+class Semaphore:
+    """At most ``count`` leases at a time, in order of arrival.
+
+        semaphore = Semaphore(client, "/locks/printers", 3)
+        with semaphore.acquire() as lease:
+            ...
+
+    All contenders must agree on the count: it is written down, and ValueError tells of another one.
+    Every lease has ``held``, ``fence``, ``lost``, ``release()``, as a lock has.
+    """
+
+    def __init__(self, client: Client, path: str, count: int, text: str = "") -> None:
+        self._world = client._world
+        self.path = path
+        self.count = count
+        self._text = text
+        self._core()  # checks the arguments
+
+    def _core(self) -> SemaphoreCore:
+        return SemaphoreCore(self._world, self.path, self.count, self._text)
+
+    def acquire(self, timeout: float | None = None) -> Lease:
+        """Wait for a lease, at most ``timeout`` seconds; LockTakenError if there was none in time.
+
+        ``timeout`` 0 is one try, which fails as well while somebody else is in the queue.
+        See :meth:`SequentialLock.acquire` for lost connections and what is left behind (nothing).
+        """
+        lease = Lease(self._core())
+        if not lease.acquire(timeout):
+            raise LockTakenError(f"{self.path}: all {self.count} leases are taken")
+        return lease
+
+    def holders(self) -> list[Contender]:
+        """Who has or waits for a lease, in order: the first ``count`` have one.  Not a snapshot."""
+        return run(contenders(self._world, f"{self.path}/leases", None))
+
+
+class MultiLock:
+    """Several locks at once: all of them, or none.
+
+        with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")) as both:
+            ...
+
+    They are acquired in the order of their paths, so two contenders cannot each hold what the other
+    waits for.  ``held`` if all are, ``lost`` as soon as one is; each keeps its own ``fence``.
+    """
+
+    def __init__(self, *locks: Locking) -> None:
+        self._core = MultiLockCore([lock._core for lock in locks])
+        self.locks = locks
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire all; False when ``timeout`` seconds passed without, and then none is held."""
+        limit = check_timeout("timeout", timeout)
+        if limit == 0:
+            return self.try_acquire()
+        deadline = None if limit is None else self._core.now() + limit
+        return run(self._core.acquire(deadline, True))
+
+    def try_acquire(self) -> bool:
+        """Acquire all if they are free; False, without waiting, if one is not."""
+        return run(self._core.acquire(self._core.now() + self._core.session_timeout, False))
+
+    def release(self) -> None:
+        """Give all up.  Raises LockLostError if one had been lost before."""
+        run(self._core.release())
+
+    @property
+    def held(self) -> bool:
+        """Whether all are surely held at this moment."""
+        return self._core.held
+
+    def lease_remaining(self) -> float:
+        """Seconds for which all are surely held even if no server answers."""
+        return self._core.lease_remaining()
+
+    @property
+    def lost(self) -> AnyLost:
+        """The loss of the first one."""
+        return self._core.lost
+
+    def __enter__(self) -> Self:
+        if not self.acquire():
+            raise LockTakenError("one of the locks is held by somebody else")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.release()
+        except LockLostError:
+            if kind is None:
+                raise
+
+
+class ReentrantLock:
+    """A fair lock that the thread which holds it may acquire again.
+
+    One object serves any number of threads: each has its own place in the queue.  The properties
+    are those of the calling thread's lock.
+    """
+
+    def __init__(self, client: Client, path: str, text: str = "") -> None:
+        from threading import local
+
+        self._client = client
+        self._text = text
+        self.path = path
+        self._own = local()
+        SequentialLock(client, path, text)  # checks the arguments
+
+    @property
+    def lock(self) -> SequentialLock:
+        """The calling thread's lock: ``fence``, ``lost``, ``guard`` and all the rest."""
+        lock: SequentialLock | None = getattr(self._own, "lock", None)
+        if lock is None:
+            lock = self._own.lock = SequentialLock(self._client, self.path, self._text)
+            self._own.count = 0
+        return lock
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock, or count one more if this thread holds it.
+
+        Raises LockLostError if this thread had acquired it and lost it: first release it.
+        """
+        lock = self.lock
+        if self._own.count:
+            lock.check()
+        elif not lock.acquire(timeout):
+            return False
+        self._own.count += 1
+        return True
+
+    def release(self) -> None:
+        """Count one less; the last one gives the lock up.  RuntimeError if it is not this thread's.
+
+        The last one raises LockLostError if the lock had been lost before.
+        """
+        lock = self.lock
+        if self._own.count == 0:
+            raise RuntimeError("this thread does not hold the lock")
+        self._own.count -= 1
+        if self._own.count == 0:
+            lock.release()
+
+    @property
+    def held(self) -> bool:
+        """Whether this thread surely holds the lock at this moment."""
+        return self.lock.held
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.release()
+        except LockLostError:
+            if kind is None:
+                raise
+
+
+class Election:
+    """One leader at a time; leadership is lost exactly as a lock is.
+
+        election = Election(client, "/election", "worker-7")
+        with election.lead() as leadership:
+            while leadership.held:
+                ...
+
+    ``text`` tells others who the candidate is.
+    """
+
+    def __init__(self, client: Client, path: str, text: str = "") -> None:
+        self._client = client
+        self._text = text
+        self.path = path
+        self.lead()  # checks the arguments
+
+    def lead(self) -> SequentialLock:
+        """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
+        return SequentialLock(self._client, self.path, self._text)
+
+    def candidates(self) -> list[Contender]:
+        """The candidates in order, the leader first.  Not a snapshot."""
+        return run(contenders(self._client._world, self.path, None))
+
+    def leader(self) -> Contender | None:
+        """Who leads at this moment, as far as the server that was asked knows."""
+        return next(iter(self.candidates()), None)

@@ -1,0 +1,116 @@
+"""How a holder learns that it holds no longer.
+
+A lock is lost when its session is over, when the session may have expired because no server has
+answered for a session timeout, or when somebody deletes its node.  Each of these reaches the holder
+without its asking; none of them is ever taken back.
+"""
+
+from __future__ import annotations
+
+from zkwire.calls import Waitable
+from zkwire.model import Event, State
+from zkwire.watches import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any, Self
+
+    from zkwire.calls import Waker
+    from zkwire.errors import ZooKeeperError
+    from zkwire.recipes.world import World
+
+
+class Loss(Waitable):
+    """A loss: something to wait for, and to be called back by."""
+
+    __slots__ = ("_world",)
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def _why(self) -> str | None:
+        raise NotImplementedError
+
+    def is_set(self) -> bool:
+        """Whether the lock has been lost, as far as has been noticed; ``lock.held`` is stricter."""
+        return self._why() is not None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the lock is lost or released, at most ``timeout`` seconds; is it lost?"""
+        self._world.wait(self, timeout)
+        return self.is_set()
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        """Under asyncio: wait until the lock is lost or released; is it lost?"""
+        return self._until().__await__()
+
+    async def _until(self) -> bool:
+        await self._world.ready(self)
+        return self.is_set()
+
+    def add_callback(self, callback: Callable[[Self], object]) -> None:
+        """Call ``callback(self)`` once, in the client's callback thread, if the lock is lost."""
+        self._world.when_ready(self, lambda: self._call(callback))
+
+    def _call(self, callback: Callable[[Self], object]) -> None:
+        if self.is_set():
+            self._world.dispatch(lambda: callback(self))
+
+
+class Lost(Loss):
+    """The loss of one acquisition."""
+
+    __slots__ = ("_over", "reason")
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._over = False
+        self.reason: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Lost: {self.reason or ('released' if self._over else 'not lost')}>"
+
+    def _why(self) -> str | None:
+        return self.reason
+
+    @property
+    def ready(self) -> bool:
+        """Whether the lock has been lost or released: nothing more will happen."""
+        return self._over
+
+    # --- for the automaton, under the shell's state lock ---
+
+    def lose(self, message: str) -> list[Waker]:
+        """The lock is lost; returns whom to wake.  The first word counts."""
+        if not self._over:
+            self.reason, self._over = message, True
+        return self.take_wakers()
+
+    def let_go(self) -> list[Waker]:
+        """The lock is being released; it cannot be lost any more."""
+        self._over = True
+        return self.take_wakers()
+
+
+class OwnNode(Watch):
+    """The watch of a holder on its own node: whoever deletes it takes the lock away."""
+
+    __slots__ = ("_lost",)
+
+    def __init__(self, lost: Lost) -> None:
+        super().__init__()
+        self._lost = lost
+
+    def deliver(self, event: Event, *, spent: bool = True) -> None:
+        """Lose the lock: whatever has happened to the children, the node is not this lock's.
+
+        An ephemeral node has none.  After a reconnection NODE_CHILDREN_CHANGED means that the node
+        has been deleted and made anew by somebody else.
+        """
+        self.disarm()
+        self.wakers += self._lost.lose(f"its node {event.path} was deleted")
+
+    def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
+        """The end of the session reaches the lock as a hold."""

@@ -1,0 +1,151 @@
+"""Several locks at once: all of them, or none.
+
+They are acquired in the order of their paths, the same for everybody, so no two contenders can each
+hold what the other waits for.  What was acquired before one failed is given up at once.
+
+Invariant: held exactly if every one of them is; lost as soon as one is lost.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import LockLostError, ZooKeeperError
+from zkwire.recipes.lost import Loss
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.recipes.lock import LockCore
+    from zkwire.recipes.lost import Lost
+    from zkwire.recipes.world import World
+
+
+class MultiLockCore:
+    """The algorithm of the multi-lock."""
+
+    def __init__(self, cores: Sequence[LockCore]) -> None:
+        self.cores = sorted(cores, key=lambda core: core.path)
+        paths = [core.path for core in self.cores]
+        if not paths or len(set(paths)) < len(paths):
+            raise ValueError("a multi-lock takes one or more locks, each on another path")
+        self._world = self.cores[0].world
+        if any(core.world is not self._world for core in self.cores):
+            raise ValueError("the locks of a multi-lock must be of one client")
+        self._lost = AnyLost(self._world)
+        self._acquired = False
+
+    def now(self) -> float:
+        """Seconds on the clock of deadlines."""
+        return self._world.now()
+
+    @property
+    def session_timeout(self) -> float:
+        """The session timeout in seconds."""
+        return self._world.session_timeout
+
+    async def acquire(self, deadline: float | None, wait: bool) -> bool:
+        """Whether all were acquired by the ``deadline``."""
+        self._forget_loss()
+        taken: list[LockCore] = []
+        try:
+            for core in self.cores:
+                taken.append(core)  # before, for an interrupt right behind the acquisition
+                try:
+                    if not await core.acquire(deadline, wait):
+                        break
+                except RuntimeError:
+                    taken.pop()  # it is held, or being acquired, by somebody else's doing
+                    raise
+            else:
+                if not self.held:
+                    raise LockLostError("one of the locks was lost while another was acquired")
+                self._lost.watch([core.lost for core in taken])
+                self._acquired = True
+                taken.clear()
+                return True
+            if not wait:  # who tries expects to see it done; who has waited is late already
+                for core in reversed(taken[:-1]):
+                    with suppress(LockLostError):
+                        await core.release()
+            return False
+        finally:
+            for core in reversed(taken):
+                core.give_up()
+
+    def _forget_loss(self) -> None:
+        """Be as new after a loss that nobody has answered with a release."""
+        if self._acquired and self._lost.is_set():
+            self._give_up()
+        if self._lost.ready:
+            self._lost = AnyLost(self._world)
+
+    def _give_up(self) -> None:
+        self._acquired = False
+        for core in self.cores:
+            core.give_up()
+
+    async def release(self) -> None:
+        """Give all up, whatever happens to one; raises the first error."""
+        errors: list[ZooKeeperError] = []
+        try:
+            for core in reversed(self.cores):
+                try:
+                    await core.release()
+                except ZooKeeperError as error:
+                    errors.append(error)
+        finally:
+            self._give_up()
+        if errors:
+            raise errors[0]
+
+    @property
+    def held(self) -> bool:
+        """Whether all are surely held at this moment."""
+        return all(core.held for core in self.cores)
+
+    def lease_remaining(self) -> float:
+        """Seconds for which all are surely held even if nothing more is heard."""
+        return min(core.lease_remaining() for core in self.cores)
+
+    @property
+    def lost(self) -> AnyLost:
+        """The loss of the first one."""
+        return self._lost
+
+
+class AnyLost(Loss):
+    """The loss of any of several locks."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._parts: list[Lost] = []  # none before all of them are held
+
+    def __repr__(self) -> str:
+        return f"<AnyLost: {self.reason or ('released' if self.ready else 'not lost')}>"
+
+    def _why(self) -> str | None:
+        return self.reason
+
+    @property
+    def ready(self) -> bool:
+        """Whether one has been lost or released: nothing more will happen."""
+        return any(part.ready for part in self._parts)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the first one was lost; None if none was."""
+        return next((part.reason for part in self._parts if part.reason is not None), None)
+
+    def watch(self, parts: list[Lost]) -> None:
+        """All are held: from now on their losses count."""
+        self._parts = parts
+        for part in parts:
+            self._world.when_ready(part, self._wake)
+
+    def _wake(self) -> None:
+        for waker in self.take_wakers():
+            waker()

@@ -1,0 +1,105 @@
+"""The read-write lock: readers together, a writer alone, in order of arrival.
+
+All contenders queue below one node, as in the sequential lock, and the names say what they want.
+
+* A writer waits for everybody before it, one at a time.
+* A reader waits for the writers before it, never for a later one, so no reader is overtaken by a
+  writer and no writer starves behind readers that came later.
+* Downgrade: who holds the write lock may acquire the read lock of the same object, and release the
+  write lock.  The reader then stands in the writer's place, not at the end: a writer that has
+  queued meanwhile would wait for the holder while that waits for it, or enter beside the reader.
+  There is no upgrade: two readers that both waited for the other to go would wait for ever.
+
+Names as Curator's InterProcessReadWriteLock has them; kazoo's ``__rlock__`` is a reader as well,
+and every other name that ends in a number a writer.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
+from zkwire.recipes.sequential import SequentialLockCore, before
+from zkwire.verbs.multi import Check, Create
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.recipes.lock import Attempt
+    from zkwire.recipes.world import World
+
+_READERS = ("__READ__", "__rlock__")
+_DIGITS = 10
+
+
+def is_reader(name: str) -> bool:
+    """Whether the contender with this name wants to read only."""
+    return name[:-_DIGITS].endswith(_READERS)
+
+
+class WriteLockCore(SequentialLockCore):
+    """The algorithm of the write lock: everybody before it."""
+
+    label = "__WRIT__"
+    read: ReadLockCore  # of the same object
+
+    async def acquire(self, deadline: float | None, wait: bool) -> bool:
+        """Whether the lock was acquired by the ``deadline``; RuntimeError for an upgrade."""
+        if self.read.node_name is not None:
+            raise RuntimeError("a read lock cannot become a write lock: release it first")
+        return await super().acquire(deadline, wait)
+
+
+class ReadLockCore(SequentialLockCore):
+    """The algorithm of the read lock: the writers before it."""
+
+    label = "__READ__"
+
+    def __init__(self, world: World, path: str, text: str, write: WriteLockCore) -> None:
+        super().__init__(world, path, text)
+        self._write = write
+
+    def _ahead(self, names: list[str], own: str) -> str | None:
+        writers = [place for place in before(names, own) if not is_reader(place[1])]
+        return max(writers)[1] if writers else None
+
+    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """Stand in the place of one's own write lock while that is held, else at the end."""
+        unknown = False
+        while (mine := self._write.node_name) is not None:
+            try:
+                names = await self._stand_beside(mine, attempt, deadline)
+            except ConnectionLossError:
+                unknown = True
+                continue  # the name is the attempt's own, so repeating makes no second node
+            if names is not None:
+                return names
+            unknown = False
+            break  # the write lock is lost
+        if unknown:  # and the write lock was released meanwhile: a second node would be an orphan
+            names = await self._find(attempt, deadline)
+            if attempt.node is not None:
+                return names
+        return await super()._enter(attempt, deadline)
+
+    async def _stand_beside(
+        self, writer: str, attempt: Attempt, deadline: float | None
+    ) -> list[str] | None:
+        """Create a reader with the writer's number; None if that has gone and left the place."""
+        world, verbs = self.world, self.world.verbs
+        node = f"{self.path}/{attempt.id}-{self.label}{writer[-_DIGITS:]}"
+        attempt.entered = True
+        create = Create(node, self.text.encode(), ephemeral=True)
+        both = verbs.multi([Check(f"{self.path}/{writer}"), create])
+        look, listing = verbs.exists(node), verbs.get_children(self.path)
+        try:
+            await world.until(both, deadline)
+        except MultiError as error:
+            # An earlier try may have worked, and the writer be gone since; else it is an error.
+            if error.index and error.code != NodeExistsError.code:
+                raise (error.__cause__ or error) from None
+        stat = await world.until(look, deadline)
+        if stat is None:
+            return None
+        attempt.node, attempt.stat = node, stat
+        try:
+            return await world.until(listing, deadline)
+        except NoNodeError:
+            return []

@@ -1,0 +1,267 @@
+"""The fair lock: an ephemeral sequential child per contender, the lowest number holds.
+
+Everybody else watches only the child right before its own.  A release wakes one waiter, in order of
+arrival; so does the death or the timeout of a contender, which is why a waiter that wakes looks
+again instead of believing that it is its turn.
+
+The create and the first listing leave in one write; the session's order makes the listing contain
+the new child, so a free lock costs one round trip.
+
+A sequential create is not idempotent: repeating it blindly leaves an orphan in the queue that
+blocks everybody behind it.  The child's name carries the session's id and the attempt's; after a
+lost reply it is looked up, with a ``sync`` before the listing because the server that answers may
+be behind.
+
+    /path/<session id>-<attempt id>-lock-<sequence>
+
+``lock-`` and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo
+understand; every child that ends in ten digits counts as a contender here, whoever made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+from zkwire.errors import (
+    ConnectionLossError,
+    MultiError,
+    NoNodeError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    SequenceExhaustedError,
+    ServerError,
+)
+from zkwire.model import OPEN_ACL_UNSAFE
+from zkwire.paths import LAST_SEQUENCE, sequence_number
+from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.trees import ensure_path
+from zkwire.recipes.world import persist
+from zkwire.verbs.multi import Check
+from zkwire.watches import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from zkwire.recipes.world import World
+    from zkwire.verbs import Verbs
+    from zkwire.verbs.multi import Operation
+
+# At the end of the counter a 3.8 server hands out the same number again and again, and two
+# contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same
+# time.
+SPARE_NUMBERS = 1000
+
+
+class SequentialLockCore(LockCore):
+    """The algorithm of the sequential lock.
+
+    ``text`` stands in the node, for whoever wants to know who is waiting there.  Subclasses have
+    another ``label``, or wait for somebody else.
+    """
+
+    label = "lock-"
+
+    def __init__(self, world: World, path: str, text: str = "") -> None:
+        super().__init__(world, path)
+        self.text = text
+        self.on_position: Callable[[int], object] | None = None
+
+    def _ahead(self, names: list[str], own: str) -> str | None:
+        """The contender to wait for; None if it is this one's turn."""
+        return predecessor(names, own)
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        names = await self._enter(attempt, deadline)
+        while True:
+            own = self._name(attempt)
+            if own not in names:
+                # Somebody has deleted the node and with it the place in the queue.
+                attempt.node = None
+                names = await self._enter(attempt, deadline)
+                continue
+            await self._prune(attempt, names, deadline)
+            self._tell_position(names, own)
+            ahead = self._ahead(names, own)
+            if ahead is None:
+                return True
+            if not wait:
+                await self._step_back(attempt, deadline)
+                return False
+            names = await self._look_again(names, ahead, deadline)
+
+    async def _look_again(self, names: list[str], ahead: str, deadline: float | None) -> list[str]:
+        """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
+        await self._wait_for(ahead, deadline)
+        return await self._list(deadline)
+
+    def _tell_position(self, names: list[str], own: str) -> None:
+        if self.on_position is not None:
+            self.world.dispatch(partial(self.on_position, len(before(names, own))))
+
+    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """Create the attempt's child, exactly once; returns a list of children made after it."""
+        world, verbs = self.world, self.world.verbs
+        while True:
+            attempt.entered = True
+            create = verbs.create_with_stat(
+                f"{self.path}/{attempt.id}-{self.label}",
+                self.text.encode(),
+                ephemeral=True,
+                sequential=True,
+            )
+            listing = verbs.get_children(self.path)
+            try:
+                attempt.node, attempt.stat = await world.until(create, deadline)
+                self._check_sequence(attempt)
+                return await world.until(listing, deadline)
+            except NoNodeError:
+                attempt.node = None
+                await ensure_path(self.world, self.path, OPEN_ACL_UNSAFE, deadline)
+            except NotSentError:
+                if attempt.node is not None:
+                    return await self._list(deadline)
+            except OutcomeUnknownError:
+                if attempt.node is not None:
+                    return await self._list(deadline)
+                names = await self._find(attempt, deadline)
+                if attempt.node is not None:
+                    self._check_sequence(attempt)
+                    return names
+
+    async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """Look for the child whose create was not answered; returns the children."""
+        world, verbs = self.world, self.world.verbs
+        names = await self._list(deadline, sync=True)
+        for name in names:
+            if attempt.node is None and name.startswith(attempt.id):
+                path = f"{self.path}/{name}"
+                stat = await persist(world, deadline, verbs.exists, path)
+                if stat is not None and stat.ephemeral_owner == world.session_id:
+                    attempt.node, attempt.stat = path, stat
+        return names
+
+    async def _prune(self, attempt: Attempt, names: list[str], deadline: float | None) -> None:
+        """Delete all children of the attempt but one: the others would block it like everybody."""
+        for name in [name for name in names if name.startswith(attempt.id)]:
+            path = f"{self.path}/{name}"
+            if path != attempt.node:
+                with contextlib.suppress(NoNodeError):
+                    await persist(self.world, deadline, self.world.verbs.delete, path)
+                names.remove(name)
+
+    async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
+        """The children of the lock's node; none if it is gone."""
+        world, verbs = self.world, self.world.verbs
+        while True:
+            synced = verbs.sync(self.path) if sync else None
+            listing = verbs.get_children(self.path)
+            try:
+                if synced is not None:
+                    await world.until(synced, deadline)
+                return await world.until(listing, deadline)
+            except NoNodeError:
+                return []
+            except ConnectionLossError:
+                pass
+
+    async def _wait_for(self, ahead: str, deadline: float | None) -> None:
+        """Return when the contender ``ahead`` may be gone."""
+        path, watch = f"{self.path}/{ahead}", Watch()
+        try:
+            # get_data and not exists: it leaves no watch behind on a node that is gone.
+            await persist(self.world, deadline, self.world.verbs.get_data, path, watch=watch)
+            if await self.world.event(watch, deadline) is None:
+                raise OperationTimeoutError(f"{self.path} was not free in time")
+        except NoNodeError:
+            pass  # gone between the listing and the look: nobody would ever wake us
+        finally:
+            watch.close()
+
+    async def leave(self, deadline: float | None) -> None:
+        """Delete the node, if it is held, and see it done if possible in time; then ``give_up``."""
+        if self._granted is not None:
+            await self._step_back(self._granted, deadline)
+
+    async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
+        """Leave the queue and see it done, if that is possible in time."""
+        assert attempt.node is not None
+        try:
+            await self.world.until(self.world.verbs.delete(attempt.node), deadline)
+        except NoNodeError:
+            pass
+        except (ConnectionLossError, OperationTimeoutError):
+            self._withdraw(attempt)
+        attempt.entered = False
+
+    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+        try:
+            if attempt.node is not None:
+                await verbs.delete(attempt.node)
+                return
+            sync, listing = verbs.sync(self.path), verbs.get_children(self.path)
+            await sync
+            for name in await listing:
+                if name.startswith(attempt.id):
+                    await verbs.delete(f"{self.path}/{name}")
+        except NoNodeError:
+            pass
+        except ServerError:
+            pass  # not ours to delete
+
+    async def guarded(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute a multi that the server refuses if this lock's node is gone; see the shells."""
+        attempt = self._granted
+        if attempt is None or attempt.node is None:
+            raise RuntimeError("this lock object does not hold the lock")
+        if not self.held:
+            raise self._lost_before(self.lost.reason or "no server has answered in time", "used")
+        # Of any version: whoever writes into the node does not take the lock away.
+        own = Check(attempt.node)
+        try:
+            _, *results = await self.world.until(self.world.verbs.multi([own, *operations]), None)
+        except MultiError as error:
+            if error.index == 0:
+                raise self._lost_before("the server does not find its node", "used") from error
+            raise MultiError(error.results[1:], error.index - 1) from error.__cause__
+        return results
+
+    @property
+    def node_name(self) -> str | None:
+        """The name of the node while the lock is held."""
+        return None if self._granted is None else self._name(self._granted)
+
+    def _name(self, attempt: Attempt) -> str:
+        assert attempt.node is not None
+        return attempt.node[len(self.path) + 1 :]
+
+    def _check_sequence(self, attempt: Attempt) -> None:
+        number = int(self._name(attempt)[len(attempt.id) + 1 + len(self.label) :])
+        if not 0 <= number <= LAST_SEQUENCE - SPARE_NUMBERS:
+            raise SequenceExhaustedError(
+                f"{self.path}: the sequence counter stands at {number} and ends at {LAST_SEQUENCE}"
+            )
+
+
+def predecessor(names: list[str], own: str) -> str | None:
+    """The contender right before ``own``; None if there is none.
+
+    Order is by number alone: prefixes differ between sessions and between implementations
+    (ZOOKEEPER-2931).  Children that end in no sequence number are not contenders.
+    """
+    ahead = before(names, own)
+    return max(ahead)[1] if ahead else None
+
+
+def before(names: list[str], own: str) -> list[tuple[int, str]]:
+    """The contenders before ``own``, in no order, each with its number."""
+    place = sequence_number(own)
+    assert place is not None
+    return [
+        (number, name)
+        for name in names
+        if (number := sequence_number(name)) is not None and number < place
+    ]

@@ -1,0 +1,102 @@
+"""Conveniences over whole trees: several operations each, none of them atomic.
+
+A lost connection is recovered from: every step can be repeated without harm, because it aims at a
+state ("it is there", "it is gone") and not at a change.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import (
+    ConnectionLossError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from zkwire.paths import check_path, parent
+from zkwire.recipes.world import persist
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.world import World
+
+# Requests in one write: enough to hide a round trip, few enough to be answered soon.
+WINDOW = 500
+
+
+async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: float | None) -> None:
+    """Create ``path`` and what is missing above it."""
+    while True:
+        try:
+            await world.until(world.verbs.create(path, b"", acl), deadline)
+            return
+        except NodeExistsError:
+            return
+        except NoNodeError:
+            if path == "/":
+                raise  # that is the chroot, and what is above it is out of reach
+            await ensure_path(world, parent(path), acl, deadline)
+        except NoAuthError:
+            # A server looks at the rights on the parent before it sees that the node exists.
+            if await persist(world, deadline, world.verbs.exists, path) is None:
+                raise
+            return
+        except ConnectionLossError:
+            pass
+
+
+async def walk(world: World, path: str, deadline: float | None) -> AsyncGenerator[str, None]:
+    """``path`` and everything below it, level by level."""
+    level = [check_path(path)]
+    while level:
+        below: list[str] = []
+        for start in range(0, len(level), WINDOW):
+            window = level[start : start + WINDOW]
+            replies = [world.verbs.get_children(node) for node in window]
+            for node, reply in zip(window, replies, strict=True):
+                names: list[str] | None = None
+                try:
+                    names = await world.until(reply, deadline)
+                except ConnectionLossError:
+                    names = await _children(world, node, deadline)
+                except NoNodeError:
+                    pass
+                if names is not None:
+                    yield node
+                    below += [f"{'' if node == '/' else node}/{name}" for name in names]
+                elif node == path:
+                    raise NoNodeError(op="walk", path=path)
+        level = below
+
+
+async def _children(world: World, path: str, deadline: float | None) -> list[str] | None:
+    try:
+        return await persist(world, deadline, world.verbs.get_children, path)
+    except NoNodeError:
+        return None
+
+
+async def delete_tree(world: World, path: str, deadline: float | None) -> None:
+    """Delete everything below ``path``, and it."""
+    if check_path(path) == "/":
+        raise ValueError("the root cannot be deleted")
+    while True:
+        try:
+            nodes = [node async for node in walk(world, path, deadline)]
+        except NoNodeError:
+            return
+        nodes.reverse()
+        for start in range(0, len(nodes), WINDOW):
+            await _delete_all(world, nodes[start : start + WINDOW], deadline)
+
+
+async def _delete_all(world: World, nodes: list[str], deadline: float | None) -> None:
+    """Try to delete the nodes; the next walk shows what is left."""
+    for reply in [world.verbs.delete(node) for node in nodes]:
+        with suppress(NoNodeError, NotEmptyError, ConnectionLossError):
+            await world.until(reply, deadline)

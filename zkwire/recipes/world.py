@@ -1,0 +1,111 @@
+"""What a recipe may ask of the world around it, and nothing else.
+
+A recipe is an ``async def`` over these verbs, written once.  The blocking client runs it in the
+caller's thread: every await blocks in place, so the traceback of a stuck thread shows the line of
+the recipe.  Under asyncio it is awaited as it is; in simulation a scheduler sees every await.
+
+A verb sends its request when it is *called*; awaiting its reply only waits.  Two verbs called one
+after the other therefore leave in one write, and by the session's order the second sees the first.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import ConnectionLossError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any, ParamSpec, Protocol, TypeVar
+
+    from zkwire.calls import Waitable
+    from zkwire.leases import Hold
+    from zkwire.model import Event
+    from zkwire.verbs import Reply, Verbs
+    from zkwire.watches import Watch
+
+    T = TypeVar("T")
+    P = ParamSpec("P")
+
+    class World(Protocol):
+        """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
+
+        @property
+        def verbs(self) -> Verbs:
+            """The operations."""
+            ...
+
+        @property
+        def background(self) -> Verbs:
+            """The operations, for coroutines given to ``spawn``."""
+            ...
+
+        @property
+        def session_id(self) -> int:
+            """The session's id; 0 before the first handshake."""
+            ...
+
+        @property
+        def session_timeout(self) -> float:
+            """The session timeout in seconds."""
+            ...
+
+        @property
+        def lease_deadline(self) -> float:
+            """Until then the session is surely alive; 0 when it may be gone."""
+            ...
+
+        def check(self) -> None:
+            """Raise if the client cannot be used here: in a forked child, in another event loop."""
+            ...
+
+        def now(self) -> float: ...
+        def unique(self) -> str: ...
+        def flush(self) -> None: ...
+
+        async def connected(self, deadline: float | None) -> None:
+            """Wait until requests go out; OperationTimeoutError when the deadline passes first."""
+            ...
+
+        async def until(self, reply: Reply[T], deadline: float | None) -> T:
+            """The reply's result; OperationTimeoutError when the deadline passes first."""
+            ...
+
+        async def event(self, watch: Watch, deadline: float | None) -> Event | None:
+            """The watch's next event; None when the deadline passes first."""
+            ...
+
+        async def ready(self, waitable: Waitable) -> None:
+            """Wait until ``waitable`` is ready."""
+            ...
+
+        def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
+            """Run ``work(background)`` to its end, whatever becomes of the caller."""
+            ...
+
+        def forget(self, watch: Watch) -> None:
+            """Take a watch out of the client's table, without telling the server."""
+            ...
+
+        def hold(self, hold: Hold) -> None: ...
+        def unhold(self, hold: Hold) -> None: ...
+        def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
+        def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None: ...
+        def dispatch(self, function: Callable[[], object]) -> None: ...
+
+
+async def persist(
+    world: World,
+    deadline: float | None,
+    verb: Callable[P, Reply[T]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """The result of a verb that can be repeated without harm, over as many connections as it takes.
+
+    Each try waits for a connection by itself, so this does not spin.
+    """
+    while True:
+        try:
+            return await world.until(verb(*args, **kwargs), deadline)
+        except ConnectionLossError:
+            pass

@@ -1,0 +1,106 @@
+"""Answers to come, and the pipeline that hands them out: operations meet threads here."""
+
+from __future__ import annotations
+
+from zkwire.calls import Call
+from zkwire.errors import OperationTimeoutError
+from zkwire.options import check_timeout
+from zkwire.verbs import Verbs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any, Protocol
+
+    from zkwire.pump import Pump
+    from zkwire.watches import Watch, WatchOwner
+
+    class AnyPump(WatchOwner, Protocol):
+        """What a pipeline needs of a pump."""
+
+        def submit(self, call: Call, *, eager: bool) -> None: ...
+
+
+def timed_out(call: Call, timeout: float | None, taken_back: bool) -> OperationTimeoutError:
+    """The error for a caller that has waited long enough."""
+    state = "it was taken back unsent" if taken_back else "it was sent and stays in effect"
+    return OperationTimeoutError(
+        f"no answer within {timeout} s; {state}",
+        op=call.op.name,
+        path=call.path,
+        maybe_applied=call.op.changes and not taken_back,
+    )
+
+
+class BlockingReply(Call):
+    """The answer to come of one operation; see :meth:`result`."""
+
+    __slots__ = ("pump",)
+    pump: Pump
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the answer, at most ``timeout`` seconds, and return the operation's result.
+
+        Raises what the operation ended with, or OperationTimeoutError: then a request that had not
+        been sent is taken back (``maybe_applied`` is False); one that had been is still executed.
+        """
+        if timeout is not None:
+            check_timeout("timeout", timeout)
+        if self.outcome is None and not self.pump.wait(self, timeout, lead=True):
+            taken_back = self.pump.abandon(self)
+            if taken_back or not self.ready:
+                raise timed_out(self, timeout, taken_back)
+        return self.value()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Blocks in place: a recipe runs in its caller's thread."""
+        return self.result()
+        yield
+
+
+class BackgroundReply(Call):
+    """A reply whose await hands the call to whoever drives the coroutine."""
+
+    __slots__ = ("pump",)
+    pump: AnyPump
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.ready:
+            yield self
+        return self.value()
+
+
+class Pipeline(Verbs):
+    """The operations of a client, each returning its reply at once.
+
+        replies = [client.pipeline.get_data(path) for path in paths]
+        values = [reply.result() for reply in replies]
+
+    Requests leave in the order of the calls, many in one write.
+    """
+
+    def __init__(
+        self,
+        pump: AnyPump,
+        chroot: str,
+        kind: type[Call] = BlockingReply,
+        *,
+        eager: bool = True,
+    ) -> None:
+        self._pump = pump
+        self._chroot = chroot
+        self._kind = kind
+        self._eager = eager
+
+    def _submit(self, call: Call) -> Any:
+        call.pump = self._pump  # type: ignore[attr-defined]  # every kind of reply has one
+        self._pump.submit(call, eager=self._eager)
+        return call
+
+    def _own(self, watch: Watch) -> None:
+        if watch.closed:
+            raise ValueError("the watch has been closed")
+        if watch.owner is None:
+            watch.owner = self._pump
+        elif watch.owner is not self._pump:
+            raise ValueError("the watch belongs to another client")

@@ -1,0 +1,84 @@
+"""A connection whose bytes go through TLS.
+
+The filter is one state machine, so a lock of its own serialises the thread that reads and the one
+that writes; output that reading makes (answers to key updates) leaves with the next write.
+
+Invariant: what was sent of a batch is known to within one TLS record.  A call whose last byte was
+in a record of which the kernel has taken anything counts as sent.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+
+from zkwire.dial import shut_down
+from zkwire.endings import CLOSED
+from zkwire.link import Link
+from zkwire.tls import describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.tls import TlsFilter
+
+RECORD_BYTES = 16 * 1024
+
+
+class SecureLink(Link):
+    """A Link over a TlsFilter that has done its handshake."""
+
+    __slots__ = ("_ciphertext", "_lock", "_tls")
+
+    def __init__(self, sock: socket.socket, tls: TlsFilter) -> None:
+        super().__init__(sock)
+        self._tls = tls
+        self._lock = threading.Lock()
+        self._ciphertext = memoryview(b"")  # of a record that the kernel has not taken whole
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits for the kernel to take it."""
+        return bool(self._ciphertext or self.unsent)
+
+    def receive(self, *, block: bool) -> bytes | None:
+        """The plaintext that has come; None for none yet.  An end of the stream is noted down."""
+        data = super().receive(block=block)
+        if data is None:
+            return None
+        with self._lock:
+            # Once more with nothing at the end: the handshake may have left an alert in there.
+            plaintext = self._tls.feed(data)
+            error, eof = self._tls.error, self._tls.eof
+        if plaintext:
+            return plaintext  # first: what is read with an end noted down is not believed
+        if error is not None:
+            self.end = describe(error)
+        elif eof:
+            self.end = self.end or CLOSED
+        return None
+
+    def send(self, data: memoryview) -> None:
+        """Send what the kernel takes, of bytes that ``written`` counts, and keep the rest."""
+        try:
+            while self._ciphertext or data:
+                if not self._ciphertext:
+                    with self._lock:
+                        self._ciphertext = memoryview(self._tls.encrypt(data[:RECORD_BYTES]))
+                    data = data[RECORD_BYTES:]
+                sent = self.sock.send(self._ciphertext, socket.MSG_DONTWAIT)
+                self._ciphertext = self._ciphertext[sent:]
+                if self._ciphertext:
+                    break
+        except BlockingIOError:
+            pass
+        except OSError as error:  # ssl.SSLError is one
+            self.broken_pipe = (
+                describe(error) if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+            )
+            self._ciphertext = memoryview(b"")
+            self.written -= len(data)
+            shut_down(self.sock)
+            return
+        self.written -= len(data)
+        self.unsent = data

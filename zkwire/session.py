@@ -1,0 +1,612 @@
+"""THE automaton: one ZooKeeper session over any number of connections.
+
+It owns every decision about the session: what is sent and in which order, what a byte from the
+server means, when a connection is dead, which call ends how.  It has no socket, no clock, no thread
+and no randomness: bytes and ``now`` (seconds on any clock that does not stop) come in, bytes and
+the next deadline go out.  Same input, same output.
+
+Rules of this file:
+
+* ``states.TRANSITIONS`` is the whole of the state machine; :meth:`Session._enter` is the only
+  place that moves it.
+* Replies and watch events take effect in the order of the wire; a watch is registered in the step
+  that handles the reply which sets it.  Hence: *if a reply shows a change, the watch for that
+  change has already fired.*
+* A connection that breaks ends every call that was given to it: with NotSentError if the kernel
+  did not take all of its bytes, else with OutcomeUnknownError.  Calls submitted while there is no
+  connection wait for the next one, for a session timeout at most.  Nothing is ever sent twice.
+* On a new connection: connect request, authentication, watches, and when all that is answered, the
+  queue.
+* Only a server can say that the session has expired.  Locally, whoever holds something must act as
+  if it had once a session timeout has passed since the *sending* of the last request that was
+  answered (``lease_deadline``).
+
+A shell does this, in a loop: dial ``target`` while it is set; call one method for each thing that
+happens (bytes, end of stream, a deadline); drop the connection when ``broken`` is set; write what
+:meth:`data_to_send` hands out; call every function in ``take_wakeups()``, outside its locks.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+
+from zkwire import control, endings, ops
+from zkwire.calls import Answered, Call, Failed, Refused
+from zkwire.errors import (
+    REJECTIONS,
+    SESSION_EXPIRED,
+    AuthFailedError,
+    ClientClosedError,
+    NoNodeError,
+    NoWatcherError,
+    ProtocolError,
+    ReplyTooLargeError,
+    SessionMovedError,
+    ZooKeeperError,
+)
+from zkwire.flight import Flight
+from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
+from zkwire.jute.records import AuthPacket, RemoveWatchesRequest, WatcherEvent
+from zkwire.leases import Leases
+from zkwire.liveness import Liveness
+from zkwire.model import Credentials, State, WatchType
+from zkwire.opening import Identity, Opening
+from zkwire.search import Search
+from zkwire.states import TRANSITIONS, StateMachine
+from zkwire.watching import Watching
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from zkwire.calls import Waker
+    from zkwire.hosts import HostList
+    from zkwire.leases import Hold
+    from zkwire.trace import Tracer
+    from zkwire.watches import Watch
+
+_REPLY = struct.Struct(">iqi")  # xid, zxid, err
+
+_NO_NODE = NoNodeError.code
+_SESSION_MOVED = SessionMovedError.code
+
+
+class Session:
+    """See the module's docstring.
+
+    ``timeout`` is in seconds: asked for at first, then what the server granted.  ``sasl``: the
+    shell has a mechanism.  ``read_only``: a server that has lost the ensemble will do.  ``resume``
+    continues an earlier session.  ``first_xid`` is for tests of the wrap.
+    """
+
+    def __init__(
+        self,
+        hosts: HostList,
+        *,
+        timeout: float,
+        chroot: str = "",
+        receive_limit: int = RECEIVE_LIMIT,
+        sasl: bool = False,
+        read_only: bool = False,
+        resume: Credentials | None = None,
+        first_xid: int = 1,
+    ) -> None:
+        self._wakeups: list[Waker] = []
+        self._machine = StateMachine(self._wakeups)
+        self.audience = self._machine.audience
+        self.change = self._machine.change
+        self.usable = False  # the state's own answers, at hand
+        self.over = False
+        self.chroot = chroot
+        self.last_zxid = 0
+        self.server: tuple[str, int] | None = None
+        self.broken: str | None = None
+        self.trace: Tracer | None = None
+        self._live = Liveness(timeout)
+        self._identity = Identity(timeout)
+        self._identity.sasl, self._identity.read_only = sasl, read_only
+        if resume is not None:
+            self._identity.session_id, self._identity.passwd = resume
+        self.hosts = hosts
+        self._receive_limit = receive_limit
+        self._flight = Flight(first_xid)
+        self._watching = Watching(chroot, self._wakeups)
+        self._leases = Leases(self._wakeups)
+        self._search = Search(hosts)
+        self._control: list[bytes] = []
+        self._closing = False
+        self._garbled = False
+        self._reason: str | None = None  # why the session is over, if the state does not say it all
+        self.last_failure = "none was tried"
+        self.failures: dict[str, str] = {}  # by server, since the last usable connection
+        self.act_at = 0.0
+        self._forget_connection(0.0)
+
+    def _forget_connection(self, now: float) -> None:
+        """Start every per-connection quantity afresh."""
+        self._splitter = FrameSplitter(self._receive_limit)
+        self._live.open(now)
+        self._control.clear()
+        self._flight.position = 0
+        self._opening = Opening(self._identity)
+
+    @property
+    def session_id(self) -> int:
+        """The session's id; 0 before the first handshake."""
+        return self._identity.session_id
+
+    @property
+    def credentials(self) -> Credentials:
+        """What another client needs to go on with the session."""
+        return Credentials(self._identity.session_id, self._identity.passwd)
+
+    @property
+    def timeout(self) -> float:
+        """The session timeout in seconds: what was asked for, then what the server granted."""
+        return self._live.timeout
+
+    @property
+    def target(self) -> tuple[str, int] | None:
+        """The server that the shell must connect to now."""
+        return self.server if self.state is State.CONNECTING else None
+
+    @property
+    def watch_count(self) -> int:
+        """How many watches are set."""
+        return len(self._watching.table)
+
+    # --- the state machine ------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """Where the session stands."""
+        return self._machine.state
+
+    def _enter(self, by: str) -> None:
+        """Take the transition ``by``, with all that follows from where it leads."""
+        self._machine.enter(by)
+        self.usable, self.over = self.state.usable, self.state.terminal
+        if self.over:
+            self._end_everything()
+
+    def _end_everything(self) -> None:
+        self._opening = Opening(self._identity)
+        self._search.stop()
+        self._control.clear()
+        watches = dict.fromkeys(self._watching.take_all())  # each once, in order
+        for call in self._everything():
+            if call.watch is not None:
+                watches[call.watch] = None
+            closing = call.op is ops.CLOSE_SESSION
+            ending = endings.terminal(self.state, call, self._reason)
+            self._finish(call, Answered(None) if closing else ending)
+        self._flight.clear()
+        for watch in watches:
+            watch.end(self.state, self.ending)
+            self._wakeups += watch.take_wakers()
+        self._leases.lose_all(self._reason or endings.TERMINAL[self.state][1])
+
+    def _everything(self) -> list[Call]:
+        """All calls that have not ended."""
+        return [*self._flight, *self._identity.authentication]
+
+    def ending(self, op: str | None = None, path: str | None = None) -> ZooKeeperError:
+        """The error that says how the session ended, and what it ended or refused."""
+        kind, message = endings.TERMINAL[self.state]
+        return kind(self._reason or message, op=op, path=path)
+
+    def _reject(self, why: str | None = None) -> None:
+        """The server does not accept who we are."""
+        self._reason = why
+        self._enter("reject")
+
+    def start(self, now: float) -> None:
+        """Begin to look for a server."""
+        self._enter("start")
+        self.server = self.hosts.next()
+        self.act_at = now + self._connect_timeout
+
+    @property
+    def _connect_timeout(self) -> float:
+        """Seconds for one attempt: every server can be tried within one session timeout."""
+        return self.timeout / (len(self.hosts) + 1)
+
+    # --- what callers ask for ---------------------------------------------------------------------
+
+    def submit(self, call: Call, now: float) -> None:
+        """Put a call behind all earlier ones.  Raises at once when the session is over."""
+        if self.over:
+            raise self.ending(call.op.name, call.path)
+        if self._closing:
+            raise ClientClosedError(endings.CLOSING, op=call.op.name, path=call.path)
+        if not self.usable:
+            call.deadline = now + self.timeout
+        if call.watch is not None:
+            self._watching.expect(call, call.watch)
+        if call.op is ops.AUTH:
+            packet = AuthPacket.decode(call.body)
+            self._authenticate(packet.scheme, packet.auth or b"", call)
+        elif call.op is ops.REMOVE_WATCHES:
+            self._remove_watches(call)
+        else:
+            self._flight.queue.append(call)
+
+    def abandon(self, call: Call) -> bool:
+        """The caller no longer waits.  True if the call had not been sent and now never will be."""
+        if call.sent or call.ready or call.op is ops.AUTH:
+            return False
+        self._flight.queue.remove(call)
+        self._fail(call, endings.GIVEN_UP)
+        self._tell_server()
+        return True
+
+    def add_auth(self, scheme: str, secret: bytes) -> None:
+        """Authenticate with these credentials, on this and every later connection."""
+        self._authenticate(scheme, secret)
+
+    def _authenticate(self, scheme: str, secret: bytes, call: Call | None = None) -> None:
+        """The call, if there is one, has ended when a server has accepted the credential."""
+        authentication = self._identity.authentication
+        credential = authentication.add(scheme, secret)
+        if call is not None:
+            credential.calls.append(call)
+        if self._opening.restored:
+            self._control.append(authentication.send(credential))
+
+    def _remove_watches(self, call: Call) -> None:
+        """Take watches out; if the server need not be told, the call has ended."""
+        request = RemoveWatchesRequest.decode(call.body)
+        which = WatchType(request.type)
+        found = self._watching.remove_at(request.path, which, self.last_zxid)
+        told = self._watching.requests.pop(0) if self._watching.requests and self.usable else None
+        if told is None:
+            self._finish(call, Answered(None) if found else Refused(NoWatcherError.code))
+        else:
+            call.body = told.body
+            self._flight.queue.append(call)
+        self._tell_server()
+
+    def forget_watch(self, watch: Watch, *, tell: bool = True) -> None:
+        """Take a watch out of the table, and with ``tell`` make the server forget it too."""
+        self._watching.remove(watch, self.last_zxid)
+        if not tell:
+            self._watching.requests.clear()
+        self._tell_server()
+
+    def _tell_server(self) -> None:
+        """Queue what the server must know about watches; a new connection has to know nothing."""
+        if self._watching.requests:
+            if self.usable and not self._closing:
+                self._flight.queue.extend(self._watching.requests)
+            self._watching.requests.clear()
+
+    def hold(self, hold: Hold) -> None:
+        """From now on tell ``hold`` when the session may be gone."""
+        self._leases.add(hold)
+        if self.over:
+            self._leases.lose_all(self._reason or endings.TERMINAL[self.state][1])
+        elif self._closing:
+            self._leases.lose_all(endings.CLOSING)
+
+    def unhold(self, hold: Hold) -> None:
+        """The opposite of :meth:`hold`.  Idempotent."""
+        self._leases.remove(hold)
+
+    def close(self, now: float) -> Call | None:
+        """Begin to end the session; None if there is none to end, else the call to wait for."""
+        if self.over:
+            return None
+        if self.session_id == 0:
+            self._enter("close")
+            return None
+        call = Call(ops.CLOSE_SESSION)
+        self.submit(call, now)
+        self._closing = True
+        # The server frees what is held when it reads this; no claim may outlive that.
+        self._leases.lose_all(endings.CLOSING)
+        return call
+
+    def closed(self) -> None:
+        """End the session on this side, whatever the server knows."""
+        if not self.over:
+            self._enter("close")
+
+    # --- towards the server -----------------------------------------------------------------------
+
+    @property
+    def has_output(self) -> bool:
+        """Whether :meth:`data_to_send` would hand out something."""
+        return bool(self._control or (self._flight.queue and self.usable))
+
+    @property
+    def queued(self) -> int:
+        """How many requests wait to be handed out."""
+        return len(self._flight.queue)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is unanswered."""
+        return not self._flight.unanswered
+
+    def data_to_send(self, now: float) -> bytes:
+        """The next bytes for the server; from now on their calls count as sent."""
+        parts, self._control = self._control, []
+        self._flight.position += sum(map(len, parts))
+        if self.trace is not None:
+            self.trace.control(parts, now)
+        if self.usable:
+            before = len(self._flight.unanswered)
+            parts += self._flight.take(now)
+            if self.trace is not None:
+                self.trace.sent(self._flight.since(before), now)
+        if parts:
+            self._live.last_send = now
+        return b"".join(parts)
+
+    def connection_made(self, now: float) -> None:
+        """The shell has reached ``target``.  Harmless when the session has ended meanwhile."""
+        if self.over:
+            return
+        self._forget_connection(now)
+        self._control.append(self._identity.greeting(self.last_zxid))
+        self._enter("dialled")
+
+    # --- opening a connection ---------------------------------------------------------------------
+
+    def _receive_greeting(self, chunk: bytes, at: int, end: int, now: float) -> None:
+        if self.trace is not None:
+            self.trace.greeted(end - at, now)
+        answer = self._opening.receive_greeting(chunk, at, end)
+        if answer is None:
+            self._enter("close" if self._closing else "expire")
+            return
+        self._live.greeted(answer.time_out / 1000)
+        if self._opening.challenge is None:
+            self.sasl_done(now)
+
+    @property
+    def challenge(self) -> bytes | None:
+        """What the shell's SASL mechanism must answer now; b"" to begin with."""
+        return self._opening.challenge
+
+    def sasl_token(self, token: bytes) -> None:
+        """The mechanism's answer to the challenge."""
+        if self._opening.challenge is not None:
+            self._control.append(self._opening.sasl_token(token, self._flight.new_xid()))
+
+    def sasl_done(self, now: float) -> None:
+        """The mechanism is satisfied; or there is none."""
+        if self._opening.greeted and not self._opening.restored:
+            self._control += self._opening.restore(self._watching.table, self.last_zxid)
+            self._become_usable(now)
+
+    def sasl_failed(self, why: str) -> None:
+        """The mechanism does not believe the server."""
+        if self.state is State.HANDSHAKE:
+            self._reject(why)
+
+    def _become_usable(self, now: float) -> None:
+        if self._opening.done and self.state is State.HANDSHAKE:
+            self.hosts.connected()
+            self.failures.clear()
+            read_only = self._opening.read_only
+            self._watching.state = State.CONNECTED_READ_ONLY if read_only else State.CONNECTED
+            self._watching.reread()
+            self._enter("usable read-only" if read_only else "usable")
+            if read_only:
+                self._search.start(now)
+
+    # --- from the server --------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes have arrived.  What they cannot mean sets ``broken``; this never raises."""
+        self._lapse(now)
+        if self.broken or not (self.usable or self.state is State.HANDSHAKE):
+            return
+        whole = False
+        try:
+            for chunk, at, end in self._splitter.feed(data):
+                whole = True
+                if self.broken or self.over:
+                    return
+                if self._opening.greeted:
+                    self._receive_frame(chunk, at, end, now)
+                else:
+                    self._receive_greeting(chunk, at, end, now)
+        except AuthFailedError as error:
+            self._reject(str(error))
+        except ProtocolError as error:
+            self.broken, self._garbled = str(error), True
+            # Without a definite answer the caller would read again, and break the connection again.
+            if isinstance(error, ReplyTooLargeError) and self._flight.unanswered:
+                failed = Failed(ReplyTooLargeError, str(error), True)
+                self._fail(self._flight.unanswered[0], failed)
+        self._live.received(len(data), whole, now)
+
+    def _receive_frame(self, chunk: bytes, at: int, end: int, now: float) -> None:
+        if end - at < _REPLY.size:
+            raise ProtocolError(f"a reply of {end - at} bytes has no header")
+        xid, zxid, code = _REPLY.unpack_from(chunk, at)
+        if self.trace is not None:
+            self.trace.received(xid, zxid, code, end - at, self._flight.unanswered, now)
+        at += _REPLY.size
+        if xid > 0 and self._opening.restored:
+            self._receive_reply(xid, zxid, code, chunk, at, end)
+        elif xid > 0:
+            self._opening.receive_sasl(xid, code, chunk, at, end)
+        elif xid == ops.NOTIFICATION_XID:
+            event = WatcherEvent.decode(chunk, at, end)
+            self._watching.receive(event.type, event.path, zxid)
+        elif xid == ops.PING_XID:
+            self._live.pong()
+            self._react(code)
+        elif xid == ops.AUTH_XID:
+            for call in self._identity.authentication.receive(code):
+                self._finish(call, Answered(None))
+            self._become_usable(now)
+        elif xid == ops.SET_WATCHES_XID:
+            self._opening.receive_watches(code)
+            self._become_usable(now)
+        else:
+            raise ProtocolError(f"a reply has the xid {xid}")
+
+    def _receive_reply(
+        self, xid: int, zxid: int, code: int, chunk: bytes, at: int, end: int
+    ) -> None:
+        call = self._flight.head(xid)
+        record = None
+        if code == 0:
+            try:
+                record = self._decode_reply(call, chunk, at, end)
+            except ProtocolError as error:
+                message = f"its reply cannot be read: {error}"
+                self._fail(call, Failed(ProtocolError, message, True))
+                raise
+        self._live.answered(call.sent_at)
+        self.last_zxid = max(self.last_zxid, zxid)
+        if call.watch is not None:
+            self._watching.settle(call, call.watch, code, record, zxid)
+        missing = code == _NO_NODE and call.op is ops.EXISTS  # for exists that is an answer
+        self._finish(call, Refused(code) if code and not missing else Answered(record))
+        # Late, so that an interrupt anywhere above leaves the call to connection_lost.
+        self._flight.unanswered.popleft()
+        self._tell_server()
+        if code:
+            self._react(code)
+        elif call.op is ops.CLOSE_SESSION:
+            self._enter("close")
+
+    @staticmethod
+    def _decode_reply(call: Call, chunk: bytes, at: int, end: int) -> Any:
+        if call.op.reply is not None:
+            return call.op.reply.decode(chunk, at, end)
+        if at != end:
+            raise ProtocolError(f"{end - at} unknown trailing bytes")
+        return None
+
+    def _react(self, code: int) -> None:
+        """Some refusals are about the session or the connection, not about the request."""
+        if code == SESSION_EXPIRED:
+            self._enter("expire")
+        elif code in REJECTIONS:
+            self._reject()
+        elif code == _SESSION_MOVED:
+            self.broken = "the session has moved to another server"
+
+    # --- calls that end ---------------------------------------------------------------------------
+
+    def _finish(self, call: Call, outcome: Answered | Refused | Failed) -> None:
+        if call.outcome is None:
+            self._wakeups += call.take_wakers()
+            call.outcome = outcome
+
+    def _fail(self, call: Call, outcome: Failed) -> None:
+        if call.watch is not None and not call.ready:
+            self._watching.fail(call, call.watch, self.last_zxid)
+        self._finish(call, outcome)
+
+    def connection_lost(self, now: float, written: int, why: str) -> None:
+        """The connection is gone, or could not be made.
+
+        ``written`` is how many bytes of it the kernel has taken at most.  Harmless when there is
+        no connection.
+        """
+        if self.over or "lost" not in TRANSITIONS[self.state]:
+            return
+        self._watching.fire()
+        if why == endings.CLOSED and not self._opening.greeted:
+            why += ", before it answered the greeting"  # does it want TLS, is it read-only, full?
+        server = "{}:{}".format(*(self.server or ("?", 0)))
+        self.last_failure = f"{server}: {why}"
+        self.failures[server] = why
+        if self.usable:
+            lost = list(self._flight)
+            self._flight.clear()
+            for call in lost:
+                self._lose(call, now, written, why)
+            for call in self._identity.authentication:
+                call.deadline = now + self.timeout
+        self._watching.forget_server()
+        self.broken, self._garbled = None, False
+        self._opening = Opening(self._identity)
+        self._search.stop()
+        self._control.clear()
+        self._enter("lost")
+        self.act_at = now + self.hosts.pause()
+
+    def _lose(self, call: Call, now: float, written: int, why: str) -> None:
+        """End a call that was given to the connection which has broken."""
+        if call.op is ops.CLOSE_SESSION:
+            call.xid, call.deadline = 0, now + self.timeout  # the next connection will do
+            self._flight.queue.append(call)
+        else:
+            self._fail(call, endings.broken(call, written, why, self._garbled))
+
+    # --- time -------------------------------------------------------------------------------------
+
+    @property
+    def lease_deadline(self) -> float:
+        """Until then no server can have expired the session; 0 before the first handshake."""
+        return 0.0 if self.over else self._live.lease_deadline
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`on_deadline` must be called at the latest; None for not before something."""
+        if self.over or self.state is State.NOT_STARTED:
+            return None
+        if self.usable:
+            due = min(self._live.ping_at, self._live.dead_at)
+            if self._search.at is not None:
+                due = min(due, self._search.at)
+        else:
+            waiting = [*islice(self._flight.queue, 1), *self._identity.authentication]
+            due = min([self.act_at, *(c.deadline for c in waiting if c.deadline is not None)])
+        return min(due, self.lease_deadline) if self._leases else due
+
+    def on_deadline(self, now: float) -> None:
+        """Do what is due at ``now``; harmless when nothing is."""
+        if self.over or self.state is State.NOT_STARTED:
+            return
+        self._lapse(now)
+        if self.usable:
+            if now >= self._live.dead_at:
+                self.broken = f"nothing came for {now - self._live.last_receive:.1f} s"
+            elif now >= self._live.ping_at:
+                self._live.ping(now)
+                self._control.append(control.PING)
+            self._search.on_deadline(now)
+            return
+        for call in [*self._flight.overdue(now), *self._identity.authentication.overdue(now)]:
+            self._fail(call, endings.unreachable(self.timeout, self.last_failure))
+        if now >= self.act_at:
+            if self.state is State.DISCONNECTED:
+                self.start(now)
+            else:
+                self.broken = "no answer to the connection attempt"
+
+    def _lapse(self, now: float) -> None:
+        """Whoever holds something must stop once the session may have expired."""
+        if self._leases and now >= self.lease_deadline:
+            self._leases.lose_all(endings.LAPSED)
+
+    @property
+    def asking(self) -> tuple[str, int] | None:
+        """The server that the shell must ask ``isro`` now."""
+        return self._search.asking
+
+    def answered(self, answer: bytes, now: float) -> None:
+        """What that server said; b"" for nothing."""
+        if self._search.answered(answer, now) and self.usable:
+            self.broken = "a read-write server was found"
+
+    def call(self, function: Waker) -> None:
+        """Have a function called with the wakeups, in this place of their order."""
+        self._wakeups.append(function)
+
+    def take_wakeups(self) -> list[Waker]:
+        """Functions to call now, in this order, outside the shell's locks."""
+        # The list stays the same one: others add to it, too.  No call in between, at which an
+        # interrupt could come and lose them.
+        wakeups = self._wakeups[:]
+        del self._wakeups[:]
+        return wakeups

@@ -1,0 +1,35 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class VirtualClock:
+    """Call it for the time in seconds.  `Server(now=clock)` follows it.
+
+    ``advance`` returns when everything that was due by the new time has happened.
+    """
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+        self._listeners: list[Callable[[], object]] = []
+
+    def __call__(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Let this much time pass at once."""
+        if not seconds >= 0:
+            raise ValueError(f"time does not go back: {seconds!r}")
+        self._now += seconds
+        for listener in list(self._listeners):
+            listener()
+
+    def subscribe(self, listener: Callable[[], object]) -> None:
+        """Call ``listener`` after each move."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[], object]) -> None:
+        """The opposite of :meth:`subscribe`."""
+        self._listeners.remove(listener)

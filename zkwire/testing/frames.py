@@ -1,0 +1,176 @@
+"""What the fault proxy sees: one frame, named, with the few fields that tests ask for.
+
+Decides what an operation is called and how the head of a frame is read; must not know sockets,
+faults, or which request a reply belongs to.  It reads the wire by itself, without the client's own
+codec, so that a mistake there cannot hide itself here.
+
+Invariant: any bytes give a frame.  What cannot be read leaves fields empty, it never raises.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, Literal, NamedTuple
+
+Direction = Literal["c2s", "s2c"]
+Kind = Literal["connect", "request", "reply", "notification", "ping", "auth", "command", "raw"]
+
+OPCODES: Final = {
+    "create": 1,
+    "delete": 2,
+    "exists": 3,
+    "get_data": 4,
+    "set_data": 5,
+    "get_acl": 6,
+    "set_acl": 7,
+    "get_children": 8,
+    "sync": 9,
+    "ping": 11,
+    "get_children2": 12,
+    "check": 13,
+    "multi": 14,
+    "create2": 15,
+    "reconfig": 16,
+    "check_watches": 17,
+    "remove_watches": 18,
+    "create_container": 19,
+    "delete_container": 20,
+    "create_ttl": 21,
+    "multi_read": 22,
+    "auth": 100,
+    "set_watches": 101,
+    "sasl": 102,
+    "get_ephemerals": 103,
+    "get_all_children_number": 104,
+    "set_watches2": 105,
+    "add_watch": 106,
+    "who_am_i": 107,
+    "create_session": -10,
+    "close_session": -11,
+}
+"""The opcode of each operation, by its name in the protocol, in snake case."""
+
+NOTIFICATION_XID: Final = -1
+PING_XID: Final = -2
+
+_NAMES = {opcode: name for name, opcode in OPCODES.items()}
+_KINDS: dict[str, Kind] = {"ping": "ping", "auth": "auth"}
+_WITHOUT_PATH = {
+    "ping",
+    "multi",
+    "reconfig",
+    "multi_read",
+    "auth",
+    "set_watches",
+    "sasl",
+    "set_watches2",
+    "who_am_i",
+    "create_session",
+    "close_session",
+    "unknown",
+}
+_REQUEST_HEADER = struct.Struct(">4xii")
+_REPLY_HEADER = struct.Struct(">4xiqi")
+_EVENT_PATH = _REPLY_HEADER.size + 8  # behind the type of the event and the state
+
+
+class Frame(NamedTuple):
+    """One frame that passed, or was stopped, at the proxy.
+
+    ``direction`` is "c2s" or "s2c"; ``connection`` counts the accepted connections from 0.
+
+    ``kind`` says what the frame is on the wire: "connect", "ping" and "auth" in either direction;
+    "request", and "reply" for everything else that is answered; "notification"; "command" for a
+    four-letter word; "raw" for bytes that are not frames, cut as they happened to arrive.
+
+    ``op`` is a name of `OPCODES`, "connect", "notification", the four-letter word, "raw", or
+    "unknown".  A reply has the ``op``, ``opcode`` and ``path`` of its ``request``.
+
+    ``number`` counts requests over all connections from 0, handshakes and pings not included; None
+    for any other frame.  ``raw`` is the frame as it was on the wire, ``time`` the monotonic time at
+    which the proxy had read it.
+    """
+
+    direction: Direction
+    connection: int
+    kind: Kind
+    op: str
+    raw: bytes
+    time: float
+    xid: int | None = None
+    opcode: int | None = None
+    zxid: int | None = None
+    error: int | None = None
+    path: str | None = None
+    number: int | None = None
+    request: Frame | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The frame without its length prefix; the header, where there is one, is part of it."""
+        return self.raw if self.kind in ("command", "raw") else self.raw[4:]
+
+    def __repr__(self) -> str:
+        notes = [f"{self.connection} {self.direction} {self.op}"]
+        if self.kind != self.op:
+            notes.append(self.kind)
+        if self.xid is not None:
+            notes.append(f"xid={self.xid}")
+        if self.error:
+            notes.append(f"error={self.error}")
+        if self.path is not None:
+            notes.append(repr(self.path))
+        return f"<Frame {' '.join(notes)}, {len(self.raw)} bytes>"
+
+
+def request_frame(connection: int, raw: bytes, time: float) -> Frame:
+    """A frame from the client, behind the handshake."""
+    if len(raw) < _REQUEST_HEADER.size:
+        return Frame("c2s", connection, "request", "unknown", raw, time)
+    xid, opcode = _REQUEST_HEADER.unpack_from(raw)
+    op = _NAMES.get(opcode, "unknown")
+    path = None if op in _WITHOUT_PATH else _ustring(raw, _REQUEST_HEADER.size)
+    kind = _KINDS.get(op, "request")
+    return Frame("c2s", connection, kind, op, raw, time, xid, opcode, path=path)
+
+
+def sent_xid(raw: bytes) -> int | None:
+    """The xid with which the server answers these bytes of a request; None if it cannot."""
+    if len(raw) < _REQUEST_HEADER.size:
+        return None
+    xid, opcode = _REQUEST_HEADER.unpack_from(raw)
+    # The server answers a ping under the ping's xid, whichever the request had.
+    return PING_XID if opcode == OPCODES["ping"] else int(xid)
+
+
+def reply_xid(raw: bytes) -> int | None:
+    """The xid of a frame from the server, behind the handshake; None if it has no header."""
+    return int(_REPLY_HEADER.unpack_from(raw)[0]) if len(raw) >= _REPLY_HEADER.size else None
+
+
+def reply_frame(connection: int, raw: bytes, time: float, request: Frame | None) -> Frame:
+    """A frame from the server, behind the handshake; ``request`` is what it answers, if known."""
+    if len(raw) < _REPLY_HEADER.size:
+        return Frame("s2c", connection, "reply", "unknown", raw, time, request=request)
+    xid, zxid, error = _REPLY_HEADER.unpack_from(raw)
+    kind: Kind = "reply"
+    op, opcode, path = "unknown", None, None
+    if xid == NOTIFICATION_XID:
+        kind = op = "notification"
+        path = _ustring(raw, _EVENT_PATH)
+    elif request is not None:
+        kind = _KINDS.get(request.op, "reply")
+        op, opcode, path = request.op, request.opcode, request.path
+    elif xid == PING_XID:
+        kind = op = "ping"
+    return Frame(
+        "s2c", connection, kind, op, raw, time, xid, opcode, zxid, error, path, None, request
+    )
+
+
+def _ustring(raw: bytes, at: int) -> str | None:
+    length = int.from_bytes(raw[at : at + 4], "big", signed=True)
+    end = at + 4 + length
+    if length < 0 or not at + 4 <= end <= len(raw):
+        return None
+    return raw[at + 4 : end].decode("utf-8", "replace")

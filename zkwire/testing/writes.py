@@ -1,0 +1,213 @@
+"""The requests that are transactions, as ``PrepRequestProcessor`` of 3.8 judges them.
+
+Each function gets the world, the connection that asks and a request's record, within a transaction
+that has begun; it returns the reply's body and the events, which must be told before the reply.
+:func:`multi` puts several of them into one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from zkwire import ops
+from zkwire.errors import (
+    BadArgumentsError,
+    MarshallingError,
+    RuntimeInconsistencyError,
+    ServerError,
+    UnimplementedError,
+)
+from zkwire.jute import records as r
+from zkwire.jute.record import Record
+from zkwire.testing.configuration import reconfig
+from zkwire.testing.connection import Connection
+from zkwire.testing.tree import CONTAINER, LONGEST_TTL, Event, NewNode, ttl_owner
+from zkwire.testing.world import World
+
+Outcome: TypeAlias = tuple[bytes, list[Event]]
+Write: TypeAlias = Callable[[World, Connection, Any], Outcome]
+
+# PathUtils.validatePath refuses null as any other bad path; elsewhere null is a
+# NullPointerException and so a MarshallingError.
+_NULL: Final = b"\xff\xff\xff\xff"
+_EMPTY: Final = bytes(4)
+_VALIDATED_FIRST: Final = {ops.SET_DATA.opcode, ops.SET_ACL.opcode}
+
+# CreateMode.java: flags are an enumeration, not bits.
+_EPHEMERAL: Final = {1, 3}
+_SEQUENTIAL: Final = {2, 3, 6}
+_CONTAINER: Final = 4
+_TTL: Final = {5, 6}
+_LAST_FLAG: Final = 6
+
+_ERROR: Final = -1  # the type of a refused operation in the answer to a multi
+_END: Final = r.MultiHeader.pack(_ERROR, True, -1)
+
+
+def _owner(world: World, connection: Connection, opcode: int, flags: int, ttl: int) -> int:
+    """What a create's flags ask for (PrepRequestProcessor.validateCreateRequest).
+
+    A real server dies of a create_ttl whose flags name no TTL mode and whose ttl is -1; that is
+    refused here.
+    """
+    if not 0 <= flags <= _LAST_FLAG:
+        raise BadArgumentsError
+    if flags in _TTL:
+        if not world.rules.extended_types:
+            raise UnimplementedError
+        if not 0 < ttl <= LONGEST_TTL:
+            raise BadArgumentsError
+        # The flag alone makes no TTL node, the opcode does.
+        return ttl_owner(ttl)
+    if ttl >= 0 or opcode == ops.CREATE_TTL.opcode:
+        raise BadArgumentsError
+    if opcode == ops.CREATE_CONTAINER.opcode:
+        return CONTAINER
+    assert connection.session is not None
+    return connection.session.session_id if flags in _EPHEMERAL else 0
+
+
+def create(
+    world: World,
+    connection: Connection,
+    request: r.CreateRequest | r.CreateTTLRequest,
+    *,
+    opcode: int,
+) -> Outcome:
+    """All four kinds of create; all but the first also answer with the new node's stat."""
+    ttl = request.ttl if isinstance(request, r.CreateTTLRequest) else -1
+    owner = _owner(world, connection, opcode, request.flags, ttl)
+    new = NewNode(request.path, request.data, request.acl, owner, request.flags in _SEQUENTIAL)
+    path, node, events = world.tree.create(new, connection.credentials)
+    if opcode == ops.CREATE.opcode:
+        return r.CreateResponse.pack(path), events
+    return r.Create2Response.pack(path, node.stat()), events
+
+
+def delete(world: World, connection: Connection, request: r.DeleteRequest) -> Outcome:
+    return b"", world.tree.delete(request.path, request.version, connection.credentials)
+
+
+def set_data(world: World, connection: Connection, request: r.SetDataRequest) -> Outcome:
+    node, events = world.tree.set_data(
+        request.path, request.data, request.version, connection.credentials
+    )
+    return r.SetDataResponse.pack(node.stat()), events
+
+
+def set_acl(world: World, connection: Connection, request: r.SetACLRequest) -> Outcome:
+    """Causes no event."""
+    node = world.tree.set_acl(request.path, request.acl, request.version, connection.credentials)
+    return r.SetACLResponse.pack(node.stat()), []
+
+
+def check(world: World, connection: Connection, request: r.CheckVersionRequest) -> Outcome:
+    """Only within a multi."""
+    world.tree.check(request.path, request.version, connection.credentials)
+    return b"", []
+
+
+WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
+    ops.CREATE.opcode: (r.CreateRequest, partial(create, opcode=ops.CREATE.opcode)),
+    ops.DELETE.opcode: (r.DeleteRequest, delete),
+    ops.SET_DATA.opcode: (r.SetDataRequest, set_data),
+    ops.SET_ACL.opcode: (r.SetACLRequest, set_acl),
+    ops.CREATE2.opcode: (r.CreateRequest, partial(create, opcode=ops.CREATE2.opcode)),
+    ops.RECONFIG.opcode: (r.ReconfigRequest, reconfig),
+    ops.CREATE_CONTAINER.opcode: (
+        r.CreateRequest,
+        partial(create, opcode=ops.CREATE_CONTAINER.opcode),
+    ),
+    ops.CREATE_TTL.opcode: (r.CreateTTLRequest, partial(create, opcode=ops.CREATE_TTL.opcode)),
+}
+
+_IN_MULTI: Final[dict[int, tuple[type[Record], Write]]] = {
+    **{
+        opcode: write
+        for opcode, write in WRITES.items()
+        if opcode not in {ops.SET_ACL.opcode, ops.RECONFIG.opcode}
+    },
+    ops.CHECK.opcode: (r.CheckVersionRequest, check),
+}
+
+# OpResult: an operation is answered under its own type, but every create with a stat as a create2.
+_ANSWERED_AS: Final = {
+    ops.CREATE_CONTAINER.opcode: ops.CREATE2.opcode,
+    ops.CREATE_TTL.opcode: ops.CREATE2.opcode,
+}
+
+
+def write(world: World, connection: Connection, opcode: int, body: bytes) -> Outcome:
+    """Carry out one operation of WRITES, or a multi."""
+    if opcode == ops.MULTI.opcode:
+        return multi(world, connection, body)
+    if opcode in _VALIDATED_FIRST and body.startswith(_NULL):
+        body = _EMPTY + body[4:]
+    kind, carry_out = WRITES[opcode]
+    request, _ = kind.unpack(body)
+    return carry_out(world, connection, request)
+
+
+def multi(world: World, connection: Connection, body: bytes) -> Outcome:
+    """Operations in one transaction: all or none.
+
+    A refusal is not an error of the whole: each operation has its own code, 0 before the culprit
+    and RuntimeInconsistency behind it.  What cannot be read at all is one (MarshallingError).
+    """
+    requests = _read_multi(world, body)
+    events: list[Event] = []
+    parts: list[bytes] = []
+    for index, (opcode, request) in enumerate(requests):
+        try:
+            result, caused = _IN_MULTI[opcode][1](world, connection, request)
+        except ServerError as refusal:
+            world.tree.roll_back()
+            return _refused(index, refusal.code, len(requests)), []
+        events += caused
+        parts += (r.MultiHeader.pack(_ANSWERED_AS.get(opcode, opcode), False, 0), result)
+    parts.append(_END)
+    return b"".join(parts), events
+
+
+def _read_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
+    requests: list[tuple[int, Record]] = []
+    header, at = r.MultiHeader.unpack(body)
+    while not header.done:
+        opcode = header.type
+        if opcode not in _IN_MULTI:
+            raise MarshallingError
+        request, at = _IN_MULTI[opcode][0].unpack(body, at)
+        if opcode == ops.CREATE2.opcode and world.rules.before_39:
+            opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, mended in 3.8.2
+        requests.append(_by_flags(opcode, request))
+        header, at = r.MultiHeader.unpack(body, at)
+    return requests
+
+
+def _by_flags(opcode: int, request: Record) -> tuple[int, Record]:
+    """Within a multi the flags of a create decide what it makes, not the opcode (Op.Create).
+
+    A create_ttl whose flags name no TTL mode loses its ttl.  A mode that needs a ttl, in a request
+    without one, makes the whole multi unreadable.
+    """
+    if isinstance(request, r.CreateTTLRequest):
+        if request.flags in _TTL:
+            return opcode, request
+        opcode = ops.CREATE.opcode
+        request = r.CreateRequest(request.path, request.data, request.acl, request.flags)
+    if isinstance(request, r.CreateRequest):
+        if request.flags in _TTL:
+            raise MarshallingError
+        if request.flags == _CONTAINER:
+            opcode = ops.CREATE_CONTAINER.opcode
+        elif opcode == ops.CREATE_CONTAINER.opcode:
+            opcode = ops.CREATE.opcode
+    return opcode, request
+
+
+def _refused(culprit: int, code: int, count: int) -> bytes:
+    codes = [0] * culprit + [code] + [RuntimeInconsistencyError.code] * (count - culprit - 1)
+    parts = [r.MultiHeader.pack(_ERROR, False, c) + r.ErrorResponse.pack(c) for c in codes]
+    return b"".join(parts) + _END

@@ -1,0 +1,121 @@
+"""How an operation becomes a call: path checked, request encoded, submitted.
+
+It must not know how a call travels or who waits for it: that is :meth:`Requests._submit`.
+"""
+
+from __future__ import annotations
+
+from zkwire.calls import Call
+from zkwire.jute.frames import SEND_LIMIT
+from zkwire.paths import check_path, join
+from zkwire.watches import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any, Protocol, TypeVar
+
+    from zkwire.model import Event
+    from zkwire.ops import Op, WatchKind
+
+    T_co = TypeVar("T_co", covariant=True)
+    AnyWatch = Watch | Callable[[Event], object]
+
+    class Reply(Protocol[T_co]):
+        """The answer to come: ``reply.result(timeout)``, or ``await reply``."""
+
+        def result(self, timeout: float | None = None) -> T_co:
+            """The result; raises what the operation ended with, or OperationTimeoutError."""
+            ...
+
+        @property
+        def ready(self) -> bool:
+            """Whether :meth:`result` would return, or raise, at once."""
+            ...
+
+        def __await__(self) -> Generator[Any, None, T_co]: ...
+
+
+# A request's xid and opcode count towards the server's limit as well.
+_HEADER_BYTES = 8
+
+
+class Requests:
+    """What the operations have in common."""
+
+    _chroot = ""
+    _kind: type[Call] = Call
+
+    def _submit(self, call: Call) -> Any:
+        """Send a call of this ``_kind`` on its way and return its Reply."""
+        raise NotImplementedError
+
+    def _own(self, watch: Watch) -> None:
+        """Make the watch one of this client's."""
+        raise NotImplementedError
+
+    def _full(self, path: str, *, sequential: bool = False) -> str:
+        """The server's name for the path."""
+        return join(self._chroot, check_path(path, sequential=sequential), sequential=sequential)
+
+    def _call(
+        self,
+        op: Op,
+        path: str,
+        *fields: object,
+        finish: Callable[[Any], Any] | None = None,
+        watch: AnyWatch | None = None,
+        guards: int | None = None,
+        sequential: bool = False,
+    ) -> Any:
+        """Check the path, encode the request, submit it."""
+        full = self._full(path, sequential=sequential)
+        assert op.request is not None
+        body = op.request.pack(full, *fields)
+        if watch is None:
+            return self._send(op, path, body, finish)
+        assert op.watch is not None
+        return self._send_watching(op, path, body, finish, watch, full, op.watch, guards)
+
+    def _send(
+        self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Submit an encoded request, if a server would read it."""
+        check_size(op, path, body)
+        return self._submit(self._kind(op, path, body, finish))
+
+    def _send_watching(
+        self,
+        op: Op,
+        path: str,
+        body: bytes,
+        finish: Callable[[Any], Any] | None,
+        watch: AnyWatch,
+        full: str,
+        kind: WatchKind,
+        guards: int | None = None,
+    ) -> Any:
+        """Submit an encoded request that sets a watch on the server's path ``full``."""
+        check_size(op, path, body)
+        target = as_watch(watch)
+        self._own(target)
+        return self._submit(self._kind(op, path, body, finish, target, full, kind, guards))
+
+
+def check_size(op: Op, path: str | None, body: bytes) -> None:
+    """Raise ValueError for a request that a server would answer by closing the connection."""
+    size = len(body) + _HEADER_BYTES
+    if size > SEND_LIMIT:
+        raise ValueError(
+            f"{op.name} {path or ''}: the request has {size} bytes; servers "
+            f"close the connection on more than {SEND_LIMIT} (jute.maxbuffer)"
+        )
+
+
+def as_watch(watch: AnyWatch) -> Watch:
+    """The watch itself, or one for the callback."""
+    if isinstance(watch, Watch):
+        return watch
+    if not callable(watch):
+        raise TypeError(f"watch must be a Watch or a callable, not {watch!r}")
+    return Watch(watch)

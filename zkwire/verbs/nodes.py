@@ -1,0 +1,231 @@
+"""What one does with a node: create, delete, read, write, and its access list.
+
+What holds for every operation stands in :mod:`zkwire.verbs`.
+"""
+
+from __future__ import annotations
+
+from zkwire import ops
+from zkwire.jute import records as r
+from zkwire.model import (
+    OPEN_ACL_UNSAFE,
+    AclAndStat,
+    ChildrenAndStat,
+    DataAndStat,
+    PathAndStat,
+)
+from zkwire.paths import strip
+from zkwire.verbs.base import Requests
+from zkwire.verbs.checks import CONTAINER, check_acl, check_create_mode, check_data, check_version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from zkwire.ops import Op
+    from zkwire.verbs.base import AnyWatch, Reply
+    from zkwire.watches import Watch
+
+
+class Nodes(Requests):
+    """The operations on one node."""
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        acl: Sequence[r.ACL] = OPEN_ACL_UNSAFE,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        ttl: float | None = None,
+    ) -> Reply[str]:
+        """Create a node; returns its path.
+
+        ``ephemeral``: the server deletes it when the session ends.  ``sequential``: ten digits that
+        only grow are put behind ``path``; use the path that is returned.  ``container``: the server
+        deletes it some time after its last child has gone (since 3.5.1).  ``ttl``: the server
+        deletes it when it has had no children and no change for so many seconds, 0.001 to about
+        1.1e9 (since 3.5.3, and only if extended types are switched on there).
+
+        Refused with: NodeExistsError; NoNodeError (the parent is missing);
+        NoChildrenForEphemeralsError; NoAuthError; InvalidACLError; QuotaExceededError;
+        UnimplementedError (containers and TTLs where the server does not have them).
+
+        If the connection is lost (OutcomeUnknownError): the node may be there.  Not sequential:
+        create it again; NodeExistsError then means that the first try, or somebody else, made it,
+        and ``ephemeral_owner`` or a unique id in the data tells which.  Sequential: **do not
+        repeat it blindly**, a second node would appear; put a unique id into the name, ``sync``,
+        list the children and look for it.
+        """
+        mode = check_create_mode(ephemeral, sequential, container, ttl)
+        return self._create(ops.CREATE, path, data, acl, mode, sequential, self._created)
+
+    def create_with_stat(
+        self,
+        path: str,
+        data: bytes = b"",
+        acl: Sequence[r.ACL] = OPEN_ACL_UNSAFE,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        ttl: float | None = None,
+    ) -> Reply[PathAndStat]:
+        """Create a node as :meth:`create` does; returns its path and its stat (since 3.5)."""
+        mode = check_create_mode(ephemeral, sequential, container, ttl)
+        finish = self._created_with_stat
+        return self._create(ops.CREATE2, path, data, acl, mode, sequential, finish)
+
+    def _create(
+        self,
+        op: Op,
+        path: str,
+        data: bytes,
+        acl: Sequence[r.ACL],
+        mode: tuple[int, int | None],
+        sequential: bool,
+        finish: Callable[[Any], Any],
+    ) -> Any:
+        flags, ttl = mode
+        fields: tuple[object, ...] = (check_data(data), check_acl(acl), flags)
+        if ttl is not None:
+            op, fields = ops.CREATE_TTL, (*fields, ttl)
+        elif flags == CONTAINER:
+            op = ops.CREATE_CONTAINER
+        return self._call(op, path, *fields, finish=finish, sequential=sequential)
+
+    def _created(self, record: r.CreateResponse | r.Create2Response) -> str:
+        return strip(self._chroot, record.path)
+
+    def _created_with_stat(self, record: r.Create2Response) -> PathAndStat:
+        return PathAndStat(strip(self._chroot, record.path), record.stat)
+
+    def delete(self, path: str, version: int = -1) -> Reply[None]:
+        """Delete a node if it has this data ``version`` (-1: any).
+
+        Refused with: NoNodeError; BadVersionError; NotEmptyError; NoAuthError.
+
+        If the connection is lost (OutcomeUnknownError): delete again; NoNodeError then means done.
+        Where others may create the same path anew, read it first and compare ``czxid``: the node
+        there may be theirs.
+        """
+        if path == "/":
+            raise ValueError("the root cannot be deleted")
+        return self._call(ops.DELETE, path, check_version(version))
+
+    def set_data(self, path: str, data: bytes, version: int = -1) -> Reply[r.Stat]:
+        """Replace a node's data if it has this data ``version`` (-1: any); returns its new stat.
+
+        Refused with: NoNodeError; BadVersionError; NoAuthError; QuotaExceededError.
+
+        If the connection is lost (OutcomeUnknownError): with a version, repeat it; BadVersionError
+        then means that the first try, or somebody else, got there first: read it and compare.
+        Without one, repeat it only if overwriting what others wrote meanwhile is all right.
+        """
+        return self._call(
+            ops.SET_DATA, path, check_data(data), check_version(version), finish=_stat
+        )
+
+    def set_acl(self, path: str, acl: Sequence[r.ACL], version: int = -1) -> Reply[r.Stat]:
+        """Replace a node's access list if it has this ``aversion`` (-1: any); returns its new stat.
+
+        Refused with: NoNodeError; BadVersionError; NoAuthError; InvalidACLError (an unknown scheme,
+        or ``auth`` on a connection that is not authenticated).
+
+        If the connection is lost (OutcomeUnknownError): with a version, repeat it; BadVersionError
+        then means that the first try, or somebody else, got there first: read it and compare.
+        """
+        return self._call(ops.SET_ACL, path, check_acl(acl), check_version(version), finish=_stat)
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def exists(self, path: str, *, watch: AnyWatch | None = None) -> Reply[r.Stat | None]:
+        """The stat of a node, or None if there is none.
+
+        ``watch`` is set in both cases: it fires when the node is created, changed or deleted.
+
+        Refused with: NoAuthError (servers from 3.9.2).  If the connection is lost: ask again; the
+        watch of the lost call was not set.
+        """
+        return self._call(ops.EXISTS, path, watch is not None, finish=_stat, watch=watch)
+
+    def get_data(self, path: str, *, watch: AnyWatch | None = None) -> Reply[DataAndStat]:
+        """A node's data and stat.
+
+        ``watch`` is set if the node exists: it fires when the node is changed or deleted.
+
+        Refused with: NoNodeError; NoAuthError.  If the connection is lost: read again; the watch
+        of the lost call was not set.
+        """
+        return self._call(ops.GET_DATA, path, watch is not None, finish=_data, watch=watch)
+
+    def get_children(self, path: str, *, watch: AnyWatch | None = None) -> Reply[list[str]]:
+        """The names of a node's children, in no particular order.
+
+        ``watch`` is set if the node exists: it fires when a child is created or deleted, and when
+        the node itself is deleted.
+
+        Refused with: NoNodeError; NoAuthError.  If the connection is lost: read again; the watch
+        of the lost call was not set.
+        """
+        return self._call(ops.GET_CHILDREN, path, watch is not None, finish=_children, watch=watch)
+
+    def get_children_with_stat(
+        self, path: str, *, watch: AnyWatch | None = None
+    ) -> Reply[ChildrenAndStat]:
+        """As :meth:`get_children`, with the stat of the node itself."""
+        return self._call(
+            ops.GET_CHILDREN2, path, watch is not None, finish=_children_with_stat, watch=watch
+        )
+
+    def get_acl(self, path: str) -> Reply[AclAndStat]:
+        """A node's access list, and its stat.
+
+        Passwords' hashes are in it only for those who may change it.  Refused with: NoNodeError;
+        NoAuthError.  If the connection is lost: read again.
+        """
+        return self._call(ops.GET_ACL, path, finish=_acl)
+
+    def sync(self, path: str = "/") -> Reply[None]:
+        """Let the connected server catch up: a read behind it shows all that was finished before.
+
+        The guarantee is the connection's: after a loss, sync again before the read it is for.
+        """
+        return self._call(ops.SYNC, path, finish=_nothing)
+
+    def _stand_guard(self, path: str, czxid: int, watch: Watch) -> Reply[object]:
+        """Fire ``watch`` when the node with this czxid is gone, from this call on and if it is.
+
+        For a node without children, whose child watch fires at nothing but its end.  The watch is
+        in the table before the answer, so a connection that breaks in between changes nothing.
+        """
+        return self._call(ops.GET_CHILDREN2, path, True, watch=watch, guards=czxid)
+
+
+def _stat(record: r.SetDataResponse | r.SetACLResponse | r.ExistsResponse | None) -> r.Stat | None:
+    return record.stat if record is not None else None
+
+
+def _acl(record: r.GetACLResponse) -> AclAndStat:
+    return AclAndStat(list(record.acl), record.stat)
+
+
+def _data(record: r.GetDataResponse) -> DataAndStat:
+    return DataAndStat(record.data or b"", record.stat)
+
+
+def _children(record: r.GetChildrenResponse) -> list[str]:
+    return list(record.children)
+
+
+def _children_with_stat(record: r.GetChildren2Response) -> ChildrenAndStat:
+    return ChildrenAndStat(list(record.children), record.stat)
+
+
+def _nothing(_: object) -> None:
+    return None

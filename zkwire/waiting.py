@@ -1,0 +1,55 @@
+"""How one thread sleeps until something is ready: nothing here reads, writes or decides."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from zkwire.calls import Waitable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.link import Link
+    from zkwire.pump import Pump
+
+# A signal that comes between the interpreter's last look and the system call is not noticed before
+# that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on who else wakes us.
+LONGEST_SLEEP = 1.0
+
+
+class Sleeper:
+    """Lets one thread sleep until any other has called it, now or before."""
+
+    __slots__ = ("_lock", "waitable")
+
+    def __init__(self, waitable: Waitable) -> None:
+        self.waitable = waitable
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __call__(self) -> None:
+        """End the sleep.  Idempotent."""
+        with contextlib.suppress(RuntimeError):  # already awake
+            self._lock.release()
+
+    def sleep(self, seconds: float | None) -> None:
+        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP."""
+        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
+        if seconds > 0:
+            self._lock.acquire(timeout=seconds)
+
+
+class Gone(Waitable):
+    """Ready once a connection is no longer the pump's."""
+
+    __slots__ = ("_link", "_pump")
+
+    def __init__(self, pump: Pump, link: Link) -> None:
+        super().__init__()
+        self._pump = pump
+        self._link = link
+
+    @property
+    def ready(self) -> bool:
+        """Whether what is submitted now is for another connection."""
+        return self._pump.link is not self._link

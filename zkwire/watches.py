@@ -1,0 +1,193 @@
+"""The watch that a caller holds: where events arrive, and where one waits for them.
+
+It decides in which order a caller sees events and what a caller is told when none can come any
+more.  It must not know which events concern it (:mod:`zkwire.watch_table`), how to send, or how to
+wait: that is its owner, the client.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+from zkwire.calls import Waitable
+from zkwire.errors import ClientClosedError, ZooKeeperError
+from zkwire.model import Event, EventType, State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator
+    from typing import Any, Protocol
+
+    from zkwire.calls import Waker
+    from zkwire.ops import WatchKind
+
+    class WatchOwner(Protocol):
+        """What a watch needs of the client that it is set on."""
+
+        def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
+        async def until(self, waitable: Waitable) -> bool: ...
+        def close_watch(self, watch: Watch) -> None: ...
+        def dispatch(self, function: Callable[[], object]) -> None: ...
+
+
+class Watch(Waitable):
+    """Pass it as ``watch=`` to a read or to ``add_watch``, then :meth:`wait` for its events.
+
+    Set by a read it fires once, and can be set again by the next read.  It is set when that read
+    succeeds, and by ``exists`` also on a node that is not there.  A lost connection does not lose
+    it: it is set again on the next server, and what happened in between fires it then.
+
+    Set by ``add_watch`` it is persistent and fires until it is closed.  A server says nothing about
+    what happened while the connection was lost, so an event of type REREAD comes then: whoever
+    keeps a copy of what is watched must read it again.
+
+    With a ``callback`` the event goes there, in the client's callback thread; when the session
+    ends the callback gets one event of type NONE whose ``state`` says how.
+    """
+
+    __slots__ = (
+        "_armed", "_closed", "_error", "_events", "_lasting", "_latest", "callback", "owner",
+        "places",
+    )  # fmt: skip
+
+    def __init__(self, callback: Callable[[Event], object] | None = None) -> None:
+        super().__init__()
+        if callback is not None:
+            if not callable(callback):
+                raise TypeError(f"the callback of a watch must be callable: {callback!r}")
+            hash(callback)  # it will be a key: what cannot be one is refused here, in the caller
+        self.callback = callback
+        self.owner: WatchOwner | None = None
+        self._events: deque[Event] = deque()
+        self._latest: Event | None = None
+        self._error: Callable[[], ZooKeeperError] | None = None
+        self._armed = 0  # reads whose watch has not fired yet
+        self._lasting = 0  # registrations that firing does not end
+        self._closed = False
+        self.places: set[tuple[WatchKind, str]] = set()  # where the table has it
+
+    def __repr__(self) -> str:
+        armed = self._armed + self._lasting
+        return f"<Watch {armed} armed, {len(self._events)} events{' closed' * self._closed}>"
+
+    @property
+    def identity(self) -> Hashable:
+        """What makes two watches on one path the same: their callback, else the object."""
+        return id(self) if self.callback is None else self.callback
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has been called."""
+        return self._closed
+
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`wait` would return at once."""
+        return bool(self._events) or self._closed or self._error is not None or not self._set
+
+    @property
+    def _set(self) -> bool:
+        return self._armed > 0 or self._lasting > 0
+
+    def wait(self, timeout: float | None = None) -> Event | None:
+        """The next event; None when ``timeout`` seconds passed without one.
+
+        Raises SessionExpiredError or ClientClosedError when no event can come any more because the
+        session is over, and RuntimeError when no read has set the watch since it fired last.
+        """
+        while (event := self.take()) is None:
+            if not self._owner().wait(self, timeout):
+                return None
+        return event
+
+    def take(self) -> Event | None:
+        """The next event if it has come, else None; raises what :meth:`wait` would."""
+        try:
+            return self._events.popleft()
+        except IndexError:
+            pass
+        if self._error is not None:
+            raise self._error()
+        if self._closed:
+            raise ClientClosedError("this watch has been closed")
+        if not self._set:
+            raise RuntimeError("the watch is not set: pass it to a read that succeeds first")
+        return None
+
+    def _owner(self) -> WatchOwner:
+        if self.owner is None:
+            raise RuntimeError("the watch is not set: pass it to a read that succeeds first")
+        return self.owner
+
+    def __await__(self) -> Generator[Any, None, Event]:
+        """Under asyncio: the next event; raises what :meth:`wait` would."""
+        return self._next().__await__()
+
+    async def _next(self) -> Event:
+        while (event := self.take()) is None:
+            await self._owner().until(self)
+        return event
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Under asyncio: events as they come, for as long as the watch is set or has some left."""
+        while self._events or (self._set and not self._closed):
+            yield await self
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events as they come, for as long as the watch is set or has some left."""
+        while self._events or (self._set and not self._closed):
+            event = self.wait()
+            if event is not None:
+                yield event
+
+    def close(self) -> None:
+        """Give the watch up, here and (if no other watch needs it) on the server.  Idempotent."""
+        self._closed = True
+        if self.owner is not None:
+            self.owner.close_watch(self)
+
+    # --- for the automaton, under the shell's state lock ---
+
+    def arm(self, *, lasting: bool = False) -> None:
+        """A request that may set the watch has been submitted."""
+        if lasting:
+            self._lasting += 1
+        else:
+            self._armed += 1
+
+    def disarm(self, *, lasting: bool = False) -> None:
+        """That request has failed, or what it had set is gone."""
+        if lasting:
+            self._lasting = max(0, self._lasting - 1)
+        else:
+            self._armed = max(0, self._armed - 1)
+
+    def deliver(self, event: Event, *, spent: bool = True) -> None:
+        """The watch has fired, which has ``spent`` what a read had set.
+
+        Idempotent: an interrupt may make the automaton begin anew.
+        """
+        if event is not self._latest:
+            # One call and it is the last thing, so no interrupt comes between these three.
+            self._latest = event
+            self._armed -= spent and self._armed > 0
+            self._events.append(event)
+
+    def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
+        """The session is over in ``state``: no event can come any more."""
+        self._error = error
+        if self.callback is not None:
+            self._events.append(Event(EventType.NONE, "", state))
+
+    def take_wakers(self) -> list[Waker]:
+        """The wakers to call now; a callback's events are handed to the callback thread."""
+        wakers = super().take_wakers()
+        if self.callback is not None and self._events:
+            wakers.append(self._hand_on)
+        return wakers
+
+    def _hand_on(self) -> None:
+        owner, callback = self.owner, self.callback
+        while callback is not None and owner is not None and self._events:
+            owner.dispatch(partial(callback, self._events.popleft()))
