@@ -33,12 +33,17 @@ from tests.server_control import Backend, Ensemble, NoBackendError, ZooKeeperSer
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-GRACE_SECONDS = 2.0
+GRACE_SECONDS = 20.0
 SERVER_FIXTURES = frozenset({"backend", "zookeeper", "ensemble"})
 SEED = int(os.environ.get("ZKWIRE_SEED") or secrets.randbelow(2**32))
 
 # Examples run on shared machines too, where a pause says nothing about the code.
-hypothesis.settings.register_profile("zkwire", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "zkwire",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("zkwire")
 
 
@@ -144,7 +149,7 @@ def nothing_left() -> Iterator[None]:
     deadline = time.monotonic() + GRACE_SECONDS
     for thread in set(threading.enumerate()) - threads_before:
         if thread.name.startswith("zkwire") and not is_shared_server(thread):
-            thread.join(deadline - time.monotonic())
+            thread.join(max(0.0, deadline - time.monotonic()))
             assert not thread.is_alive(), f"the test left a thread: {thread.name}"
 
     def closed() -> bool | None:

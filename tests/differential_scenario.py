@@ -26,7 +26,7 @@ from zkwire.model import OPEN_ACL_UNSAFE
 
 SESSIONS = 3
 BATCH = 16
-SHRINK_SECONDS = 20.0
+SHRINK_SECONDS = 60.0
 
 
 class Scenario:

@@ -9,7 +9,7 @@ from zkwire.jute.frames import FrameSplitter
 from zkwire.testing.connection import Connection
 from zkwire.testing.processor import Processor
 
-SECONDS = 10.0
+SECONDS = 30.0
 SILENCE = b"silence"
 
 

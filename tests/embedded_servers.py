@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.real_servers import UncontrollableError
-from tests.server_control import Backend, Ensemble, Settings, ZooKeeperServer
+from tests.server_control import (
+    FOUR_LETTER_SECONDS,
+    Backend,
+    Ensemble,
+    Settings,
+    ZooKeeperServer,
+)
 from zkwire import testing
 from zkwire.testing.server import Member
 
@@ -59,7 +65,7 @@ class EmbeddedServer(ZooKeeperServer):
     def log_tail(self) -> str:
         return "(an embedded server writes no log)"
 
-    def four_letter(self, word: str, seconds: float = 2.0) -> str:
+    def four_letter(self, word: str, seconds: float = FOUR_LETTER_SECONDS) -> str:
         if word not in WORDS:
             raise UncontrollableError(f"{self} does not know {word}")
         return super().four_letter(word, seconds)

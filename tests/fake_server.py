@@ -36,7 +36,7 @@ from zkwire.model import EventType
 from zkwire.ops import OPS, PING_XID
 
 NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
-PATIENCE = 10.0
+PATIENCE = 30.0
 _RESET = struct.pack("ii", 1, 0)
 _FIRED = {
     EventType.NODE_CREATED: ("exists", "get_data"),

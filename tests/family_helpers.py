@@ -126,11 +126,13 @@ def interrupted_when(stage: Stage, seen: Callable[[list[Frame]], bool]) -> Itera
         signal.pthread_kill(main.ident, signal.SIGINT)
 
     stage.proxy.reset()
+    interrupter: Running[None] | None = None
     try:
         interrupter = Running(interrupt)
         yield
         interrupter.result()  # the body has ended too early, or too late
     except KeyboardInterrupt:
+        assert interrupter is not None
         interrupter.result()
     else:
         pytest.fail("the interrupt was lost")

@@ -50,14 +50,20 @@ waiting_kinds = pytest.mark.parametrize("kind", WAITING_KINDS, ids=lambda kind: 
 single_kinds = pytest.mark.parametrize("kind", SINGLE_KINDS, ids=lambda kind: kind.__name__)
 
 # No wait of a test is longer; a shared machine may pause for seconds.
-PATIENCE = 15.0
-# What a third party may need for a lock that is free.
-GRACE = 2.0
-# How much later than its deadline a timed call may return.
+PATIENCE = 25.0
+# What a third party may need for a lock that is free. Less than a client takes to give a silent
+# connection up (two thirds of LONG): a wake-up that was lost must not be healed by that.
+GRACE = 8.0
+# How much later than its deadline a timed call may return, and how long a shared machine may stand
+# still meanwhile. Together less than a third of LONG, when pings show a client what has become of
+# its connection: whoever waits for anything but its deadline takes longer.
 SLACK = 0.25
-# A session that nothing is to happen to, and one that is to be outlived.
+PAUSE = 4.0
+# A session that nothing is to happen to, and one that is to be outlived; but not by a pause.
 LONG = 15.0
-SHORT = 1.0
+SHORT = 3.0
+# What a process may need to start, beside others that do the same.
+START = 60.0
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -200,6 +206,17 @@ def timed(call: Callable[[], T]) -> tuple[T, float]:
     return result, time.monotonic() - started
 
 
+def assert_in_time(timeout: float, *seconds: float) -> None:
+    """Calls with this time limit have kept it, the machine's pauses apart.
+
+    A pause makes some of several calls late, and never all of them; so the best one shows what the
+    code does, and the worst one that it waited for nothing else.
+    """
+    assert max(seconds) < timeout + SLACK + PAUSE, f"limit {timeout} s: {seconds}"
+    if len(seconds) > 1:
+        assert min(seconds) < timeout + SLACK, f"limit {timeout} s: {seconds}"
+
+
 def watch_table_size(client: Client) -> int:
     """How many watches the client believes to be set."""
     return client._session.watch_count
@@ -337,7 +354,7 @@ class Worker:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
 
-    def hear(self, timeout: float = PATIENCE) -> str | None:
+    def hear(self, timeout: float = START) -> str | None:
         """The process's next line; None at its end."""
         return self._lines.get(timeout=timeout)
 
@@ -345,7 +362,7 @@ class Worker:
         """The process's next line is this one."""
         assert self.hear() == line
 
-    def end(self, timeout: float = PATIENCE) -> list[str]:
+    def end(self, timeout: float = START) -> list[str]:
         """Wait until the process has ended well; the lines it has left."""
         lines = list(iter(lambda: self.hear(timeout), None))
         assert self._process.wait(timeout) == 0

@@ -285,7 +285,7 @@ class Script:
     def log_when_ready(self, waitable: Waitable, name: str) -> None:
         """Have ``name`` logged when ``waitable`` is ready."""
         assert not waitable.ready
-        waitable.wakers.append(lambda: self.log.append(name))
+        waitable.add_waker(lambda: self.log.append(name))
 
     # --- the owner of watches ---------------------------------------------------------------------
 

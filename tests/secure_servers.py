@@ -130,7 +130,8 @@ def serves_tls(port: int, shown: Certificate) -> bool | None:
     context.load_cert_chain(shown.certificate, shown.key)
     try:
         with (
-            socket.create_connection((LOOPBACK, port), PROBE_SECONDS) as connection,
+            # The first handshakes of a Java that has just begun take long.
+            socket.create_connection((LOOPBACK, port), 6 * PROBE_SECONDS) as connection,
             context.wrap_socket(connection) as wrapped,
         ):
             wrapped.sendall(b"srvr")

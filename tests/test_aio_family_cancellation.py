@@ -166,7 +166,7 @@ async def assert_nothing_left(b: Bed, subject: Subject, made: Any, path: str) ->
         await subject.live(subject.make(b.observer, path))
         await subject.live(made)
     assert none_held(made)
-    assert not await nodes(b, subject, path)
+    await eventually(f"no node is left on {path}", no_nodes)
 
 
 # --- cancelled ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests import test_lock_recovery, test_lock_sweep, test_lock_wakeups, test_locks
+from tests import test_lock_recovery, test_lock_wakeups, test_locks
 from tests.aio_helpers import (
     AsyncKind,
     async_kinds,
@@ -48,6 +48,7 @@ from tests.server_control import Ensemble, ZooKeeperServer
 from tests.test_client_threads import in_child
 from tests.test_failover import SESSION_TIMEOUT, each_role
 from tests.test_lock_recovery import (  # `queue` is a fixture
+    ENOUGH,
     ENTER,
     Scene,
     assert_free,
@@ -135,7 +136,7 @@ def test_lost_delete_of_a_timed_out_attempt(
     for nth, cut in enumerate(cuts, 1):
         queue.cut("delete", cut, nth)
     with holding(rival):
-        assert not lock.acquire(0.1)
+        assert not lock.acquire(ENOUGH)
         queue.expect(*ENTER, "get_data ok", "remove_watches *", *trace)
         assert len(queue.nodes(queue.path)) == 1
     assert_free(queue, SequentialLock)
@@ -188,12 +189,9 @@ def test_every_fault_at_every_request(
     thread: LoopThread,
     fresh_path: str,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     kind: Kind,
     cycle: Cycle,
 ) -> None:
-    # An attempt that is given up in 0.2 s may not come to the request that is to fail.
-    monkeypatch.setattr(test_lock_sweep, "TIMEOUT", 0.4)
     sweep = AsyncSweep(
         zookeeper,
         observer,
@@ -320,8 +318,7 @@ async def test_tasks_of_one_client_exclude_each_other(
         assert len(turns) == 40
         assert_strictly_rising(fence for _, fence in turns)
         assert await nodes(client, fresh_path) == []
-        await client.sync()
-        assert watch_count(client) == 0
+        await eventually("no watch is left", lambda: watch_count(client) == 0)
 
 
 @async_kinds
@@ -407,7 +404,7 @@ async def test_acquire_in_an_asyncio_timeout(
             assert rival.held
         async with asyncio.timeout(PATIENCE), lock:
             pass
-        assert watch_count(client) == 0
+        await eventually("no watch is left", lambda: watch_count(client) == 0)
 
 
 @async_kinds
@@ -566,8 +563,7 @@ def test_a_thousand_waiters_on_one_client(
             assert [number for number, _ in order] == list(range(WAITERS))
             assert_strictly_rising(fence for _, fence in order)
             assert await client.get_children(fresh_path) == []
-            await client.sync()
-            assert watch_count(client) == 0
+            await eventually("no watch is left", lambda: watch_count(client) == 0)
             return took, started
 
     async def weight() -> float:

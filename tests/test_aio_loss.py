@@ -11,7 +11,6 @@ import asyncio
 import random
 import struct
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -205,7 +204,7 @@ async def test_a_server_that_stops_reading_is_given_up() -> None:
                 errors = await ended(calls)
             assert isinstance(errors[0], OutcomeUnknownError)
             assert isinstance(errors[199], NotSentError)
-            assert await client.exists("/") is not None
+            assert (await retried(client, lambda: client.exists("/")))[0] is not None
 
 
 @asynchronous
@@ -358,13 +357,14 @@ async def test_a_reply_over_the_limit() -> None:
 async def test_black_hole_and_return() -> None:
     """The connection is given up in time, calls end in time, watches and session are restored."""
     with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts, session_timeout=1.5) as client:
+        # The client must be back in the last third of its time.
+        async with AsyncClient(proxy.hosts, session_timeout=6.0) as client:
             session_id = client.session_id
             watch = Watch()
             await client.exists("/new", watch=watch)
             proxy.black_hole()
             sent = client.create("/sent")
-            with within(1.5 + SLACK):
+            with within(4.0 + SLACK):
                 (error,) = await ended([sent])
             assert isinstance(error, OutcomeUnknownError)
             proxy.black_hole(False)
@@ -392,15 +392,14 @@ async def test_calls_end_when_no_server_comes_back() -> None:
 @asynchronous
 async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
     with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts, session_timeout=0.6) as client:
+        async with AsyncClient(proxy.hosts, session_timeout=2.0) as client:
             lock = AsyncSequentialLock(client, "/lock")
             assert await lock.acquire()
             told: list[Any] = []
             lock.lost.add_callback(told.append)
             proxy.black_hole()
-            started = time.monotonic()
-            assert await lock.lost is True
-            assert time.monotonic() - started < 0.6 + SLACK
+            with within(2.0 + SLACK):
+                assert await lock.lost is True
             assert not lock.held
             await eventually("the callback is called", lambda: told == [lock.lost])
             proxy.black_hole(False)

@@ -431,7 +431,7 @@ async def test_cancellation_from_outside_stays_one(stage: Stage, fresh_path: str
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not lock.held
-        assert await stage.nodes(fresh_path) == []
+        await queued(stage, fresh_path, 0)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01), lock, lock.cancel_on_loss():
                 await asyncio.Event().wait()

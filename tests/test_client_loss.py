@@ -32,7 +32,15 @@ from tests.fake_server import (
     silent,
     stat_of,
 )
-from tests.test_client import PATIENCE, SLACK, Background, poll_state, refused_port, within
+from tests.test_client import (
+    PATIENCE,
+    SLACK,
+    Background,
+    poll_state,
+    refused_port,
+    undisturbed,
+    within,
+)
 from zkwire import (
     AuthFailedError,
     Client,
@@ -92,8 +100,8 @@ def test_refused() -> None:
 
 def test_not_sent_because_there_is_no_server() -> None:
     port = refused_port()
-    client = Client(f"127.0.0.1:{port}", session_timeout=0.3)
-    with within(0.3 + SLACK), pytest.raises(NotSentError) as caught:
+    client = Client(f"127.0.0.1:{port}", session_timeout=1.0)
+    with within(1.0 + SLACK), pytest.raises(NotSentError) as caught:
         client.set_data("/a", b"")
     assert ends_with(caught.value, NotSentError, "set_data", "/a", False)
     assert f"127.0.0.1:{port}: Connection refused" in str(caught.value)
@@ -133,12 +141,19 @@ def test_outcome_unknown(
         assert len(server.sessions) == 1
 
 
+def takes_notes(connection: Connection) -> None:
+    """A script that answers nothing, and notes what it is asked."""
+    connection.greet()
+    for _ in connection.requests():
+        pass
+
+
 def test_expired() -> None:
-    with FakeServer(mute, serve) as server:
+    with FakeServer(takes_notes, serve) as server:
         client = Client(server.hosts)
         client.connect()
         in_flight = client.pipeline.create("/a")
-        server.wait_for(lambda: server.connections[0].session_id)
+        server.wait_for(lambda: server.count("create"))
         server.expire(client.session_id)
         assert poll_state(client, State.EXPIRED)
         # It was in flight on a connection that broke first.
@@ -204,11 +219,11 @@ def test_rejected() -> None:
 
 
 def test_closed() -> None:
-    with FakeServer(mute) as server:
+    with FakeServer(takes_notes) as server:
         client = Client(server.hosts)
         client.connect()
         sent = client.pipeline.create("/a")
-        server.wait_for(lambda: server.connections[0].session_id)
+        server.wait_for(lambda: server.count("create"))
         reading = client.pipeline.exists("/b")
         Background(client.close).result()
         for call, op, path, applied in (
@@ -367,7 +382,7 @@ def test_a_server_that_stops_reading_is_given_up() -> None:
             assert isinstance(ending(calls[0]), OutcomeUnknownError)
             assert isinstance(ending(calls[199]), NotSentError)
         with within(1.0):
-            assert client.exists("/") is not None
+            again(client)
         client.close()
 
 
@@ -501,7 +516,7 @@ def test_random_garbage_for_a_reply(seed: int) -> None:
         script = answering(bytes(data) + rng.randbytes(rng.randrange(40)))
         with FakeServer(script, serve) as server:
             client = Client(server.hosts, session_timeout=0.6)
-            client.connect()
+            client.connect(PATIENCE)
             # A length that is only too long is found out by the silence behind it.
             with within(0.4 + SLACK), suppress(ZooKeeperError):
                 client.get_data("/")
@@ -584,7 +599,7 @@ def test_a_frame_that_never_ends_is_given_up_unless_it_grows() -> None:
         client = Client(server.hosts, session_timeout=0.6)
         with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match="nothing came"):
             client.get_data("/")
-        assert client.exists("/") is not None
+        again(client)
         client.close()
 
 
@@ -809,7 +824,7 @@ def test_nothing_is_sent_twice(seed: int) -> None:
         assert {p for p, v in verdicts.items() if v == "done"} <= executed
         assert {p for p, v in verdicts.items() if v == "NotSentError"}.isdisjoint(received)
         assert set(verdicts.values()) <= {"done", "OutcomeUnknownError", "NotSentError"}
-        assert len(server.connections) > 10
+        assert len(server.connections) >= 300 // 39  # each of them takes so many at the most
         client.close()
 
 
@@ -829,7 +844,8 @@ def test_the_state_at_rest_is_the_real_one(seed: int) -> None:
                 with suppress(ConnectionLossError):
                     client.exists("/")
                     break
-            assert client.state is State.CONNECTED
+            # The server may still be about to hear of the last cut.
+            assert poll_state(client, State.CONNECTED)
         assert len(server.sessions) == 1
 
 
@@ -850,13 +866,20 @@ def test_a_watch_that_was_set_by_a_lost_read_is_not_set() -> None:
 
 def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:
     """A21."""
-    with FakeServer(mute, silent) as server:
-        client = Client(server.hosts, session_timeout=0.9)
-        client.connect()
-        heard = time.monotonic()
-        server.wait_for(lambda: len(server.connections) == 2)
-        assert 0.5 < time.monotonic() - heard < 0.6 + SLACK
-        client.close()
+
+    def noticed_after() -> float:
+        with FakeServer(mute, silent) as server:
+            client = Client(server.hosts, session_timeout=0.9)
+            begun = time.monotonic()
+            client.connect(PATIENCE)
+            heard = time.monotonic()
+            server.wait_for(lambda: len(server.connections) >= 2)
+            noticed = time.monotonic()
+            client.close()
+        assert noticed - begun > 0.6
+        return noticed - heard
+
+    undisturbed(noticed_after, 0.6 + SLACK / 2)
 
 
 def test_a_half_closed_connection_is_replaced() -> None:

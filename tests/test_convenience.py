@@ -30,7 +30,7 @@ from zkwire import (
 )
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 ALICE = digest_auth("alice", "secret")
 NO_CREATE = [
     ACL(Perms.READ, READ_ACL_UNSAFE[0].id),

@@ -23,7 +23,7 @@ def zkwire(*arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
 
@@ -65,7 +65,7 @@ def test_server_as_a_process() -> None:
         with Client(found[0]) as client:
             assert client.create("/a", b"x") == "/a"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "")
 
 

@@ -125,6 +125,8 @@ def test_candidate_that_gives_up_is_none(stage: Stage, fresh_path: str) -> None:
     election = Election(stage.client(), fresh_path, "late")
     with Election(stage.observer, fresh_path, "leader").lead():
         assert not election.lead().acquire(0.02)
+        # Its look at the leader, answered late, is not to be taken for the next one's.
+        soon("it is gone", lambda: len(election.candidates()) == 1)
         with interrupted_when(stage, looked):
             election.lead().acquire()
         soon("only the leader is left", lambda: len(election.candidates()) == 1)

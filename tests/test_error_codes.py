@@ -63,7 +63,7 @@ from zkwire.errors import SERVER_ERRORS
 from zkwire.testing.faults import Send, Step
 from zkwire.testing.proxy import FaultProxy, Frame
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 SUPER = digest_auth("super", "user")
 SUPER_FLAG = "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + digest_id("super", "user").id
 READ_ONLY_FOR_BOB = [ACL(Perms.READ, digest_id("bob", "builder"))]

@@ -247,6 +247,8 @@ FOR_THE_SHELL = {
     "let_go",
     "lose",
     "take",
+    "add_waker",
+    "drop_waker",
     "take_wakers",
 }
 

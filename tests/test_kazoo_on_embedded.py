@@ -11,7 +11,7 @@ import pytest
 
 from zkwire.testing.server import Ensemble, Server
 
-SECONDS = 5.0
+SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")

@@ -572,7 +572,7 @@ def test_one_look_at_what_the_other_holds(
     rival = contender(clients, zookeeper, second, queue.path)
     assert holder.acquire(timeout=PATIENCE)
     assert not looks[second](rival)
-    assert len(queue.names()) == 1
+    queue.wait_for_length(1)
     holder.release()
     assert looks[second](rival)
     assert not looks[first](holder)

@@ -15,9 +15,11 @@ from queue import SimpleQueue
 
 import pytest
 
+from tests.family_helpers import soon
 from tests.lock_helpers import (
     GRACE,
     PATIENCE,
+    PAUSE,
     SHORT,
     SLACK,
     Kind,
@@ -29,6 +31,7 @@ from tests.lock_helpers import (
     acquire_soon,
     all_kinds,
     assert_exclusive,
+    assert_in_time,
     assert_strictly_rising,
     holding,
     make_path,
@@ -123,11 +126,15 @@ def test_try_on_a_taken_lock_is_false(stage: Stage, kind: Kind, fresh_path: str)
 def test_timed_acquire_ends_in_time(stage: Stage, kind: Kind, fresh_path: str) -> None:
     lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
     with holding(rival):
-        acquired, seconds = timed(lambda: lock.acquire(0.3))
-        assert not acquired
-        assert 0.3 <= seconds < 0.3 + SLACK
+        times = []
+        for _ in range(3):
+            acquired, seconds = timed(lambda: lock.acquire(0.3))
+            assert not acquired
+            times.append(seconds)
+        assert min(times) >= 0.3
+        assert_in_time(0.3, *times)
         assert_exclusive(rival, lock)
-        poll("only the holder's node is left", lambda: len(stage.nodes(fresh_path)) == 1 or None, 1)
+        soon("only the holder's node is left", lambda: len(stage.nodes(fresh_path)) == 1)
     assert lock.acquire(GRACE)
     lock.release()
 
@@ -138,7 +145,7 @@ def test_non_blocking_lock_does_not_wait(stage: Stage, fresh_path: str) -> None:
         for timeout in (None, 0, 30):
             acquired, seconds = timed(partial(lock.acquire, timeout))
             assert not acquired
-            assert seconds < GRACE
+            assert_in_time(0, seconds)
 
 
 @waiting_kinds
@@ -245,7 +252,8 @@ def test_lease_is_renewed_by_contact(stage: Stage, kind: Kind, fresh_path: str) 
         stage.proxy.wait_for(
             lambda frames: len([f for f in frames if f.kind == "ping" and f.xid == -2]) >= 4
         )
-        assert SHORT / 3 < lock.lease_remaining() <= SHORT
+        # A lease that nothing renews gets shorter and shorter.
+        soon("it is renewed", lambda: SHORT / 2 < lock.lease_remaining() <= SHORT)
         assert lock.held
     assert lock.lease_remaining() == 0.0
 
@@ -318,7 +326,7 @@ def test_lost_when_the_server_is_away_for_a_session_timeout(
     witnesses = [Witness(lock) for lock in locks]
     zookeeper.kill()
     for witness in witnesses:
-        witness.assert_lost(2 * SHORT + SLACK)
+        witness.assert_lost(2 * SHORT + SLACK + PAUSE)
     zookeeper.start()
     for lock in locks:
         stage.wait_no_nodes(lock.path, PATIENCE)
@@ -350,7 +358,7 @@ def test_lost_when_the_client_is_closed(stage: Stage, kind: Kind, fresh_path: st
     witness.assert_lost()
     with pytest.raises(ClientClosedError):
         lock.try_acquire()
-    assert stage.nodes(fresh_path) == []
+    stage.wait_no_nodes(fresh_path)  # a close waits for its answer, but not for long
 
 
 def in_forked_child(function: Callable[[], str]) -> str:
@@ -891,8 +899,8 @@ def test_predecessor_gone_before_the_watch_is_set(
     assert waiter.result(GRACE)
     lock.release()
     client.sync()
-    assert watch_table_size(client) == 0
-    assert waiters(stage.server, fresh_path) == 0
+    soon("the client forgets", lambda: watch_table_size(client) == 0)
+    soon("the server forgets", lambda: waiters(stage.server, fresh_path) == 0)
 
 
 # --- what attempts leave behind -------------------------------------------------------------------
@@ -900,18 +908,18 @@ def test_predecessor_gone_before_the_watch_is_set(
 
 @waiting_kinds
 def test_fifty_timed_out_attempts_leave_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    client = stage.client()
-    lock, rival = kind(client, fresh_path), stage.rival(kind, fresh_path)
+    client, holder = stage.client(), stage.client(direct=True)
+    lock, rival = kind(client, fresh_path), kind(holder, fresh_path)
     with holding(rival):
-        stage.observer.sync()
+        holder.sync()  # behind the holder's watch on its own node
         watches = watch_count(stage.server)
         for _ in range(50):
             assert not lock.acquire(0.01)
-        poll("only the holder's node is left", lambda: len(stage.nodes(fresh_path)) == 1 or None, 2)
-        client.sync()
-        assert watch_table_size(client) == 0
-        assert waiters(stage.server, fresh_path) == 0
-        assert watch_count(stage.server) == watches
+        soon("only the holder's node is left", lambda: len(stage.nodes(fresh_path)) == 1)
+        soon("the client forgets", lambda: watch_table_size(client) == 0)
+        soon("the server forgets", lambda: waiters(stage.server, fresh_path) == 0)
+        # Those of others on the same server may end meanwhile.
+        soon("no watch is left", lambda: watch_count(stage.server) <= watches)
 
 
 @waiting_kinds
@@ -925,8 +933,8 @@ def test_look_that_is_answered_after_the_timeout_leaves_no_watch(
         assert not lock.acquire(0.1)
         gate.release()
         client.sync()
-        poll("the client forgets", lambda: watch_table_size(client) == 0 or None, GRACE)
-        poll("the server forgets", lambda: not waiters(stage.server, fresh_path) or None, GRACE)
+        soon("the client forgets", lambda: watch_table_size(client) == 0)
+        soon("the server forgets", lambda: not waiters(stage.server, fresh_path))
 
 
 def black_hole(stage: Stage) -> None:
@@ -962,9 +970,12 @@ def test_timeout_is_a_timeout_whatever_the_network_does(
             assert kind is NonBlockingLock, "which has no answer to give"
             return False
 
-    acquired, seconds = timed(attempt)
-    assert not acquired
-    assert seconds < 0.3 + SLACK
+    times = []
+    for _ in range(3):
+        acquired, seconds = timed(attempt)
+        assert not acquired
+        times.append(seconds)
+    assert_in_time(0.3, *times)
     stage.heal()
     client.sync()
     stage.wait_no_nodes(fresh_path)
@@ -1018,7 +1029,7 @@ def test_waiter_of_a_closed_client_is_told(stage: Stage, kind: Kind, fresh_path:
         with pytest.raises(ClientClosedError):
             waiter.result(GRACE)
         assert not lock.held
-        assert len(stage.nodes(fresh_path)) == 1
+        soon("only the holder is left", lambda: len(stage.nodes(fresh_path)) == 1)
 
 
 @waiting_kinds

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.family_helpers import soon
 from tests.lock_helpers import Stage
 from tests.server_control import ZooKeeperServer
 from zkwire import (
@@ -37,7 +38,7 @@ from zkwire import (
 from zkwire.testing.proxy import Frame, cut_after
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 15.0
+PATIENCE = 30.0
 
 
 class Trace:
@@ -48,6 +49,10 @@ class Trace:
 
     def __call__(self, frame: TraceFrame) -> None:
         self.frames.append(frame)
+
+    def pongs(self) -> int:
+        """How many pings were answered."""
+        return sum(frame.op == "ping" and not frame.sent for frame in self.frames)
 
 
 @pytest.fixture
@@ -103,7 +108,9 @@ def assert_same(trace: list[TraceFrame], frames: list[Frame]) -> None:
 
 def test_one_trace_for_each_frame_in_both_directions(stage: Stage, fresh_path: str) -> None:
     trace = Trace()
-    client = Client(stage.proxy.hosts, session_timeout=1.0, trace=trace)
+    # So long that nobody breaks the connection when the machine pauses, and that no ping is on its
+    # way when it is cut.
+    client = Client(stage.proxy.hosts, session_timeout=4.5, trace=trace)
     stage.proxy.reset()
     with client:
         client.create(fresh_path, b"data")
@@ -120,7 +127,7 @@ def test_one_trace_for_each_frame_in_both_directions(stage: Stage, fresh_path: s
         lasting = Watch()
         client.add_watch(fresh_path, lasting)
         client.get_children("/", watch=Watch())
-        stage.proxy.wait_for(lambda frames: pongs(frames) >= 2, PATIENCE)
+        soon("two pings are answered", lambda: trace.pongs() >= 2, PATIENCE)
         stage.proxy.cut_all()
         assert lasting.wait(PATIENCE) is not None  # a REREAD: connected again
         client.delete(fresh_path)
@@ -188,7 +195,7 @@ class Wall:
 
 def test_a_trace_that_blocks_does_not_hurt_the_client(stage: Stage, fresh_path: str) -> None:
     wall = Wall()
-    client = Client(stage.proxy.hosts, session_timeout=1.0, trace=wall)
+    client = Client(stage.proxy.hosts, session_timeout=3.0, trace=wall)
     with client:
         assert wall.reached.wait(PATIENCE)
         session = client.session_id
@@ -202,7 +209,8 @@ def test_a_trace_that_blocks_does_not_hurt_the_client(stage: Stage, fresh_path: 
         assert client.state is State.CONNECTED
         assert wall.count == 0
         wall.open.set()
-    assert wall.count > 10
+    # A close does not wait for its callbacks for long.
+    soon("all is traced", lambda: wall.count > 10, PATIENCE)
 
 
 def test_a_trace_that_raises_is_reported_and_asked_again(
@@ -219,6 +227,7 @@ def test_a_trace_that_raises_is_reported_and_asked_again(
     with Client(stage.proxy.hosts, trace=trace) as client:
         client.create(fresh_path)
         assert client.exists(fresh_path) is not None
+    soon("all is traced", lambda: len(reported) >= 8, PATIENCE)
     assert traced == [
         *("connect", "connect", "create", "create", "exists", "exists"),
         *("close_session", "close_session"),

@@ -49,7 +49,7 @@ from zkwire import (
 from zkwire.jute.records import CreateRequest, CreateTTLRequest
 from zkwire.testing.proxy import FaultProxy
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 CONFIG_NODE = "/zookeeper/config"
 TTL = 3600.0  # nothing is to be deleted meanwhile
 

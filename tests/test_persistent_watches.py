@@ -28,7 +28,7 @@ from zkwire import (
 )
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold, rst_before
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 LARGEST_FRAME = 129 * 1024
 RESTORING = {"set_watches", "set_watches2"}
 

@@ -34,7 +34,7 @@ class Handshake:
     """A bare connection after the exchange of ConnectRequest and ConnectResponse."""
 
     def __init__(self, server: ZooKeeperServer, request: bytes = NEW_SESSION) -> None:
-        self.connection = socket.create_connection((server.host, server.port), 5)
+        self.connection = socket.create_connection((server.host, server.port), 30)
         self.connection.sendall(request)
         reader = self.connection.makefile("rb")
         (self.length,) = struct.unpack(">i", reader.read(4))
@@ -143,7 +143,7 @@ def test_killed_leader_is_replaced_and_sessions_live_on(ensemble: Ensemble) -> N
         with client.resumed(successor) as again:
             assert again.session_id == client.session_id
     leader.start()
-    assert leader.mode() == "follower"
+    poll("it follows", lambda: leader.mode() == "follower" or None, 60)
 
 
 def test_paused_leader_is_replaced(ensemble: Ensemble) -> None:
@@ -151,7 +151,7 @@ def test_paused_leader_is_replaced(ensemble: Ensemble) -> None:
     leader.pause()
     assert ensemble.leader() is not leader
     leader.resume()
-    poll("it follows", lambda: leader.mode() == "follower" or None, 10)
+    poll("it follows", lambda: leader.mode() == "follower" or None, 60)
 
 
 def test_ports_are_different_and_outside_the_range_for_clients() -> None:

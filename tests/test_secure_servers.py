@@ -24,7 +24,7 @@ from zkwire.tls import TlsFilter, describe
 
 pytestmark = [pytest.mark.real, pytest.mark.apache]
 
-SECONDS = 10.0
+SECONDS = 30.0
 """The longest that a server may be silent before the test fails."""
 
 CONNECT = struct.Struct(">iqiqi16s?")

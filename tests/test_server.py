@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import resource
 import signal
@@ -21,6 +22,7 @@ import pytest
 
 import zkwire.testing
 from tests.embedded import Peer, Reply, Told, connected
+from tests.test_client import undisturbed
 from zkwire import (
     Client,
     NodeExistsError,
@@ -49,7 +51,7 @@ from zkwire.testing.tree import DataTree, NewNode
 
 T = TypeVar("T")
 
-SECONDS = 5.0
+SECONDS = 30.0
 ROOT = Path(__file__).parent.parent
 GREETING = frame(r.ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode())
 
@@ -180,9 +182,8 @@ def _open() -> tuple[r.ACL, ...]:
 def test_a_silent_session_ends_in_real_time(server: Server) -> None:
     with dial(server) as connection, Client(server.hosts) as client:
         request = r.ConnectRequest(0, 0, 400, 0, bytes(16), False)
-        connection.sendall(frame(request.encode()))
         create = struct.pack(">ii", 1, 1) + r.CreateRequest("/a", b"", _open(), 1).encode()
-        connection.sendall(frame(create))
+        connection.sendall(frame(request.encode()) + frame(create))
         assert len(read_to_end(connection)) > len(GREETING), "answers, then the end"
         assert client.exists("/a") is None
 
@@ -281,7 +282,7 @@ def test_a_held_request_has_not_been_carried_out(server: Server) -> None:
 
 
 def test_dropped_and_swallowed(server: Server) -> None:
-    with Client(server.hosts, session_timeout=1.0) as client:
+    with Client(server.hosts, session_timeout=3.0) as client:
         server.on("create", action=black_hole)
         with pytest.raises(OutcomeUnknownError):
             client.create("/a")
@@ -401,16 +402,21 @@ def test_no_free_descriptor_is_no_end(server: Server) -> None:
 
 
 def test_ten_thousand_pipelined_creates(server: Server) -> None:
+    tops = (f"/{number}" for number in itertools.count())
     with Client(server.hosts) as client:
-        client.create("/a")
-        started, cpu = time.perf_counter(), time.process_time()
-        replies = [client.pipeline.create(f"/a/{number}") for number in range(10_000)]
-        for reply in replies:
-            reply.result(SECONDS)
-        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    print(f"10,000 pipelined creates: {seconds:.2f} s, {cpu:.2f} s of CPU, client included")
-    assert cpu < 2.0
-    assert len(server.tree.node("/a").children or ()) == 10_000
+
+        def cpu_seconds() -> float:
+            top = client.create(next(tops))
+            started, cpu = time.perf_counter(), time.process_time()
+            replies = [client.pipeline.create(f"{top}/{number}") for number in range(10_000)]
+            for reply in replies:
+                reply.result(SECONDS)
+            seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+            print(f"10,000 pipelined creates: {seconds:.2f} s, {cpu:.2f} s of CPU, client included")
+            assert len(server.tree.node(top).children or ()) == 10_000
+            return cpu
+
+        undisturbed(cpu_seconds, 2.0, times=4)
 
 
 def test_memory_of_a_node() -> None:

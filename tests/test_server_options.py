@@ -22,7 +22,7 @@ NO_AUTH, BAD_VERSION, BAD_ARGUMENTS, NO_QUORUM, DISABLED = -102, -103, -8, -13, 
 MARSHALLING, THROTTLED, SESSION_EXPIRED, NO_NODE = -5, -127, -112, -101
 CONFIG = "/zookeeper/config"
 EPHEMERAL = 1
-SECONDS = 5.0
+SECONDS = 30.0
 GREETING = frame(r.ConnectRequest(0, 0, 10_000, 0, bytes(16), True).encode())
 
 

@@ -228,7 +228,7 @@ class SessionMachine(RuleBasedStateMachine):
     def _submitted(self, call: Call) -> None:
         self.model.queue.append(call)
         self.model.woken[call] = 0
-        call.wakers.append(lambda: self._count(call))
+        call.add_waker(lambda: self._count(call))
 
     def _count(self, call: Call) -> None:
         self.model.woken[call] += 1

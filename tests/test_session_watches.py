@@ -286,7 +286,7 @@ def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change() -> 
     read = script.call("get_data", "/a")
     script.flush()
     fired_before: list[bool] = []
-    read.wakers.append(lambda: fired_before.append(not armed(watch)))
+    read.add_waker(lambda: fired_before.append(not armed(watch)))
     script.log_when_ready(watch, "event")
     script.log_when_ready(read, "reply")
     script.feed(event_frame(CHANGED, "/a") + script.reply_to(read))

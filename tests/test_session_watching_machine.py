@@ -235,7 +235,7 @@ class Local:
 
     @property
     def kind(self) -> WatchKind:
-        there = isinstance(self.call.outcome, Answered) and self.call.outcome.record is not None
+        there = isinstance(self.call.outcome, Answered) and self.call.record is not None
         exists = self.call.watch_kind is WatchKind.EXIST
         return WatchKind.DATA if exists and there else self.call.watch_kind
 

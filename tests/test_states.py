@@ -39,7 +39,7 @@ def test_a_state_that_is_already_there(current: State) -> None:
 
 def test_waiting_for_one_of_several_states() -> None:
     wait, woken = StateWait([State.CONNECTED, State.CONNECTED_READ_ONLY], State.CONNECTING), []
-    wait.wakers.append(lambda: woken.append("woken"))
+    wait.add_waker(lambda: woken.append("woken"))
     for state in (State.HANDSHAKE, State.DISCONNECTED, State.CONNECTING):
         assert wait.see(state) == []
     for waker in wait.see(State.CONNECTED_READ_ONLY):

@@ -224,11 +224,11 @@ def test_iteration_ends_with_close_and_raises_at_the_end_of_the_session(owner: O
 
 def test_who_waits_is_woken_once(owner: Owner) -> None:
     watch, woken = armed(owner), list[str]()
-    watch.wakers += [lambda: woken.append("one"), lambda: woken.append("two")]
+    watch.wakers += (lambda: woken.append("one"), lambda: woken.append("two"))
     watch.deliver(event())
     for wake in watch.take_wakers():
         wake()
-    assert watch.take_wakers() == []
+    assert watch.take_wakers() == ()
     assert woken == ["one", "two"]
     assert watch.wait() == event(), "to wake is not to take"
 

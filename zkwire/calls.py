@@ -1,7 +1,7 @@
 """One request in flight, and what everything that can be waited for has in common.
 
-A :class:`Call` goes queued -> sent -> ended; it ends exactly once, with one store of one tuple, in
-the order of the wire.  This module decides how an outcome becomes a value or an error; it must not
+A :class:`Call` goes queued -> sent -> ended; it ends exactly once, with one store, in the order of
+the wire.  This module decides how an outcome becomes a value or an error; it must not
 know how to wait: the shells put wakers into it.
 """
 
@@ -31,26 +31,35 @@ class Waitable:
     __slots__ = ("wakers",)
 
     def __init__(self) -> None:
-        self.wakers: list[Waker] = []
+        self.wakers: tuple[Waker, ...] = ()
 
     @property
     def ready(self) -> bool:
         """Whether there is nothing left to wait for."""
         raise NotImplementedError
 
-    def take_wakers(self) -> list[Waker]:
+    def add_waker(self, waker: Waker) -> None:
+        """Have ``waker`` called when this turns ready."""
+        self.wakers += (waker,)
+
+    def drop_waker(self, waker: Waker) -> None:
+        """The opposite.  Idempotent."""
+        if waker in self.wakers:
+            self.wakers = tuple(other for other in self.wakers if other != waker)
+
+    def take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; each is handed out once."""
-        wakers, self.wakers = self.wakers, []
+        wakers, self.wakers = self.wakers, ()
         return wakers
 
 
 class Answered:
-    """The outcome of a call that the server carried out; ``record`` is None if it sends none."""
+    """The outcome of a call that the server carried out; ``call.record`` is what it sent."""
 
-    __slots__ = ("record",)
+    __slots__ = ()
 
-    def __init__(self, record: Any) -> None:
-        self.record = record
+
+ANSWERED = Answered()
 
 
 class Refused:
@@ -84,8 +93,11 @@ class Call(Waitable):
 
     __slots__ = (
         "body", "covered", "deadline", "end", "finish", "guards", "op", "outcome", "path",
-        "sent_at", "watch", "watch_kind", "watch_path", "xid",
+        "record", "sent_at", "watch", "watch_kind", "watch_path", "xid",
     )  # fmt: skip
+    sent_at: float  # once it has been sent
+    end: int
+    record: Any  # once it has been answered; None if the server sends none
 
     def __init__(
         self,
@@ -98,21 +110,21 @@ class Call(Waitable):
         watch_kind: WatchKind = WatchKind.DATA,
         guards: int | None = None,
     ) -> None:
-        super().__init__()
+        # One for each request: what is seldom needed is stored when it is.
+        self.wakers = ()
         self.op = op
         self.path = path
         self.body = body
         self.finish = finish
-        self.watch = watch
-        self.watch_path = watch_path
-        self.watch_kind = watch_kind
-        self.guards = guards
-        self.covered = False
         self.xid = 0
-        self.sent_at = 0.0
-        self.end = 0
         self.deadline: float | None = None
         self.outcome: Answered | Refused | Failed | None = None
+        self.watch = watch
+        if watch is not None:
+            self.watch_path = watch_path
+            self.watch_kind = watch_kind
+            self.guards = guards
+            self.covered = False
 
     @property
     def ready(self) -> bool:
@@ -147,8 +159,8 @@ class Call(Waitable):
     def value(self) -> Any:
         """The result of an ended call; raises the error that it ended with."""
         outcome = self.outcome
-        if isinstance(outcome, Answered):
-            return self.finish(outcome.record) if self.finish else outcome.record
+        if outcome is ANSWERED:
+            return self.record if self.finish is None else self.finish(self.record)
         error = self.error()
         if error is None:
             raise RuntimeError("the call has not ended yet")

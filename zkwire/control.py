@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
     from zkwire.watch_table import WatchTable
 
-_HEADER = struct.Struct(">iii")  # length of the rest, xid, opcode
+_HEADER = struct.Struct(">iii")
 HEADER_BYTES = _HEADER.size
+LENGTH_BYTES = 4  # those at its beginning, which the length does not count
+
+pack_header = _HEADER.pack
+"""A header from the length of all that follows the length, the xid and the opcode."""
 
 
 def header(xid: int, opcode: int, body_bytes: int) -> bytes:
     """What stands before a request's body of that many bytes."""
-    return _HEADER.pack(body_bytes + HEADER_BYTES - 4, xid, opcode)
+    return pack_header(body_bytes + HEADER_BYTES - LENGTH_BYTES, xid, opcode)
 
 
 def request(xid: int, op: ops.Op, body: bytes) -> bytes:

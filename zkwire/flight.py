@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from zkwire import control
+from zkwire.control import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.errors import ProtocolError
 
 TYPE_CHECKING = False
@@ -60,25 +60,27 @@ class Flight:
     def take(self, now: float) -> list[bytes]:
         """The frames of the next calls of the queue, which from now on count as sent."""
         parts: list[bytes] = []
+        queue, unanswered = self.queue, self.unanswered
         limit = self.position + SEND_BATCH
-        while self.queue and self.position < limit:
-            call, xid = self.queue[0], self.new_xid()
-            parts.append(control.header(xid, call.op.opcode, len(call.body)))
-            parts.append(call.body)
-            self.position += control.HEADER_BYTES + len(call.body)
-            call.xid, call.sent_at, call.end = xid, now, self.position
+        while queue and self.position < limit:
+            call = queue[0]
+            body, xid = call.body, self._next_xid
+            self._next_xid = xid + 1 if xid < LAST_XID else 1
+            size = HEADER_BYTES + len(body)
+            parts += pack_header(size - LENGTH_BYTES, xid, call.op.opcode), body
+            call.end = self.position = self.position + size
+            call.xid, call.sent_at = xid, now
             # First in, then out: an interrupt may find the call in both places, never in none.
-            self.unanswered.append(call)
-            self.queue.popleft()
+            unanswered.append(call)
+            queue.popleft()
         return parts
 
     def head(self, xid: int) -> Call:
         """The call that a reply with this xid is for; ProtocolError if it can be for none."""
-        if not self.unanswered:
-            raise ProtocolError(f"a reply has the xid {xid}, but none is expected")
-        call = self.unanswered[0]
-        if call.xid != xid:
-            raise ProtocolError(f"a reply has the xid {xid}, expected was {call.xid}")
+        call = self.unanswered[0] if self.unanswered else None
+        if call is None or call.xid != xid:
+            expected = "none is expected" if call is None else f"expected was {call.xid}"
+            raise ProtocolError(f"a reply has the xid {xid}, {expected}")
         return call
 
     def overdue(self, now: float) -> Iterator[Call]:

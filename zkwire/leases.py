@@ -15,33 +15,30 @@ if TYPE_CHECKING:
     class Hold(Protocol):
         """Something that is held: it is told once, by one of these."""
 
-        def lose(self, message: str) -> list[Waker]: ...
-        def let_go(self) -> list[Waker]: ...
+        def lose(self, message: str) -> tuple[Waker, ...]: ...
+        def let_go(self) -> tuple[Waker, ...]: ...
 
 
 class Leases:
     """All holds of one session.  ``wakeups`` is the automaton's list of functions to call."""
 
-    __slots__ = ("_holds", "_wakeups")
+    __slots__ = ("_wakeups", "holds")
 
     def __init__(self, wakeups: list[Waker]) -> None:
-        self._holds: dict[Hold, None] = {}  # a set in the order of its making
+        self.holds: dict[Hold, None] = {}  # a set in the order of its making
         self._wakeups = wakeups
-
-    def __bool__(self) -> bool:
-        return bool(self._holds)
 
     def add(self, hold: Hold) -> None:
         """From now on tell ``hold`` when the session may be gone."""
-        self._holds[hold] = None
+        self.holds[hold] = None
 
     def remove(self, hold: Hold) -> None:
         """The opposite.  Idempotent."""
-        self._holds.pop(hold, None)
+        self.holds.pop(hold, None)
         self._wakeups += hold.let_go()
 
     def lose_all(self, message: str) -> None:
         """The session may be gone, or is."""
-        for hold in list(self._holds):
+        for hold in list(self.holds):
             self._wakeups += hold.lose(message)
-            self._holds.pop(hold, None)  # last: an interrupt must not leave one untold
+            self.holds.pop(hold, None)  # last: an interrupt must not leave one untold

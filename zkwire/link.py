@@ -18,7 +18,11 @@ import threading
 from zkwire.dial import shut_down
 from zkwire.endings import CLOSED
 
-RECEIVE_BYTES = 64 * 1024
+# Asked for at a time.  Python allocates as much before it knows how much there is, so MANY only
+# when there was more than FEW.
+FEW_BYTES = 16 * 1024
+MANY_BYTES = 64 * 1024
+_DONTWAIT = int(socket.MSG_DONTWAIT)
 INTERRUPTED = "a thread was interrupted while it used the connection"
 
 
@@ -26,7 +30,8 @@ class Link:
     """``receive`` is for who has the read role, ``send`` for who has the write role."""
 
     __slots__ = (
-        "broken_pipe", "end", "read_role", "reads", "sock", "unsent", "write_role", "written",
+        "broken_pipe", "end", "look_at", "read_role", "reads", "room", "sock", "unsent",
+        "write_role", "written",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
@@ -34,6 +39,8 @@ class Link:
         self.read_role = threading.Lock()
         self.write_role = threading.Lock()
         self.reads = 0
+        self.room = FEW_BYTES
+        self.look_at = 0.0  # when the reader looks at the deadlines
         self.written = 0  # what the kernel may have taken
         self.unsent = memoryview(b"")  # what it did not take at once
         self.broken_pipe: str | None = None
@@ -47,12 +54,12 @@ class Link:
     @property
     def writable(self) -> bool:
         """Whether the next bytes may be sent now."""
-        return not (self.pending or self.broken_pipe or self.end)
+        return not (self.unsent or self.broken_pipe or self.end)
 
     def receive(self, *, block: bool) -> bytes | None:
         """The bytes that have come; None for none yet.  An end of the stream is noted down."""
         try:
-            data = self.sock.recv(RECEIVE_BYTES, 0 if block else socket.MSG_DONTWAIT)
+            data = self.sock.recv(self.room, 0 if block else _DONTWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -60,15 +67,16 @@ class Link:
             return None
         if not data:
             self.end = self.broken_pipe or CLOSED
+        self.room = FEW_BYTES if len(data) < self.room else MANY_BYTES
         return data
 
-    def send(self, data: memoryview) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts already, and keep the rest.
 
         Until the kernel has said what it took, all of it may have been sent.
         """
         try:
-            sent = self.sock.send(data, socket.MSG_DONTWAIT)
+            sent = self.sock.send(data, _DONTWAIT)
         except BlockingIOError:
             sent = 0
         except OSError as error:
@@ -77,8 +85,9 @@ class Link:
             self.written -= len(data)
             shut_down(self.sock)
             return
-        self.written -= len(data) - sent
-        self.unsent = data[sent:]
+        if sent < len(data):
+            self.written -= len(data) - sent
+            self.unsent = memoryview(data)[sent:]
 
 
 def take(role: threading.Lock, taken: list[bool]) -> bool:

@@ -15,7 +15,7 @@ SEQUENCE_DIGITS = 10
 LAST_SEQUENCE = 2**31 - 1
 
 
-def check_path(path: str, *, sequential: bool = False) -> str:
+def check_path(path: str, sequential: bool = False) -> str:
     """``path`` itself when a server accepts it; TypeError or ValueError says what is wrong.
 
     The path of a sequential create may end in a slash: its number becomes the name.
@@ -55,7 +55,7 @@ def check_chroot(chroot: str) -> str:
     return "" if chroot in {"", "/"} else check_path(chroot)
 
 
-def join(chroot: str, path: str, *, sequential: bool = False) -> str:
+def join(chroot: str, path: str, sequential: bool = False) -> str:
     """The server's name for the client's ``path``; if sequential, what the number is put behind."""
     if not chroot:
         return path

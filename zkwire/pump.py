@@ -24,6 +24,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from functools import partial
 
 from zkwire.background import Callbacks, Task, report
 from zkwire.calls import Call, Waitable
@@ -53,15 +54,14 @@ FLUSH_AT = 128
 # How much longer than it was given a close may take: the I/O thread's way out.
 CLOSE_SLACK = 0.2
 
-# CLOCK_MONOTONIC stands still while the machine sleeps; the server's clock does not.
+# Seconds between two looks at the deadlines by who reads; the shortest deadline is a ping's.
+LOOK = 0.005
+
+# Seconds on a clock that never goes back.  CLOCK_MONOTONIC stands still while the machine sleeps;
+# the server's clock does not.
+clock: Callable[[], float] = time.monotonic
 if hasattr(time, "CLOCK_BOOTTIME"):
-
-    def clock() -> float:
-        """Seconds on a clock that never goes back and counts the time a machine sleeps."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-else:
-    clock = time.monotonic
+    clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Pump:
@@ -137,18 +137,17 @@ class Pump:
             # It is broken, as the caller may know already: the call must not be lost with it.
             self.wake()
             self.wait(Gone(self, link))
+        session = self.session
         with self.mutex:
-            if self.closing is not None and not self.session.over:
+            if self.closing is not None and not session.over:
                 raise ClientClosedError(
                     "the client is being closed", op=call.op.name, path=call.path
                 )
-            self.session.submit(call, self.now())
-            usable, queued = self.session.usable, self.session.queued
-            flush = eager and (self.session.idle or queued >= FLUSH_AT)
-        if not usable:
-            if queued == 1:
-                self.wake()  # it has a deadline, and those behind it have later ones
-        elif flush:
+            session.submit(call, self.now())
+            first = not session.usable and session.queued == 1
+        if first:
+            self.wake()  # it has a deadline, and those behind it have later ones
+        elif eager and (session.idle or session.queued >= FLUSH_AT):
             self.flush()
 
     def wait(self, waitable: Waitable, timeout: float | None = None, *, lead: bool = False) -> bool:
@@ -158,7 +157,8 @@ class Pump:
         """
         deadline = None if timeout is None else self.now() + timeout
         while not waitable.ready:
-            self.check()
+            if self.ended or self.forked:
+                self.check()
             self.flush()
             if not (lead and self._lead(waitable, deadline)):
                 self._sleep(waitable, deadline, lead)
@@ -237,7 +237,7 @@ class Pump:
         """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
         with self.mutex:
             if not waitable.ready:
-                waitable.wakers.append(function)
+                waitable.add_waker(function)
                 return
         function()
 
@@ -280,7 +280,8 @@ class Pump:
 
     def _collect(self) -> None:
         """Take over what the automaton wants called; under the mutex, so that the order holds."""
-        self.due.extend(self.session.take_wakeups())
+        if self.session.wakeups:
+            self.due.extend(self.session.take_wakeups())
 
     def _have_called(self) -> None:
         """Have the I/O thread call what is due, or what it will not come by to call any more."""
@@ -327,7 +328,7 @@ class Pump:
             with self.mutex:
                 if waitable.ready or self.ended:
                     return
-                waitable.wakers.append(sleeper)
+                waitable.add_waker(sleeper)
                 self.sleepers.add(sleeper)
                 if lead:
                     self._followers.append(sleeper)
@@ -340,8 +341,7 @@ class Pump:
                 self.sleepers.discard(sleeper)
                 if sleeper in self._followers:
                     self._followers.remove(sleeper)
-                if sleeper in waitable.wakers:
-                    waitable.wakers.remove(sleeper)
+                waitable.drop_waker(sleeper)
 
     def _lead(self, waitable: Waitable, deadline: float | None) -> bool:
         """Read until ``waitable`` is ready, the connection ends or the deadline has passed.
@@ -399,21 +399,27 @@ class Pump:
         data = link.receive(block=block)
         if not data:
             return
+        session = self.session
+        sleepers: list[Sleeper] = []
         with self.mutex:
             if link.end or link is not self.link:
                 return
             link.reads += 1
             now = self.now()
-            self.session.receive_data(data, now)
-            # In a flood of replies the I/O thread may not get the mutex in time for its pings.
-            self.session.on_deadline(now)
-            if self.session.broken or self.session.over:
-                link.end = self.session.broken or "the session is over"
-            self._collect()
-            sleepers = self._take_sleepers()
+            session.receive_data(data, now)
+            if now >= link.look_at:
+                # In a flood of replies the I/O thread may not get the mutex in time for its pings.
+                link.look_at = now + LOOK
+                session.on_deadline(now)
+            if session.broken or session.over:
+                link.end = session.broken or "the session is over"
+            if session.wakeups:
+                self._collect()
+                sleepers = self._take_sleepers()
         for sleeper in sleepers:
             sleeper()
-        self.flush()
+        if session.has_output:
+            self.flush()
 
     def _take_sleepers(self) -> list[Sleeper]:
         """Take out of what is due the sleepers that nothing else stands before."""
@@ -438,7 +444,7 @@ class Pump:
             with self.mutex:
                 if link is not self.link or not link.writable:
                     return False
-                data = memoryview(self.session.data_to_send(self.now()))
+                data = self.session.data_to_send(self.now())
                 link.written += len(data)
             if data:
                 link.send(data)

@@ -41,6 +41,11 @@ class SecureLink(Link):
         """Whether something waits for the kernel to take it."""
         return bool(self._ciphertext or self.unsent)
 
+    @property
+    def writable(self) -> bool:
+        """Whether the next bytes may be sent now."""
+        return not self._ciphertext and super().writable
+
     def receive(self, *, block: bool) -> bytes | None:
         """The plaintext that has come; None for none yet.  An end of the stream is noted down."""
         data = super().receive(block=block)
@@ -58,8 +63,9 @@ class SecureLink(Link):
             self.end = self.end or CLOSED
         return None
 
-    def send(self, data: memoryview) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts, and keep the rest."""
+        data = memoryview(data)
         try:
             while self._ciphertext or data:
                 if not self._ciphertext:

@@ -32,7 +32,7 @@ import struct
 from itertools import islice
 
 from zkwire import control, endings, ops
-from zkwire.calls import Answered, Call, Failed, Refused
+from zkwire.calls import ANSWERED, Answered, Call, Failed, Refused
 from zkwire.errors import (
     REJECTIONS,
     SESSION_EXPIRED,
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from zkwire.watches import Watch
 
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
+_REPLY_BYTES = _REPLY.size
+_read_reply = _REPLY.unpack_from
 
 _NO_NODE = NoNodeError.code
 _SESSION_MOVED = SessionMovedError.code
@@ -92,8 +94,8 @@ class Session:
         resume: Credentials | None = None,
         first_xid: int = 1,
     ) -> None:
-        self._wakeups: list[Waker] = []
-        self._machine = StateMachine(self._wakeups)
+        self.wakeups: list[Waker] = []
+        self._machine = StateMachine(self.wakeups)
         self.audience = self._machine.audience
         self.change = self._machine.change
         self.usable = False  # the state's own answers, at hand
@@ -111,10 +113,11 @@ class Session:
         self.hosts = hosts
         self._receive_limit = receive_limit
         self._flight = Flight(first_xid)
-        self._watching = Watching(chroot, self._wakeups)
-        self._leases = Leases(self._wakeups)
+        self._watching = Watching(chroot, self.wakeups)
+        self._leases = Leases(self.wakeups)
         self._search = Search(hosts)
         self._control: list[bytes] = []
+        self._answered = 0.0  # when the last request that was answered had been sent
         self._closing = False
         self._garbled = False
         self._reason: str | None = None  # why the session is over, if the state does not say it all
@@ -180,11 +183,11 @@ class Session:
                 watches[call.watch] = None
             closing = call.op is ops.CLOSE_SESSION
             ending = endings.terminal(self.state, call, self._reason)
-            self._finish(call, Answered(None) if closing else ending)
+            self._finish(call, ANSWERED if closing else ending)
         self._flight.clear()
         for watch in watches:
             watch.end(self.state, self.ending)
-            self._wakeups += watch.take_wakers()
+            self.wakeups += watch.take_wakers()
         self._leases.lose_all(self._reason or endings.TERMINAL[self.state][1])
 
     def _everything(self) -> list[Call]:
@@ -216,11 +219,8 @@ class Session:
 
     def submit(self, call: Call, now: float) -> None:
         """Put a call behind all earlier ones.  Raises at once when the session is over."""
-        if self.over:
-            raise self.ending(call.op.name, call.path)
-        if self._closing:
-            raise ClientClosedError(endings.CLOSING, op=call.op.name, path=call.path)
-        if not self.usable:
+        if self._closing or not self.usable:
+            self._check_open(call)
             call.deadline = now + self.timeout
         if call.watch is not None:
             self._watching.expect(call, call.watch)
@@ -231,6 +231,12 @@ class Session:
             self._remove_watches(call)
         else:
             self._flight.queue.append(call)
+
+    def _check_open(self, call: Call) -> None:
+        if self.over:
+            raise self.ending(call.op.name, call.path)
+        if self._closing:
+            raise ClientClosedError(endings.CLOSING, op=call.op.name, path=call.path)
 
     def abandon(self, call: Call) -> bool:
         """The caller no longer waits.  True if the call had not been sent and now never will be."""
@@ -261,7 +267,7 @@ class Session:
         found = self._watching.remove_at(request.path, which, self.last_zxid)
         told = self._watching.requests.pop(0) if self._watching.requests and self.usable else None
         if told is None:
-            self._finish(call, Answered(None) if found else Refused(NoWatcherError.code))
+            self._finish(call, ANSWERED if found else Refused(NoWatcherError.code))
         else:
             call.body = told.body
             self._flight.queue.append(call)
@@ -331,10 +337,12 @@ class Session:
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the server; from now on their calls count as sent."""
-        parts, self._control = self._control, []
-        self._flight.position += sum(map(len, parts))
-        if self.trace is not None:
-            self.trace.control(parts, now)
+        parts: list[bytes] = []
+        if self._control:
+            parts, self._control = self._control, parts
+            self._flight.position += sum(map(len, parts))
+            if self.trace is not None:
+                self.trace.control(parts, now)
         if self.usable:
             before = len(self._flight.unanswered)
             parts += self._flight.take(now)
@@ -425,12 +433,12 @@ class Session:
         self._live.received(len(data), whole, now)
 
     def _receive_frame(self, chunk: bytes, at: int, end: int, now: float) -> None:
-        if end - at < _REPLY.size:
+        if end - at < _REPLY_BYTES:
             raise ProtocolError(f"a reply of {end - at} bytes has no header")
-        xid, zxid, code = _REPLY.unpack_from(chunk, at)
+        xid, zxid, code = _read_reply(chunk, at)
         if self.trace is not None:
             self.trace.received(xid, zxid, code, end - at, self._flight.unanswered, now)
-        at += _REPLY.size
+        at += _REPLY_BYTES
         if xid > 0 and self._opening.restored:
             self._receive_reply(xid, zxid, code, chunk, at, end)
         elif xid > 0:
@@ -443,7 +451,7 @@ class Session:
             self._react(code)
         elif xid == ops.AUTH_XID:
             for call in self._identity.authentication.receive(code):
-                self._finish(call, Answered(None))
+                self._finish(call, ANSWERED)
             self._become_usable(now)
         elif xid == ops.SET_WATCHES_XID:
             self._opening.receive_watches(code)
@@ -455,35 +463,36 @@ class Session:
         self, xid: int, zxid: int, code: int, chunk: bytes, at: int, end: int
     ) -> None:
         call = self._flight.head(xid)
-        record = None
+        op, record = call.op, None
         if code == 0:
             try:
-                record = self._decode_reply(call, chunk, at, end)
+                if op.reply is not None:
+                    record = op.reply.decode(chunk, at, end)
+                elif at != end:
+                    raise ProtocolError(f"{end - at} unknown trailing bytes")
             except ProtocolError as error:
                 message = f"its reply cannot be read: {error}"
                 self._fail(call, Failed(ProtocolError, message, True))
                 raise
-        self._live.answered(call.sent_at)
+        if call.sent_at != self._answered:
+            self._answered = call.sent_at
+            self._live.answered(call.sent_at)
         self.last_zxid = max(self.last_zxid, zxid)
         if call.watch is not None:
             self._watching.settle(call, call.watch, code, record, zxid)
-        missing = code == _NO_NODE and call.op is ops.EXISTS  # for exists that is an answer
-        self._finish(call, Refused(code) if code and not missing else Answered(record))
+        # A missing node is an answer to exists.
+        if code and not (code == _NO_NODE and op is ops.EXISTS):
+            self._finish(call, Refused(code))
+        else:
+            self._finish(call, ANSWERED, record)
         # Late, so that an interrupt anywhere above leaves the call to connection_lost.
         self._flight.unanswered.popleft()
-        self._tell_server()
+        if self._watching.requests:
+            self._tell_server()
         if code:
             self._react(code)
-        elif call.op is ops.CLOSE_SESSION:
+        elif op is ops.CLOSE_SESSION:
             self._enter("close")
-
-    @staticmethod
-    def _decode_reply(call: Call, chunk: bytes, at: int, end: int) -> Any:
-        if call.op.reply is not None:
-            return call.op.reply.decode(chunk, at, end)
-        if at != end:
-            raise ProtocolError(f"{end - at} unknown trailing bytes")
-        return None
 
     def _react(self, code: int) -> None:
         """Some refusals are about the session or the connection, not about the request."""
@@ -496,9 +505,13 @@ class Session:
 
     # --- calls that end ---------------------------------------------------------------------------
 
-    def _finish(self, call: Call, outcome: Answered | Refused | Failed) -> None:
+    def _finish(
+        self, call: Call, outcome: Answered | Refused | Failed, record: Any = None
+    ) -> None:
         if call.outcome is None:
-            self._wakeups += call.take_wakers()
+            if call.wakers:
+                self.wakeups += call.take_wakers()
+            call.record = record
             call.outcome = outcome
 
     def _fail(self, call: Call, outcome: Failed) -> None:
@@ -561,7 +574,7 @@ class Session:
         else:
             waiting = [*islice(self._flight.queue, 1), *self._identity.authentication]
             due = min([self.act_at, *(c.deadline for c in waiting if c.deadline is not None)])
-        return min(due, self.lease_deadline) if self._leases else due
+        return min(due, self.lease_deadline) if self._leases.holds else due
 
     def on_deadline(self, now: float) -> None:
         """Do what is due at ``now``; harmless when nothing is."""
@@ -586,7 +599,7 @@ class Session:
 
     def _lapse(self, now: float) -> None:
         """Whoever holds something must stop once the session may have expired."""
-        if self._leases and now >= self.lease_deadline:
+        if self._leases.holds and now >= self.lease_deadline:
             self._leases.lose_all(endings.LAPSED)
 
     @property
@@ -601,12 +614,12 @@ class Session:
 
     def call(self, function: Waker) -> None:
         """Have a function called with the wakeups, in this place of their order."""
-        self._wakeups.append(function)
+        self.wakeups.append(function)
 
     def take_wakeups(self) -> list[Waker]:
         """Functions to call now, in this order, outside the shell's locks."""
         # The list stays the same one: others add to it, too.  No call in between, at which an
         # interrupt could come and lose them.
-        wakeups = self._wakeups[:]
-        del self._wakeups[:]
+        wakeups = self.wakeups[:]
+        del self.wakeups[:]
         return wakeups

@@ -14,7 +14,7 @@ from zkwire.model import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol
 
     from zkwire.calls import Waker
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     class Onlooker(Protocol):
         """Something that sees every state; returns what is to be called on its behalf."""
 
-        def see(self, state: State) -> list[Waker]: ...
+        def see(self, state: State) -> Sequence[Waker]: ...
 
 
 _WITH_CONNECTION = {
@@ -83,12 +83,12 @@ class StateWait(Waitable):
         """Whether it has been seen."""
         return self.reached is not None
 
-    def see(self, state: State) -> list[Waker]:
+    def see(self, state: State) -> Sequence[Waker]:
         """The session is in ``state`` now.  A terminal one ends every wait."""
         if self.reached is None and (state in self._wanted or state.terminal):
             self.reached = state
             return self.take_wakers()
-        return []
+        return ()
 
 
 class Listener:

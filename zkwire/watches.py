@@ -180,11 +180,11 @@ class Watch(Waitable):
         if self.callback is not None:
             self._events.append(Event(EventType.NONE, "", state))
 
-    def take_wakers(self) -> list[Waker]:
+    def take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; a callback's events are handed to the callback thread."""
         wakers = super().take_wakers()
         if self.callback is not None and self._events:
-            wakers.append(self._hand_on)
+            wakers += (self._hand_on,)
         return wakers
 
     def _hand_on(self) -> None:

@@ -125,14 +125,13 @@ class AsyncPump:
                 future.set_result(None)
 
         timer = None if timeout is None else loop.call_later(timeout, wake)
-        waitable.wakers.append(wake)
+        waitable.add_waker(wake)
         try:
             await future
         finally:
             if timer is not None:
                 timer.cancel()
-            if wake in waitable.wakers:
-                waitable.wakers.remove(wake)
+            waitable.drop_waker(wake)
         return waitable.ready
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
@@ -218,7 +217,7 @@ class AsyncPump:
         if waitable.ready:
             function()
         else:
-            waitable.wakers.append(function)
+            waitable.add_waker(function)
 
     async def close(self, timeout: float, *, detach: bool = False) -> None:
         """End the session and the connection; returns within about ``timeout`` seconds.
@@ -283,7 +282,7 @@ class AsyncPump:
         """Send what there is to send, as far as the kernel takes it."""
         link = self.link
         while link is not None and self.session.has_output and link.writable:
-            data = memoryview(self.session.data_to_send(self.now()))
+            data = self.session.data_to_send(self.now())
             link.written += len(data)
             link.send(data)
         if link is not None and not link.writable:

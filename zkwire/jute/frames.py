@@ -22,6 +22,7 @@ SEND_LIMIT = 0xFFFFF
 RECEIVE_LIMIT = 64 * 1024 * 1024
 
 _LENGTH = struct.Struct(">i")
+_read_length = _LENGTH.unpack_from
 
 
 def frame(body: bytes) -> bytes:
@@ -53,13 +54,9 @@ class FrameSplitter:
             self._partial = bytearray()
         at, have, need = 0, len(chunk), 4
         while have - at >= 4:
-            (length,) = _LENGTH.unpack_from(chunk, at)
-            if length < 0:
-                raise ProtocolError(f"a frame claims {length} bytes")
-            if length > self._limit:
-                raise ReplyTooLargeError(
-                    f"a frame of {length} bytes is over the limit of {self._limit}"
-                )
+            (length,) = _read_length(chunk, at)
+            if not 0 <= length <= self._limit:
+                raise self._forbidden(length)
             need = length + 4
             if at + need > have:
                 break
@@ -69,6 +66,11 @@ class FrameSplitter:
         if at < have:
             self._partial += chunk[at:]
             self._need = need
+
+    def _forbidden(self, length: int) -> ProtocolError:
+        if length < 0:
+            return ProtocolError(f"a frame claims {length} bytes")
+        return ReplyTooLargeError(f"a frame of {length} bytes is over the limit of {self._limit}")
 
     @property
     def missing(self) -> int:

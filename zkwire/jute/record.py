@@ -261,24 +261,29 @@ def _decode_vector(field: Field, local: str, what: str, out: _Writer) -> None:
     ]
 
 
-def _decoder(cls: type[Record]) -> Callable[..., Any]:
+def _decoder(cls: type[Record], *, whole: bool) -> Callable[..., Any]:
+    """``decode`` if the record is the ``whole`` of what there is, else ``unpack``."""
     out = _Writer()
     out.helper("cls", cls)
     out.helper("malformed", (struct.error, UnicodeError))
     values = [_decode_field(cls, field, out) for field in cls.layout()]
     _end_run(out)
     body = "".join(f"        {line}\n" for line in out.lines)
+    name = "decode" if whole else "unpack"
+    left = f"raise ProtocolError(f'{cls.__name__} leaves {{end - at}} unknown trailing bytes')"
+    record = f"new(cls, ({', '.join(values)}{',' if values else ''}))"
     source = (
-        "def unpack(data, at=0, end=None):\n"
+        f"def {name}(data, at=0, end=None):\n"
         "    if end is None: end = len(data)\n"
         "    try:\n"
         f"{body or '        pass'}\n"
         "    except malformed as error:\n"
         f"        raise ProtocolError(f'{cls.__name__}: {{error}}') from None\n"
         f"    if at > end: raise ProtocolError('{cls.__name__} is truncated')\n"
-        f"    return new(cls, ({', '.join(values)}{',' if values else ''})), at\n"
+        f"    {f'if at < end: {left}' if whole else ''}\n"
+        f"    return {record if whole else f'{record}, at'}\n"
     )
-    return _compile(cls, "unpack", source, out.names)
+    return _compile(cls, name, source, out.names)
 
 
 # --- encoding -------------------------------------------------------------------------------------
@@ -442,9 +447,9 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
         ``end`` is the first offset that no longer belongs to the record's frame.  Raises
         ProtocolError; never reads a value from behind ``end``.
         """
-        decode = _decoder(cls)
-        cls.unpack = staticmethod(decode)  # type: ignore[method-assign]
-        return decode(data, at, end)
+        unpack = _decoder(cls, whole=False)
+        cls.unpack = staticmethod(unpack)  # type: ignore[method-assign]
+        return unpack(data, at, end)
 
     def encode(self) -> bytes:
         """The record's bytes."""
@@ -453,11 +458,9 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
     @classmethod
     def decode(cls, data: bytes, at: int = 0, end: int | None = None) -> Self:
         """The record that fills ``data[at:end]``; a byte too many is a ProtocolError."""
-        end = len(data) if end is None else end
-        record, stop = cls.unpack(data, at, end)
-        if stop != end:
-            raise ProtocolError(f"{cls.__name__} leaves {end - stop} unknown trailing bytes")
-        return record
+        decode = _decoder(cls, whole=True)
+        cls.decode = staticmethod(decode)  # type: ignore[method-assign]
+        return decode(data, at, end)
 
     def __repr__(self) -> str:
         values = self.__getnewargs__()

@@ -82,13 +82,13 @@ class Lost(Loss):
 
     # --- for the automaton, under the shell's state lock ---
 
-    def lose(self, message: str) -> list[Waker]:
+    def lose(self, message: str) -> tuple[Waker, ...]:
         """The lock is lost; returns whom to wake.  The first word counts."""
         if not self._over:
             self.reason, self._over = message, True
         return self.take_wakers()
 
-    def let_go(self) -> list[Waker]:
+    def let_go(self) -> tuple[Waker, ...]:
         """The lock is being released; it cannot be lost any more."""
         self._over = True
         return self.take_wakers()

@@ -35,7 +35,7 @@ class Gate:
         """Whether `release` was called."""
         return self._open
 
-    def wait_reached(self, timeout: float = 5.0) -> Frame:
+    def wait_reached(self, timeout: float = 15.0) -> Frame:
         """Wait until a stream has stopped here: the first frame that did; TimeoutError if none."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._frame is not None, timeout):

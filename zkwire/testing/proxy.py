@@ -139,7 +139,7 @@ class FaultProxy:
             return self.log.copy()
 
     def wait_for(
-        self, predicate: Callable[[list[Frame]], object], timeout: float = 5.0
+        self, predicate: Callable[[list[Frame]], object], timeout: float = 15.0
     ) -> list[Frame]:
         """Wait until ``predicate`` of the log is true, and return the log; else TimeoutError.
 

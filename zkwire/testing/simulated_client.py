@@ -220,12 +220,11 @@ class _Pump:
             return True
         assert task is not None
         wake = task.wake  # one object for both uses
-        waitable.wakers.append(wake)
+        waitable.add_waker(wake)
         try:
             await Suspend(None if timeout is None else self._sim.now + timeout)
         finally:
-            if wake in waitable.wakers:
-                waitable.wakers.remove(wake)
+            waitable.drop_waker(wake)
         return waitable.ready
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
@@ -260,7 +259,7 @@ class _Pump:
         if waitable.ready:
             function()
         else:
-            waitable.wakers.append(function)
+            waitable.add_waker(function)
 
     def dispatch(self, function: Callable[[], object]) -> None:
         async def call() -> None:

@@ -388,7 +388,7 @@ class Simulation:
             elif asked.ready:
                 task.ready = True
             else:
-                asked.wakers.append(task.wake)
+                asked.add_waker(task.wake)
         finally:
             self.current = None
         client.call_due()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 # A request's xid and opcode count towards the server's limit as well.
 _HEADER_BYTES = 8
+LARGEST_BODY = SEND_LIMIT - _HEADER_BYTES
 
 
 class Requests:
@@ -54,9 +55,10 @@ class Requests:
         """Make the watch one of this client's."""
         raise NotImplementedError
 
-    def _full(self, path: str, *, sequential: bool = False) -> str:
+    def _full(self, path: str, sequential: bool = False) -> str:
         """The server's name for the path."""
-        return join(self._chroot, check_path(path, sequential=sequential), sequential=sequential)
+        path = check_path(path, sequential)
+        return join(self._chroot, path, sequential) if self._chroot else path
 
     def _call(
         self,
@@ -69,7 +71,7 @@ class Requests:
         sequential: bool = False,
     ) -> Any:
         """Check the path, encode the request, submit it."""
-        full = self._full(path, sequential=sequential)
+        full = self._full(path, sequential)
         assert op.request is not None
         body = op.request.pack(full, *fields)
         if watch is None:
@@ -81,7 +83,8 @@ class Requests:
         self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None
     ) -> Any:
         """Submit an encoded request, if a server would read it."""
-        check_size(op, path, body)
+        if len(body) > LARGEST_BODY:
+            raise too_large(op, path, body)
         return self._submit(self._kind(op, path, body, finish))
 
     def _send_watching(
@@ -96,20 +99,19 @@ class Requests:
         guards: int | None = None,
     ) -> Any:
         """Submit an encoded request that sets a watch on the server's path ``full``."""
-        check_size(op, path, body)
+        if len(body) > LARGEST_BODY:
+            raise too_large(op, path, body)
         target = as_watch(watch)
         self._own(target)
         return self._submit(self._kind(op, path, body, finish, target, full, kind, guards))
 
 
-def check_size(op: Op, path: str | None, body: bytes) -> None:
-    """Raise ValueError for a request that a server would answer by closing the connection."""
-    size = len(body) + _HEADER_BYTES
-    if size > SEND_LIMIT:
-        raise ValueError(
-            f"{op.name} {path or ''}: the request has {size} bytes; servers "
-            f"close the connection on more than {SEND_LIMIT} (jute.maxbuffer)"
-        )
+def too_large(op: Op, path: str | None, body: bytes) -> ValueError:
+    """The error for a request that a server would answer by closing the connection."""
+    return ValueError(
+        f"{op.name} {path or ''}: the request has {len(body) + _HEADER_BYTES} bytes; servers "
+        f"close the connection on more than {SEND_LIMIT} (jute.maxbuffer)"
+    )
 
 
 def as_watch(watch: AnyWatch) -> Watch:

@@ -10,7 +10,7 @@ from functools import partial
 from types import NoneType
 
 from zkwire import ops
-from zkwire.calls import Answered, Call, Refused
+from zkwire.calls import ANSWERED, Call, Refused
 from zkwire.errors import MultiError, ProtocolError, RuntimeInconsistencyError, ServerError
 from zkwire.jute.multi import pack_multi
 from zkwire.jute.record import Record
@@ -190,7 +190,7 @@ def _each(calls: list[Call], answers: MultiResponse) -> list[Any]:
         elif not isinstance(answer, _ANSWERS.get(call.op, NoneType)):
             raise ProtocolError(f"{call.op.name} was answered by {type(answer).__name__}")
         else:
-            call.outcome = Answered(answer)
+            call.record, call.outcome = answer, ANSWERED
             results.append(call.value())
     return results
 
