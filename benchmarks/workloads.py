@@ -41,8 +41,9 @@ class Workload:
     @property
     def name(self) -> str:
         """What `--only` looks at."""
-        where = {"real": ", real server", "replay": ", replay server"}
-        return self.title + where.get(self.server, "")
+        return (
+            self.title if self.kind.startswith("decode") else f"{self.title}, {self.server} server"
+        )
 
 
 def one_at_a_time(server: str) -> list[Workload]:

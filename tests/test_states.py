@@ -41,7 +41,7 @@ def test_waiting_for_one_of_several_states() -> None:
     wait, woken = StateWait([State.CONNECTED, State.CONNECTED_READ_ONLY], State.CONNECTING), []
     wait.add_waker(lambda: woken.append("woken"))
     for state in (State.HANDSHAKE, State.DISCONNECTED, State.CONNECTING):
-        assert wait.see(state) == []
+        assert not wait.see(state)
     for waker in wait.see(State.CONNECTED_READ_ONLY):
         waker()
     assert woken == ["woken"]
