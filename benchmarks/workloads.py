@@ -91,7 +91,7 @@ def payloads() -> list[Workload]:
             title=f"{verb} of {size // 1024} KiB",
             kind=verb,
             size=size,
-            most=1000,
+            most=10_000_000 // size,  # each one that is set goes to the server's disk
             rounds=FEWER,
             quick=False,
         )

@@ -54,6 +54,7 @@ from zkwire import (
 )
 from zkwire.io_thread import IOThread
 from zkwire.jute.frames import SEND_LIMIT
+from zkwire.link import Link
 
 # What a deadline may be missed by, and the bound of a close.
 SLACK = 0.3
@@ -1652,16 +1653,23 @@ def test_close_ends_those_who_wait() -> None:
         assert [e.path for e in errors] == ["/a", "/a", None, "/x"]
 
 
+@contextmanager
+def having(link: Link, role: str) -> Iterator[None]:
+    """Have a role on a connection."""
+    setattr(link, role, link)
+    yield
+    setattr(link, role, None)
+
+
 def test_close_where_the_caller_has_been_interrupted_in_the_middle() -> None:
     """E8: a signal handler may run while its thread holds any of the client's locks."""
     with FakeServer() as server:
-        for hold in ("mutex", "read_role", "write_role"):
+        for hold in ("mutex", "reader", "writer"):
             client = Client(server.hosts)
             client.connect()
             pump = client._pump
             assert pump.link is not None
-            lock = pump.mutex if hold == "mutex" else getattr(pump.link, hold)
-            with lock, within(CLOSE_BOUND):
+            with pump.mutex if hold == "mutex" else having(pump.link, hold), within(CLOSE_BOUND):
                 client.close()
             client.close()
             assert own_threads() == set()

@@ -670,7 +670,7 @@ def send_when_read(client: Client, send: Callable[[], None], handled: threading.
 
     One that arrives right before a system call begins waits until that ends: so CPython has it.
     """
-    while (link := client._pump.link) is None or not link.read_role.locked():
+    while (link := client._pump.link) is None or link.reader is None:
         time.sleep(0.001)
     while not handled.is_set():
         send()
@@ -902,9 +902,11 @@ def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
         def hold() -> None:
             link = client._pump.link
             assert link is not None
-            with link.read_role, link.write_role, client._pump.mutex:
+            with client._pump.mutex:
+                link.reader = link.writer = hold
                 held.set()
                 assert let_go.wait(PATIENCE)
+                link.reader = link.writer = None
 
         holder = Background(hold)
         assert held.wait(PATIENCE)

@@ -10,7 +10,7 @@ from zkwire.model import OPEN_ACL_UNSAFE, State
 from zkwire.options import check_timeout
 from zkwire.recipes import trees
 from zkwire.recipes.driver import iterate, run
-from zkwire.replies import Pipeline
+from zkwire.replies import Exchange, Pipeline
 from zkwire.states import StateWait
 from zkwire.verbs import Verbs
 from zkwire.verbs.multi import Transaction as Operations
@@ -73,6 +73,7 @@ class Client(ClientBase):
 
     _pump: Pump
     _world: BlockingWorld
+    _verbs: Verbs
 
     def _make_shell(
         self,
@@ -88,7 +89,9 @@ class Client(ClientBase):
 
         self._pump = Pump(self._session, name, tls, sasl, resolver, now)
         self._world = BlockingWorld(self._pump, self._session.chroot, rng)
-        self._verbs = self._world.verbs
+        # With a time limit the caller must not get stuck in a receive.
+        limited = self._operation_timeout is not None
+        self._verbs = self._world.verbs if limited else Exchange(self._pump, self._session.chroot)
         self.pipeline = Pipeline(self._pump, self._session.chroot)
 
     # --- the session ------------------------------------------------------------------------------

@@ -129,15 +129,15 @@ class Engine:
         self._dead.append(link)
         owner.call_due()
 
-    def bury(self, seconds: float = 0.0) -> None:
-        """Close the sockets that no thread uses any more."""
-        for link in self._dead.copy():
-            if link.read_role.acquire(timeout=seconds):
-                if link.write_role.acquire(timeout=seconds):
-                    link.sock.close()  # and nobody will ever have a role again
+    def bury(self) -> None:
+        """Close the sockets that no thread uses any more; nobody gets a role on a dead one."""
+        if self._dead:
+            with self._mutex:
+                unused = [link for link in self._dead if link.reader is link.writer is None]
+                for link in unused:
                     self._dead.remove(link)
-                else:
-                    link.read_role.release()
+            for link in unused:
+                link.sock.close()
 
     def _authenticate(self, challenge: bytes) -> None:
         """Have the SASL mechanism answer.  It is a user's, so not under the mutex."""

@@ -75,13 +75,11 @@ class Flight:
             queue.popleft()
         return parts
 
-    def head(self, xid: int) -> Call:
-        """The call that a reply with this xid is for; ProtocolError if it can be for none."""
-        call = self.unanswered[0] if self.unanswered else None
-        if call is None or call.xid != xid:
-            expected = "none is expected" if call is None else f"expected was {call.xid}"
-            raise ProtocolError(f"a reply has the xid {xid}, {expected}")
-        return call
+    def stray(self, xid: int) -> ProtocolError:
+        """The error for a reply whose xid is not that of the head of the line."""
+        line = self.unanswered
+        expected = f"expected was {line[0].xid}" if line else "but none is expected"
+        return ProtocolError(f"a reply has the xid {xid}, {expected}")
 
     def overdue(self, now: float) -> Iterator[Call]:
         """Take out the queued calls whose deadline has passed."""

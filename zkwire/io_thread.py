@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from zkwire.pump import Pump
 
 REARM = 0.005
-# How long the end of the thread waits for a caller that still uses a socket.
-BURY_SECONDS = 0.1
 
 
 class IOThread:
@@ -132,11 +130,15 @@ class IOThread:
     def _read(self, link: Link) -> None:
         """Read, or stand back from a caller who does."""
         pump = self._pump
-        if link.read_role.acquire(False):
+        with self._mutex:
+            free = link.reader is None
+            if free:
+                link.reader = self
+        if free:
             try:
                 pump.read(link, block=False)
             finally:
-                link.read_role.release()
+                link.reader = None
             pump.hand_over()
         else:
             self._rearm_at = pump.now() + REARM
@@ -160,7 +162,7 @@ class IOThread:
         pump.call_due()
         pump.call_soon()
         self._wake_all()
-        self._engine.bury(BURY_SECONDS)
+        self._engine.bury()
         self.close_descriptors()
 
     def close_descriptors(self) -> None:

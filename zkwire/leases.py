@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Protocol
 
     from zkwire.calls import Waker
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     class Hold(Protocol):
         """Something that is held: it is told once, by one of these."""
 
-        def lose(self, message: str) -> tuple[Waker, ...]: ...
-        def let_go(self) -> tuple[Waker, ...]: ...
+        def lose(self, message: str) -> Sequence[Waker]: ...
+        def let_go(self) -> Sequence[Waker]: ...
 
 
 class Leases:

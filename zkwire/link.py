@@ -1,11 +1,10 @@
 """One connection: its socket, who may read and write it, what the kernel has taken, why it ends.
 
-Any thread may take a role, and an interrupt (KeyboardInterrupt, or an exception thrown into the
-thread from outside) may hit it between any two calls, also between the one that takes a lock and
-the store of its result.  Hence two rules:
+Any thread may have a role, and an interrupt (KeyboardInterrupt, or an exception thrown into the
+thread from outside) may hit it wherever Python calls something or begins a function.  Hence:
 
-* :func:`take` takes a lock and notes it down inside one call that Python makes from C, where no
-  interrupt comes; a ``finally`` looks at the note and releases, in one call again.
+* A role is an attribute that holds whatever its owner has put there, under the pump's mutex; a
+  ``finally`` looks whether that is its own and takes it out, without a call in between.
 * What an interrupted thread has done to the connection cannot be known, so it stores a reason in
   ``end``.  From then on no byte is believed or sent; only the I/O thread acts on it.
 """
@@ -13,7 +12,6 @@ the store of its result.  Hence two rules:
 from __future__ import annotations
 
 import socket
-import threading
 
 from zkwire.dial import shut_down
 from zkwire.endings import CLOSED
@@ -30,14 +28,14 @@ class Link:
     """``receive`` is for who has the read role, ``send`` for who has the write role."""
 
     __slots__ = (
-        "broken_pipe", "end", "look_at", "read_role", "reads", "room", "sock", "unsent",
-        "write_role", "written",
+        "broken_pipe", "end", "look_at", "reader", "reads", "room", "sock", "unsent", "writer",
+        "written",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.read_role = threading.Lock()
-        self.write_role = threading.Lock()
+        self.reader: object = None  # who has the read role
+        self.writer: object = None  # who has the write role
         self.reads = 0
         self.room = FEW_BYTES
         self.look_at = 0.0  # when the reader looks at the deadlines
@@ -88,9 +86,3 @@ class Link:
         if sent < len(data):
             self.written -= len(data) - sent
             self.unsent = memoryview(data)[sent:]
-
-
-def take(role: threading.Lock, taken: list[bool]) -> bool:
-    """Take ``role`` if it is free; ``True in taken`` then tells, whatever interrupt comes."""
-    taken.extend(map(role.acquire, (False,)))
-    return taken[0]

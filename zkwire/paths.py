@@ -15,11 +15,18 @@ SEQUENCE_DIGITS = 10
 LAST_SEQUENCE = 2**31 - 1
 
 
+# Programs use the same paths again and again; looking one up costs a fifth of checking it.
+REMEMBERED = 1000
+_accepted: set[str] = set()
+
+
 def check_path(path: str, sequential: bool = False) -> str:
     """``path`` itself when a server accepts it; TypeError or ValueError says what is wrong.
 
     The path of a sequential create may end in a slash: its number becomes the name.
     """
+    if path.__class__ is str and path in _accepted:
+        return path
     if not isinstance(path, str):
         raise TypeError(f"path must be a str, not {type(path).__name__}: {path!r}")
     if path == "/":
@@ -35,6 +42,8 @@ def check_path(path: str, sequential: bool = False) -> str:
         raise ValueError(f"path must not contain '.' or '..' as a name: {path!r}")
     if not (checked.isascii() and checked.isprintable()):
         _check_characters(path)
+    if not sequential and len(_accepted) < REMEMBERED:
+        _accepted.add(path)
     return path
 
 

@@ -16,7 +16,7 @@ Invariants:
 * Only the I/O thread, which no interrupt reaches, makes and ends connections and calls what the
   automaton wants called.  The one exception are sleepers: a reader wakes them itself, and because
   an interrupt could lose one of them, the end of a connection wakes all.
-* Order of acquisition: read role, write role, mutex.  Nobody waits for a role.
+* The roles change hands under the mutex, and nobody waits for one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from zkwire.dial import readable_within, resolve
 from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.forking import remember
 from zkwire.io_thread import IOThread
-from zkwire.link import INTERRUPTED, Link, take
+from zkwire.link import INTERRUPTED, Link
 from zkwire.states import StateWait
 from zkwire.waiting import Gone, Sleeper
 
@@ -149,6 +149,46 @@ class Pump:
             self.wake()  # it has a deadline, and those behind it have later ones
         elif eager and (session.idle or session.queued >= FLUSH_AT):
             self.flush()
+
+    def exchange(self, call: Call) -> None:
+        """Submit a call and, if nobody else uses the connection, send it and read its answer.
+
+        What :meth:`submit` and :meth:`wait` do, with one look at the state instead of four.  The
+        call need not have ended afterwards.
+        """
+        link, session = self.link, self.session
+        if link is None or link.reader is not None or self.closing is not None:
+            self.submit(call)
+            return
+        data: bytes | None = None
+        try:
+            with self.mutex:
+                free = link is self.link and link.reader is link.writer is None and link.writable
+                if free and session.usable:
+                    now = self.now()
+                    session.submit(call, now)  # may refuse: nothing has been taken yet
+                    link.reader = link.writer = call
+                    data = session.data_to_send(now)
+                    link.written += len(data)
+            if data is not None:
+                link.send(data)
+                link.writer = None
+                self._read_until(link, call, None)
+        except BaseException:
+            if link.reader is call:
+                link.end = link.end or INTERRUPTED
+            raise
+        finally:
+            if link.writer is call:
+                link.writer = None
+            if link.reader is call:
+                link.reader = None
+            if not link.writable:
+                self._let_go()
+        if data is None:
+            self.submit(call)
+        else:
+            self.hand_over()
 
     def wait(self, waitable: Waitable, timeout: float | None = None, *, lead: bool = False) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
@@ -334,7 +374,7 @@ class Pump:
                     self._followers.append(sleeper)
                 link = self.link
             # The role may have become free before this sleeper was known to its holder.
-            if not lead or link is None or link.end or link.read_role.locked():
+            if not lead or link is None or link.end or link.reader is not None:
                 sleeper.sleep(None if deadline is None else deadline - self.now())
         finally:
             with self.mutex:
@@ -349,32 +389,40 @@ class Pump:
         False if there is nothing to read from, or another thread reads.
         """
         link = self.link
-        if link is None or link.end:
+        if link is None or link.end or link.reader is not None:
             return False
-        taken: list[bool] = []
+        me: list[object] = []
         try:
-            if not take(link.read_role, taken):
-                return False
-            while not (waitable.ready or link.end):
-                if deadline is None:
-                    self.read(link, block=True)
-                elif readable_within(link.sock, deadline - self.now()):
-                    self.read(link, block=False)
-                else:
-                    break
-                if self.due or self.session.challenge is not None:
-                    self.wake()
+            with self.mutex:
+                if link is not self.link or link.reader is not None:
+                    return False
+                link.reader = me
+            self._read_until(link, waitable, deadline)
         except BaseException:
-            if True in taken:
+            if link.reader is me:
                 link.end = link.end or INTERRUPTED
             raise
         finally:
-            if True in taken:
-                link.read_role.release()
+            if link.reader is me:
+                link.reader = None
             if link.end:
                 self._let_go()
         self.hand_over()
         return True
+
+    def _read_until(self, link: Link, waitable: Waitable, deadline: float | None) -> None:
+        """See :meth:`_lead`; with the read role."""
+        if self.session.has_output:
+            self.flush()  # what others have submitted while the write role was taken
+        while not (waitable.ready or link.end):
+            if deadline is None:
+                self.read(link, block=True)
+            elif readable_within(link.sock, deadline - self.now()):
+                self.read(link, block=False)
+            else:
+                break
+            if self.due or (not self.session.usable and self.session.challenge is not None):
+                self.wake()
 
     def _let_go(self) -> None:
         """A connection is not in use here any more, and perhaps to be ended or closed now."""
@@ -437,37 +485,40 @@ class Pump:
 
     def _write(self, link: Link) -> bool:
         """Send one batch; False if that is for somebody else to do."""
-        taken: list[bool] = []
+        me: list[object] = []
         try:
-            if not take(link.write_role, taken):
-                return False
             with self.mutex:
-                if link is not self.link or not link.writable:
+                if link is not self.link or link.writer is not None or not link.writable:
                     return False
+                link.writer = me
                 data = self.session.data_to_send(self.now())
                 link.written += len(data)
             if data:
                 link.send(data)
         except BaseException:
-            if True in taken:
+            if link.writer is me:
                 link.end = link.end or INTERRUPTED
             raise
         finally:
-            if True in taken:
-                link.write_role.release()
+            if link.writer is me:
+                link.writer = None
             if not link.writable:
                 self._let_go()
         return True
 
     def send_rest(self, link: Link) -> None:
         """The socket takes bytes again; by the I/O thread only."""
-        if link.pending and not link.end and link.write_role.acquire(False):
+        with self.mutex:
+            mine = link.pending and not link.end and link.writer is None
+            if mine:
+                link.writer = self
+        if mine:
             try:
                 data, link.unsent = link.unsent, memoryview(b"")
                 link.written += len(data)
                 link.send(data)
             finally:
-                link.write_role.release()
+                link.writer = None
         self.flush()
 
     # --- after a fork -----------------------------------------------------------------------------

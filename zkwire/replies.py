@@ -104,3 +104,14 @@ class Pipeline(Verbs):
             watch.owner = self._pump
         elif watch.owner is not self._pump:
             raise ValueError("the watch belongs to another client")
+
+
+class Exchange(Pipeline):
+    """The operations for whoever waits for each answer before he goes on."""
+
+    _pump: Pump
+
+    def _submit(self, call: Call) -> Any:
+        call.pump = self._pump  # type: ignore[attr-defined]  # every kind of reply has one
+        self._pump.exchange(call)
+        return call

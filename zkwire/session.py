@@ -58,8 +58,6 @@ from zkwire.watching import Watching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from zkwire.calls import Waker
     from zkwire.hosts import HostList
     from zkwire.leases import Hold
@@ -440,7 +438,10 @@ class Session:
             self.trace.received(xid, zxid, code, end - at, self._flight.unanswered, now)
         at += _REPLY_BYTES
         if xid > 0 and self._opening.restored:
-            self._receive_reply(xid, zxid, code, chunk, at, end)
+            call = self._flight.unanswered[0] if self._flight.unanswered else None
+            if call is None or call.xid != xid:
+                raise self._flight.stray(xid)
+            self._receive_reply(call, zxid, code, chunk, at, end)
         elif xid > 0:
             self._opening.receive_sasl(xid, code, chunk, at, end)
         elif xid == ops.NOTIFICATION_XID:
@@ -460,9 +461,8 @@ class Session:
             raise ProtocolError(f"a reply has the xid {xid}")
 
     def _receive_reply(
-        self, xid: int, zxid: int, code: int, chunk: bytes, at: int, end: int
+        self, call: Call, zxid: int, code: int, chunk: bytes, at: int, end: int
     ) -> None:
-        call = self._flight.head(xid)
         op, record = call.op, None
         if code == 0:
             try:
@@ -480,11 +480,13 @@ class Session:
         self.last_zxid = max(self.last_zxid, zxid)
         if call.watch is not None:
             self._watching.settle(call, call.watch, code, record, zxid)
-        # A missing node is an answer to exists.
-        if code and not (code == _NO_NODE and op is ops.EXISTS):
-            self._finish(call, Refused(code))
-        else:
-            self._finish(call, ANSWERED, record)
+        if call.outcome is None:
+            if call.wakers:
+                self.wakeups += call.take_wakers()
+            call.record = record
+            # A missing node is an answer to exists.
+            refused = code and not (code == _NO_NODE and op is ops.EXISTS)
+            call.outcome = Refused(code) if refused else ANSWERED
         # Late, so that an interrupt anywhere above leaves the call to connection_lost.
         self._flight.unanswered.popleft()
         if self._watching.requests:
@@ -505,13 +507,10 @@ class Session:
 
     # --- calls that end ---------------------------------------------------------------------------
 
-    def _finish(
-        self, call: Call, outcome: Answered | Refused | Failed, record: Any = None
-    ) -> None:
+    def _finish(self, call: Call, outcome: Answered | Refused | Failed) -> None:
         if call.outcome is None:
-            if call.wakers:
-                self.wakeups += call.take_wakers()
-            call.record = record
+            self.wakeups += call.take_wakers()
+            call.record = None
             call.outcome = outcome
 
     def _fail(self, call: Call, outcome: Failed) -> None:

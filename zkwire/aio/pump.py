@@ -16,7 +16,7 @@ from zkwire.background import Task
 from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.forking import remember
-from zkwire.pump import FLUSH_AT, clock
+from zkwire.pump import FLUSH_AT, LOOK, clock
 from zkwire.states import StateWait
 
 TYPE_CHECKING = False
@@ -113,9 +113,18 @@ class AsyncPump:
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
-        loop = self.start()
+    def until(
+        self, waitable: Waitable, timeout: float | None = None
+    ) -> Coroutine[Any, Any, bool]:
+        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
+
+        In another event loop than the client's this raises before there is anything to await.
+        """
+        return self._until(self.start(), waitable, timeout)
+
+    async def _until(
+        self, loop: asyncio.AbstractEventLoop, waitable: Waitable, timeout: float | None
+    ) -> bool:
         if waitable.ready:
             return True
         future = loop.create_future()
@@ -264,18 +273,21 @@ class AsyncPump:
             link.reads += 1
             now = self.now()
             session.receive_data(data, now)
-            session.on_deadline(now)
+            if now >= link.look_at:
+                link.look_at = now + LOOK
+                session.on_deadline(now)
             if session.broken or session.over:
                 link.end = session.broken or "the session is over"
             self.call_due()
-            self.flush()
+            if session.has_output:
+                self.flush()
         if link.end or not session.usable:
             self._turn_soon()
 
     def call_due(self) -> None:
         """Call what the automaton wants called, in order."""
-        while wakeups := self.session.take_wakeups():
-            for function in wakeups:
+        while self.session.wakeups:
+            for function in self.session.take_wakeups():
                 function()
 
     def flush(self) -> None:

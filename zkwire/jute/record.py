@@ -190,6 +190,11 @@ class _Writer:
         return name
 
 
+def _flat(record: type[Record]) -> bool:
+    """Whether the record is what one struct yields."""
+    return all(field.record is None for field in record.layout())
+
+
 def _flatten(field: Field, target: str, out: _Writer) -> str:
     """Add a field of fixed size to the run, nested records inline; returns its expression."""
     if field.record is None:
@@ -217,6 +222,13 @@ def _decode_field(cls: type[Record], field: Field, out: _Writer) -> str:
     local, what = f"f_{field.name}", f"{cls.__name__}.{field.name}"
     if field.record is not None:
         out.helper(field.record.__name__, field.record)
+    if field.fixed and field.record is not None and _flat(field.record):
+        _end_run(out)
+        codes = "".join(FIXED[inner.word] for inner in field.record.layout())
+        unpack = out.struct("unpack_from", codes)
+        out.lines.append(f"{local} = new({field.record.__name__}, {unpack}(data, at))")
+        out.lines.append(f"at += {struct.calcsize('>' + codes)}")
+        return local
     if field.fixed:
         return _flatten(field, local, out)
     if field.vector:
