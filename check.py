@@ -34,6 +34,7 @@ ENVIRONMENT = ROOT / ".venv-check"
 PYTHON = str(ENVIRONMENT / "bin" / "python")
 REQUIREMENTS = ROOT / "tests" / "requirements.txt"
 PARTS = ("format", "lint", "types", "test", "embedded", "docker")
+TYPED = ("zkwire", "tests", "benchmarks", "check.py")
 IMAGE = "zkwire-test-zookeeper"
 
 # How long a step may take, in seconds, before it counts as hanging.
@@ -77,7 +78,7 @@ class Checks:
         self.step("lint", [PYTHON, "-m", "ruff", "check", "."])
 
     def types(self) -> None:
-        self.step("types (mypy)", [PYTHON, "-m", "mypy", "zkwire", "tests", "check.py"])
+        self.step("types (mypy)", [PYTHON, "-m", "mypy", *TYPED])
         self.step(
             "types (pyright)", [PYTHON, "-m", "pyright", "zkwire", "tests/typing_examples.py"]
         )
