@@ -196,7 +196,7 @@ def _flat(record: type[Record]) -> bool:
 
 
 def _read_flat(record: type[Record], out: _Writer) -> str:
-    """The expression of a flat record: with no name for each of its values, in half the time."""
+    """The expression of a flat record: without a name for each value, a quarter faster."""
     codes = "".join(FIXED[field.word] for field in record.layout())
     name = out.helper(record.__name__, record)
     size = struct.calcsize(">" + codes)
