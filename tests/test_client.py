@@ -1783,6 +1783,18 @@ def test_a_full_kernel_does_not_make_it_spin(monkeypatch: pytest.MonkeyPatch) ->
         client.close()
 
 
+def test_a_request_that_the_kernel_takes_in_pieces() -> None:
+    """Its caller waits for the answer already; the I/O thread, asleep until then, sends the rest."""
+    with FakeServer() as server, Client(server.hosts, session_timeout=90) as client:
+        link = client._pump.link
+        assert link is not None
+        link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        data = bytes(900_000)
+        with within(5.0):  # a ping would wake it after 30 s
+            client.create("/a", data)
+        assert client.get_data("/a").data == data
+
+
 def test_import_starts_nothing() -> None:
     import subprocess
 

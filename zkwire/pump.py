@@ -173,6 +173,8 @@ class Pump:
             if data is not None:
                 link.send(data)
                 link.writer = None
+                if not link.writable:
+                    self._let_go()  # the rest must leave before the answer can come
                 self._read_until(link, call, None)
         except BaseException:
             if link.reader is call:
