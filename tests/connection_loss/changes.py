@@ -1,0 +1,359 @@
+"""The operations that change something: each with its advice, and the function that follows it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.operation import DONE, ONCE, Operation
+from zkwire import (
+    ACL,
+    BadVersionError,
+    Client,
+    Create,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    Perms,
+    SetData,
+)
+from zkwire.jute.records import Id
+
+READ_WRITE = [ACL(Perms.READ | Perms.WRITE | Perms.ADMIN | Perms.DELETE, Id("world", "anyone"))]
+
+
+# --- create ---------------------------------------------------------------------------------------
+
+
+def create(verbs: Any, case: Case) -> Any:
+    return verbs.create(case.path, case.id.encode())
+
+
+def create_with_stat(verbs: Any, case: Case) -> Any:
+    return verbs.create_with_stat(case.path, case.id.encode())
+
+
+def create_ephemeral(verbs: Any, case: Case) -> Any:
+    return verbs.create(case.path, case.id.encode(), ephemeral=True)
+
+
+def create_container(verbs: Any, case: Case) -> Any:
+    return verbs.create(case.path, case.id.encode(), container=True)
+
+
+def create_ttl(verbs: Any, case: Case) -> Any:
+    return verbs.create(case.path, case.id.encode(), ttl=3600.0)
+
+
+def create_sequential(verbs: Any, case: Case) -> Any:
+    return verbs.create(f"{case.base}/{case.id}-", sequential=True)
+
+
+def create_in_queue(verbs: Any, case: Case) -> Any:
+    return verbs.create(f"{case.base}/{case.id}-", ephemeral=True, sequential=True)
+
+
+def made(case: Case, client: Client) -> int:
+    """Whether the node is there, and is ours."""
+    try:
+        data, _ = repeat(client.get_data, case.path)
+    except NoNodeError:
+        return 0
+    return int(data == case.id.encode())
+
+
+def made_in_sequence(case: Case, client: Client) -> int:
+    """How many nodes there are that carry our id."""
+    return sum(name.startswith(case.id) for name in repeat(client.get_children, case.base))
+
+
+def create_again(ask: Any) -> Any:
+    """Repeat a create until it is known whose the node is: "done", or "somebody else's"."""
+
+    def recover(case: Case, client: Client) -> str:
+        while True:
+            with suppress(NodeExistsError):
+                repeat(ask, client, case)
+                return "done"
+            with suppress(NoNodeError):  # gone between the two: try again
+                data, stat = repeat(client.get_data, case.path)
+                owned = stat.ephemeral_owner in {0, client.session_id}
+                return "done" if owned and data == case.id.encode() else "somebody else's"
+
+    return recover
+
+
+def look_for_id(ask: Any) -> Any:
+    """Look for the node by the id in its name before making another one."""
+
+    def recover(case: Case, client: Client) -> str:
+        repeat(client.sync, case.base)
+        if not made_in_sequence(case, client):
+            ask(client, case)
+        return "done"
+
+    return recover
+
+
+def occupy(case: Case) -> None:
+    """Somebody else has the path."""
+    case.observer.create(case.path, b"somebody else")
+
+
+def occupied(case: Case, client: Client) -> int:
+    """Whether he still has it."""
+    return int(client.get_data(case.path).data == b"somebody else")
+
+
+def vacate(case: Case) -> None:
+    """He gives it up."""
+    case.observer.delete(case.path)
+
+
+# --- delete ---------------------------------------------------------------------------------------
+
+
+def make(case: Case) -> None:
+    """The node is there, and its stat is known."""
+    _, stat = case.observer.create_with_stat(case.path, b"old")
+    case.notes["stat"] = stat
+
+
+def delete(verbs: Any, case: Case) -> Any:
+    return verbs.delete(case.path)
+
+
+def deleted(case: Case, client: Client) -> int:
+    """Whether the node that was meant is gone."""
+    stat = repeat(client.exists, case.path)
+    return int(stat is None or stat.czxid != case.notes["stat"].czxid)
+
+
+def delete_again(case: Case, client: Client) -> str:
+    """Delete the node if it is still the one that was meant."""
+    repeat(client.sync, case.path)
+    stat = repeat(client.exists, case.path)
+    if stat is not None and stat.czxid == case.notes["stat"].czxid:
+        with suppress(NoNodeError):
+            repeat(client.delete, case.path)
+    return "done"
+
+
+def have_child(case: Case) -> None:
+    case.observer.create(f"{case.path}/child")
+
+
+def lose_child(case: Case) -> None:
+    case.observer.delete(f"{case.path}/child")
+
+
+# --- set_data, set_acl ----------------------------------------------------------------------------
+
+
+def set_version(verbs: Any, case: Case) -> Any:
+    return verbs.set_data(case.path, case.id.encode(), version=case.notes["stat"].version)
+
+
+def set_any(verbs: Any, case: Case) -> Any:
+    return verbs.set_data(case.path, case.id.encode())
+
+
+def written(case: Case, client: Client) -> int:
+    """How often our data has been written."""
+    try:
+        data, stat = repeat(client.get_data, case.path)
+    except NoNodeError:
+        return 0
+    return stat.version - case.notes["stat"].version if data == case.id.encode() else 0
+
+
+def set_version_again(case: Case, client: Client) -> str:
+    """Write once more on the same version; if that is gone, see by whom."""
+    try:
+        repeat(set_version, client, case)
+    except BadVersionError:
+        data, _ = repeat(client.get_data, case.path)
+        return "done" if data == case.id.encode() else "somebody else's"
+    return "done"
+
+
+def overwritten(case: Case, client: Client) -> int:
+    """Whether his data stands there."""
+    return int(client.get_data(case.path).data == b"newer")
+
+
+def overwrite(case: Case) -> None:
+    """Somebody else has written meanwhile."""
+    case.observer.set_data(case.path, b"newer")
+
+
+def read_version(case: Case) -> None:
+    """Read again, and decide that it is to be written nevertheless."""
+    _, case.notes["stat"] = case.subject.get_data(case.path)
+
+
+def set_acl(verbs: Any, case: Case) -> Any:
+    return verbs.set_acl(case.path, READ_WRITE, version=case.notes["stat"].aversion)
+
+
+def acl_set(case: Case, client: Client) -> int:
+    """How often the list was replaced by ours."""
+    acl, stat = repeat(client.get_acl, case.path)
+    return stat.aversion - case.notes["stat"].aversion if acl == READ_WRITE else 0
+
+
+def set_acl_again(case: Case, client: Client) -> str:
+    """Replace it once more on the same version; if that is gone, see by whom."""
+    try:
+        repeat(set_acl, client, case)
+    except BadVersionError:
+        acl, _ = repeat(client.get_acl, case.path)
+        return "done" if acl == READ_WRITE else "somebody else's"
+    return "done"
+
+
+def acl_replaced(case: Case, client: Client) -> int:
+    """Whether his list stands there."""
+    return int(client.get_acl(case.path).acl != READ_WRITE)
+
+
+def replace_acl(case: Case) -> None:
+    """Somebody else has replaced it meanwhile."""
+    acl, _ = case.observer.get_acl(case.path)
+    case.observer.set_acl(case.path, acl)
+
+
+# --- multi ----------------------------------------------------------------------------------------
+
+
+def make_counter(case: Case) -> None:
+    """Two nodes that are to be changed together."""
+    case.notes["stat"] = case.observer.create_with_stat(f"{case.base}/total", b"0").stat
+    case.observer.create(f"{case.base}/done")
+
+
+def transfer(verbs: Any, case: Case) -> Any:
+    marker = f"{case.base}/done/{case.id}"
+    return verbs.multi([Create(marker), SetData(f"{case.base}/total", b"1")])
+
+
+def transferred(case: Case, client: Client) -> int:
+    """How often the total was changed; the marker is there if and only if it was."""
+    _, stat = repeat(client.get_data, f"{case.base}/total")
+    marked = case.id in repeat(client.get_children, f"{case.base}/done")
+    assert marked == (stat.version > 0), "half of a multi"
+    return stat.version
+
+
+def transfer_again(case: Case, client: Client) -> str:
+    """The same multi once more; its marker refuses what was done already."""
+    try:
+        repeat(transfer, client, case)
+    except MultiError as error:
+        if error.index != 0 or error.code != NodeExistsError.code:
+            raise
+    return "done"
+
+
+def block_transfer(case: Case) -> None:
+    case.observer.delete(f"{case.base}/total")
+    case.notes["blocked"] = True
+
+
+def unblock_transfer(case: Case) -> None:
+    case.observer.create(f"{case.base}/total", b"0")
+    case.notes["blocked"] = False
+
+
+def transferred_or_blocked(case: Case, client: Client) -> int:
+    """As `transferred`, also while there is no total."""
+    return 0 if case.notes.get("blocked") else transferred(case, client)
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+CREATE_AGAIN = (
+    "repeat it; on `NodeExistsError` read the node: your unique id in its data (and, if it is "
+    "ephemeral, `ephemeral_owner` equal to `session_id`) means done, else it is somebody else's"
+)
+LOOK_FOR_IT = (
+    "do **not** repeat it: `sync`, list the children, look for the unique id that you put into the "
+    "name; create again only if it is not there"
+)
+TAKEN = "the path is taken: yours to decide; once it is free, ask again"
+
+_PLAIN = {
+    "create": (create, "create"),
+    "create_with_stat": (create_with_stat, "create2"),
+    "create, container": (create_container, "create_container"),
+    "create, with a ttl": (create_ttl, "create_ttl"),
+}
+
+CHANGES: tuple[Operation, ...] = (
+    *(
+        Operation(
+            title, ask, wire, CREATE_AGAIN, create_again(ask),
+            count=made, words=DONE, goals=ONCE, refuse=occupy, mend=vacate, refused=TAKEN,
+            rival=occupy, spared=occupied,
+        )
+        for title, (ask, wire) in _PLAIN.items()
+    ),
+    Operation(
+        "create, ephemeral", create_ephemeral, "create", CREATE_AGAIN,
+        create_again(create_ephemeral),
+        count=made, words=DONE, goals=ONCE, refuse=occupy, mend=vacate, refused=TAKEN,
+            rival=occupy, spared=occupied,
+        new_client="make a new `Client`, and create it anew",
+    ),
+    Operation(
+        "create, sequential", create_sequential, "create", LOOK_FOR_IT,
+        look_for_id(create_sequential), count=made_in_sequence, words=DONE, goals=ONCE,
+    ),
+    Operation(
+        "create, ephemeral and sequential", create_in_queue, "create", LOOK_FOR_IT,
+        look_for_id(create_in_queue), count=made_in_sequence, words=DONE, goals=ONCE,
+        new_client="make a new `Client`, and create it anew",
+    ),
+    Operation(
+        "delete", delete, "delete",
+        "`sync` and `exists`: gone, or another `czxid` than the one you meant, is done; else "
+        "repeat it, where `NoNodeError` means done",
+        delete_again, prepare=make, count=deleted, words=DONE, goals=ONCE,
+        refuse=have_child, mend=lose_child, refused="delete the children, then ask again",
+        rival=occupy, spared=occupied,
+    ),
+    Operation(
+        "set_data, with a version", set_version, "set_data",
+        "repeat it with the same version; on `BadVersionError` read it: your data means done, "
+        "else somebody else was there: decide anew",
+        set_version_again, prepare=make, count=written, words=DONE, goals=ONCE,
+        refuse=overwrite, mend=read_version, refused="read it and decide anew",
+        rival=overwrite, spared=overwritten,
+    ),
+    Operation(
+        "set_data, of any version", set_any, "set_data",
+        "repeat it if it may overwrite what others have written meanwhile; this can write twice",
+        lambda case, client: repeat(set_any, client, case),
+        prepare=make, count=written, words=DONE,
+        goals=frozenset({1, 2}), refuse=lambda case: case.observer.delete(case.path),
+        mend=lambda case: case.observer.create(case.path, b"old"),
+        refused="create the node, then ask again",
+    ),
+    Operation(
+        "set_acl, with a version", set_acl, "set_acl",
+        "repeat it with the same `aversion`; on `BadVersionError` read it: your list means done, "
+        "else somebody else was there: decide anew",
+        set_acl_again, prepare=make, count=acl_set, words=DONE, goals=ONCE,
+        refuse=replace_acl, mend=read_version, refused="read it and decide anew",
+        rival=replace_acl, spared=acl_replaced,
+    ),
+    Operation(
+        "multi, with a create of a unique name", transfer, "multi",
+        "repeat it: a `MultiError` whose `index` is the create's and whose code is that of "
+        "`NodeExistsError` means that all of it was done",
+        transfer_again, prepare=make_counter, count=transferred_or_blocked, words=DONE, goals=ONCE,
+        refuse=block_transfer, mend=unblock_transfer,
+        refused="nothing of it was done; mend what its `index` names, then ask again",
+    ),
+)  # fmt: skip

@@ -1,0 +1,200 @@
+"""The operations that change nothing, those on watches and credentials among them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.operation import ONCE, Ask, Operation, nothing, repeated
+from zkwire import (
+    ACL,
+    Client,
+    GetChildren,
+    GetData,
+    NoAuthError,
+    Perms,
+    WatchType,
+    digest_auth,
+    digest_id,
+)
+
+AGAIN = "repeat it; before a read that must show what others have finished, `sync` in front of it"
+WATCH_AGAIN = "repeat it: the watch of the lost call was not set, and what it returns is news"
+CREDENTIALS = digest_auth("bob", "secret")
+
+
+def make(case: Case) -> None:
+    case.observer.create(case.path, b"old")
+
+
+def remove(case: Case) -> None:
+    case.observer.delete(case.path)
+
+
+# --- with a watch ---------------------------------------------------------------------------------
+
+WATCH = {0: "no watch", 1: "the watch is set"}
+
+
+def watched(case: Case, _: Client) -> int:
+    """How many of two changes are reported: of a one-shot watch the first, of others both."""
+    if case.subject.state.terminal:
+        return 0
+    case.events()
+    stat = repeat(case.observer.exists, case.path)
+    if stat is None:
+        return 0
+    for _change in range(2):
+        case.observer.set_data(case.path, b"probe")
+        case.observer.delete(case.observer.create(f"{case.path}/probe"))
+    return int(bool(set(case.events()) - {"REREAD"}))
+
+
+def exists_watching(verbs: Any, case: Case) -> Any:
+    return verbs.exists(case.path, watch=case.watch)
+
+
+def get_data_watching(verbs: Any, case: Case) -> Any:
+    return verbs.get_data(case.path, watch=case.watch)
+
+
+def get_children_watching(verbs: Any, case: Case) -> Any:
+    return verbs.get_children(case.path, watch=case.watch)
+
+
+def add_persistent(verbs: Any, case: Case) -> Any:
+    return verbs.add_watch(case.path, case.watch)
+
+
+def add_recursive(verbs: Any, case: Case) -> Any:
+    return verbs.add_watch(case.path, case.watch, recursive=True)
+
+
+def set_watch(case: Case) -> None:
+    make(case)
+    get_data_watching(case.subject, case)
+
+
+def remove_watches(verbs: Any, case: Case) -> Any:
+    return verbs.remove_watches(case.path, WatchType.DATA)
+
+
+def unwatched(case: Case, client: Client) -> int:
+    """Whether nothing is reported any more."""
+    if case.subject.state.terminal:
+        return 1
+    case.events()
+    case.observer.set_data(case.path, b"probe")
+    fired = "NODE_DATA_CHANGED" in case.events()
+    if fired:  # it was a one-shot watch
+        get_data_watching(case.subject, case)
+    return int(not fired)
+
+
+def remove_before(case: Case) -> None:
+    """There is no such watch any more."""
+    remove_watches(case.subject, case)
+    case.events()
+
+
+# --- credentials ----------------------------------------------------------------------------------
+
+
+def make_private(case: Case) -> None:
+    acl = [ACL(Perms.ALL, digest_id("bob", "secret"))]
+    case.observer.create(case.path, b"private", acl)
+
+
+def add_auth(verbs: Any, case: Case) -> Any:
+    return verbs.add_auth(*case.notes.get("credentials", CREDENTIALS))
+
+
+def authenticated(case: Case, _: Client) -> int:
+    """Whether the client's connection has the rights."""
+    if case.subject.state.terminal:
+        return 0
+    with suppress(NoAuthError):
+        repeat(case.subject.get_data, case.path)
+        return 1
+    return 0
+
+
+def unknown_scheme(case: Case) -> None:
+    case.notes["credentials"] = "no-such-scheme", b""
+
+
+def known_scheme(case: Case) -> None:
+    del case.notes["credentials"]
+    case.fresh_client()
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+
+def _read(title: str, wire: str, ask: Ask, *, refusable: bool = True) -> Operation:
+    return Operation(
+        title, ask, wire, AGAIN, repeated(ask),
+        prepare=make,
+        refuse=remove if refusable else None,
+        mend=make if refusable else nothing,
+        refused="create the node, then ask again",
+    )  # fmt: skip
+
+
+def _watch(title: str, wire: str, ask: Ask, *, refusable: bool = False) -> Operation:
+    return Operation(
+        title, ask, wire, WATCH_AGAIN, repeated(ask),
+        prepare=make, count=watched, words=WATCH, goals=ONCE, by_client=True,
+        refuse=remove if refusable else None,
+        mend=make if refusable else nothing,
+        refused="create the node, then ask again",
+    )  # fmt: skip
+
+
+READS: tuple[Operation, ...] = (
+    _read("exists", "exists", lambda v, c: v.exists(c.path), refusable=False),
+    _read("get_data", "get_data", lambda v, c: v.get_data(c.path)),
+    _read("get_children", "get_children", lambda v, c: v.get_children(c.path)),
+    _read("get_children_with_stat", "get_children2",
+          lambda v, c: v.get_children_with_stat(c.path)),
+    _read("get_acl", "get_acl", lambda v, c: v.get_acl(c.path)),
+    _read("get_all_children_number", "get_all_children_number",
+          lambda v, c: v.get_all_children_number(c.path)),
+    _read("multi_read", "multi_read",
+          lambda v, c: v.multi_read([GetData(c.path), GetChildren(c.path)]), refusable=False),
+    _read("get_ephemerals", "get_ephemerals", lambda v, c: v.get_ephemerals(), refusable=False),
+    _read("get_config", "get_data", lambda v, c: v.get_config(), refusable=False),
+    _read("who_am_i", "who_am_i", lambda v, c: v.who_am_i(), refusable=False),
+    _read("sync", "sync", lambda v, c: v.sync(c.path), refusable=False),
+    _watch("exists, with a watch", "exists", exists_watching),
+    _watch("get_data, with a watch", "get_data", get_data_watching, refusable=True),
+    _watch("get_children, with a watch", "get_children", get_children_watching, refusable=True),
+    _watch("add_watch", "add_watch", add_persistent),
+    _watch("add_watch, recursive", "add_watch", add_recursive),
+    Operation(
+        "remove_watches", remove_watches, "remove_watches",
+        "nothing is left to do: a new connection is not told of the watch",
+        lambda case, client: None,
+        prepare=set_watch, count=unwatched, words={0: "the watch is set", 1: "no watch"},
+        goals=ONCE, by_client=True,
+        unsent="nothing: a new connection is not told of the watch",
+        resend=lambda case, client: None,
+        refuse=remove_before, settle=lambda case, client: None,
+        refused="nothing: there is no watch to remove",
+        new_client="nothing: watches end with the session",
+    ),
+    Operation(
+        "add_auth", add_auth, "auth",
+        "nothing is left to do: the call waits for the next connection, where it is sent again",
+        lambda case, client: None,
+        prepare=make_private, count=authenticated,
+        words={0: "not authenticated", 1: "authenticated"}, goals=ONCE,
+        by_client=True, unsent="nothing: it was sent on the next connection",
+        resend=lambda case, client: None,
+        refuse=unknown_scheme, mend=known_scheme,
+        refused="make a new `Client` with credentials that the server knows",
+        new_client="make a new `Client`, and add them there",
+        renew=lambda case, client: add_auth(client, case),
+    ),
+)  # fmt: skip

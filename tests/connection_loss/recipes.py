@@ -1,0 +1,411 @@
+"""What each lock does by itself when its connection is lost during an acquire or a release.
+
+The client's requests after the loss are read off the proxy, what is on the server is looked up by
+an observer while the client is kept away, and each life ends with the same question: does exactly
+one hold, and can the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeAlias
+
+from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.document import table
+from tests.connection_loss.lagging import Lag
+from tests.connection_loss.points import told
+from tests.family_helpers import lease_nodes, lease_of
+from tests.lock_helpers import GRACE, PATIENCE, Running, requests
+from tests.server_control import ZooKeeperServer, poll
+from zkwire import (
+    BlockingLock,
+    Client,
+    NonBlockingLock,
+    ReadWriteLock,
+    SequentialLock,
+    ZooKeeperError,
+)
+from zkwire.recipes.locks import Locking
+from zkwire.testing.faults import Hold
+from zkwire.testing.proxy import Frame, Gate, cut_after, cut_before
+
+AT_ONCE = 6
+HEADS = ("point of failure", "on the server", "what the lock does by itself", "the caller gets",
+         "then")  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """One kind of lock."""
+
+    title: str
+    make: Callable[[Client, str], Locking]
+    create: int = 1
+    """Which create is that of the node which decides; a lease stands in another queue before."""
+    waits: bool = True
+    rival: Callable[[Client, str], Locking] | None = None
+    """Whom it must not share the lock with, if that is another kind."""
+
+
+def writing(client: Client, path: str) -> Locking:
+    return ReadWriteLock(client, path).write
+
+
+def reading(client: Client, path: str) -> Locking:
+    return ReadWriteLock(client, path).read
+
+
+KINDS = (
+    Kind("NonBlockingLock", NonBlockingLock, waits=False),
+    Kind("BlockingLock", BlockingLock),
+    Kind("SequentialLock", SequentialLock),
+    Kind("ReadWriteLock, the write side", writing),
+    Kind("ReadWriteLock, the read side", reading, rival=writing),
+    Kind("Semaphore, one lease", lease_of, create=2),
+)  # fmt: skip
+
+
+class Life(Case):
+    """One lock of one client behind the proxy, and another contender's, on the same path."""
+
+    def __init__(self, server: ZooKeeperServer, observer: Client, root: str, kind: Kind) -> None:
+        super().__init__(server, observer, root)
+        self.kind = kind
+        first = kind.make(observer, self.path)
+        assert first.acquire(GRACE)  # so that what the lock's path needs is there
+        first.release()
+        self.own = kind.make(self.subject, self.path)
+        self.other = (kind.rival or kind.make)(observer, self.path)
+        self._connection = 0
+
+    def own_nodes(self, view: Client | None = None) -> int:
+        """How many nodes of this client there are, as the server says."""
+        owner = self.subject.session_id
+        nodes = self.nodes(self.path) + lease_nodes(self, self.path)
+        stats = [(view or self.observer).exists(node) for node in nodes]
+        return sum(stat is not None and stat.ephemeral_owner == owner for stat in stats)
+
+    def owned(self, reply: Frame) -> bool:
+        """Whether this is a lock's node of this client: its data begins with the session's id."""
+        return f"{self.subject.session_id & 2**64 - 1:016x}".encode() in reply.raw
+
+    def cut(self) -> None:
+        """Keep the client away from now on, and wait until it has noticed."""
+        self._connection = max([0, *(frame.connection for frame in self.proxy.frames())])
+        self.proxy.refuse()
+        self.proxy.cut_all()
+        poll("it notices", lambda: not self.subject.state.usable or None, PATIENCE)
+
+    def wait_cut(self, op: str, nth: int = 1) -> None:
+        """Wait until a request has met its fate, and the connection is gone."""
+
+        def met(frames: list[Frame]) -> bool:
+            sent = [f for f in frames if f.direction == "c2s" and f.op == op]
+            return len(sent) >= nth and not self.proxy.connections
+
+        self.proxy.wait_for(met, PATIENCE)
+        self._connection = max(frame.connection for frame in self.proxy.frames())
+
+    def come_back(self) -> None:
+        """Let the client connect again."""
+        self.proxy.refuse(False)
+
+    def done_by_itself(self) -> str:
+        """The requests since the loss; the tests' own are those about the root."""
+        repeat(self.subject.sync)
+        sent = requests(self.proxy.frames())
+        ops = [f.op for f in sent if f.connection > self._connection and f.path != "/"]
+        return ", ".join(f"`{op}`" for op in ops) or "nothing"
+
+    def held_by_one(self) -> str:
+        """The lock is held, by one node, and by nobody else."""
+        assert self.own.held
+        assert self.own_nodes() == 1, f"{self.own_nodes()} nodes"
+        assert not self.other.try_acquire(), "two hold"
+        return "held, by one node"
+
+    def free_again(self) -> str:
+        """Nothing is left, and the next one gets it."""
+        assert not self.own.held
+        poll("its nodes are gone", lambda: not self.own_nodes() or None, PATIENCE)
+        if not self.other.held:
+            assert self.other.acquire(GRACE)
+        return "free for the next"
+
+
+Point: TypeAlias = Callable[[Life], tuple[str, ...]]
+
+
+def words(nodes: int) -> str:
+    """What the server has of a contender."""
+    return {0: "no node", 1: "its node"}.get(nodes, f"{nodes} nodes")
+
+
+def outcome(call: Running[object]) -> str:
+    """What the caller gets."""
+    try:
+        return f"`{call.result()}`"
+    except ZooKeeperError as error:
+        return told(error)
+
+
+# --- acquire --------------------------------------------------------------------------------------
+
+
+def acquiring(life: Life) -> Running[object]:
+    """It acquires, however long that takes."""
+    return Running(lambda: life.own.acquire(PATIENCE))
+
+
+def acquire_without_connection(life: Life) -> tuple[str, ...]:
+    """The first request waits for a connection."""
+    life.cut()
+    call = acquiring(life)
+    seen = words(life.own_nodes())
+    life.come_back()
+    got = outcome(call)
+    return "no connection", seen, life.done_by_itself(), got, life.held_by_one()
+
+
+def acquire_not_received(life: Life) -> tuple[str, ...]:
+    """The create of the node that decides never arrives."""
+    life.proxy.on("create2", nth=life.kind.create, action=cut_before)
+    return "create sent, not received", *acquire_through_loss(life)
+
+
+def acquire_reply_lost(life: Life) -> tuple[str, ...]:
+    """The node is there, and its maker does not know."""
+    life.proxy.on("create2", nth=life.kind.create, action=cut_after)
+    return "create applied, reply lost", *acquire_through_loss(life)
+
+
+def acquire_through_loss(life: Life) -> tuple[str, ...]:
+    """Look while the client is away, and let it come back."""
+    life.proxy.refuse()
+    call = acquiring(life)
+    life.wait_cut("create2", life.kind.create)
+    seen = words(decisive(life))
+    life.come_back()
+    got = outcome(call)
+    return seen, life.done_by_itself(), got, life.held_by_one()
+
+
+def acquire_behind(life: Life, lag: Lag) -> tuple[str, ...]:
+    """The node is there, and the server to look for it at does not have it yet."""
+    gate = Gate()
+    life.proxy.upstream = lag.hosts
+    life.proxy.on(
+        "create2",
+        nth=life.kind.create,
+        action=lambda frame: (Hold(gate, frame), *cut_after(frame)),
+    )
+    life.proxy.refuse()
+    call = acquiring(life)
+    gate.wait_reached(PATIENCE)
+    lag.catch_up()  # a server that is behind of what the client has seen would refuse it
+    lag.begin()
+    gate.release()
+    life.wait_cut("create2", life.kind.create)
+    seen = words(decisive(life))
+    assert decisive(life, lag.view) == 0, "the server is not behind"
+    life.come_back()
+    life.proxy.wait_for(lambda frames: requests(frames)[-1].connection > life._connection, PATIENCE)
+    lag.end()
+    got = outcome(call)
+    seen += "; the next server does not show it yet"
+    point = "create applied, then moved to a server that is behind"
+    return point, seen, life.done_by_itself(), got, life.held_by_one()
+
+
+def decisive(life: Life, view: Client | None = None) -> int:
+    """Its nodes, but for the one in the queue for leases."""
+    return life.own_nodes(view) - (life.kind.create - 1)
+
+
+def acquire_expired(life: Life) -> tuple[str, ...]:
+    """The node was there, and ends with the session before anybody knows."""
+    life.proxy.refuse()
+    life.proxy.on("create2", nth=life.kind.create, action=cut_after)
+    call = acquiring(life)
+    life.wait_cut("create2", life.kind.create)
+    life.expire(life.subject)
+    got = outcome(call)
+    seen = words(life.own_nodes())
+    return "create applied, then the session expired", seen, "nothing", got, life.free_again()
+
+
+def acquire_woken_unheard(life: Life) -> tuple[str, ...]:
+    """The event that it waits for happens while it is away."""
+    assert life.other.acquire(GRACE)
+    call = acquiring(life)
+    life.proxy.wait_for(waits, PATIENCE)
+    life.cut()
+    life.other.release()
+    seen = f"{words(life.own_nodes())}; the holder has released"
+    life.come_back()
+    got = outcome(call)
+    return "connection lost while waiting", seen, life.done_by_itself(), got, life.held_by_one()
+
+
+def waits(frames: list[Frame]) -> bool:
+    """Whether a read that sets a watch has been answered."""
+    return any(
+        f.request is not None
+        and f.op in {"get_data", "get_children"}
+        and f.error == 0
+        and f.request.raw[-1] == 1
+        for f in frames
+        if f.direction == "s2c"
+    )
+
+
+# --- release --------------------------------------------------------------------------------------
+
+
+def hold(life: Life) -> None:
+    """It holds, and its guard on its own node is set."""
+    assert life.own.acquire(GRACE)
+    life.subject.sync()
+    life.proxy.reset()
+
+
+def release_without_connection(life: Life) -> tuple[str, ...]:
+    """The claim ends at once, the node when there is a connection."""
+    hold(life)
+    life.cut()
+    call: Running[object] = Running(life.own.release)
+    poll("it claims no more", lambda: not life.own.held or None, PATIENCE)
+    seen = words(life.own_nodes())
+    life.come_back()
+    got = outcome(call)
+    end = life.free_again()
+    return "no connection", seen, life.done_by_itself(), got, end
+
+
+def release_not_received(life: Life) -> tuple[str, ...]:
+    """The node is still there, and nobody holds."""
+    hold(life)
+    life.proxy.on("delete", action=cut_before)
+    return "delete sent, not received", *release_through_loss(life)
+
+
+def release_reply_lost(life: Life) -> tuple[str, ...]:
+    """The node is gone, and the next one may hold already."""
+    hold(life)
+    life.proxy.on("delete", action=cut_after)
+    return "delete applied, reply lost", *release_through_loss(life)
+
+
+def release_through_loss(life: Life) -> tuple[str, ...]:
+    """Look while the client is away; the next one acquires if it can."""
+    life.proxy.refuse()
+    call: Running[object] = Running(life.own.release)
+    life.wait_cut("delete")
+    nodes = life.own_nodes()
+    if not nodes:
+        assert life.other.acquire(GRACE)  # it must be left alone
+    life.come_back()
+    got = outcome(call)
+    life.proxy.wait_for(lambda frames: cleaned(life, frames), PATIENCE)
+    end = life.free_again()
+    did = life.done_by_itself()
+    assert life.other.held
+    assert life.nodes(life.path) or lease_nodes(life, life.path)
+    return words(nodes), did, got, end
+
+
+def cleaned(life: Life, frames: list[Frame]) -> bool:
+    """Whether the clean-up has deleted its node, or seen that there is none of its own."""
+    answered = [f for f in frames if f.direction == "s2c" and f.connection > life._connection]
+    gone = any(f.op == "get_data" and (f.error or not life.owned(f)) for f in answered)
+    return gone or any(f.op == "delete" for f in answered)
+
+
+def release_expired(life: Life) -> tuple[str, ...]:
+    """The lock was lost with the session."""
+    hold(life)
+    life.expire(life.subject)
+    assert life.own.lost.wait(PATIENCE)
+    call: Running[object] = Running(life.own.release)
+    got = outcome(call)
+    return "the session had expired", words(life.own_nodes()), "nothing", got, life.free_again()
+
+
+def node_deleted_unheard(life: Life) -> tuple[str, ...]:
+    """The lock was lost to somebody who deleted the node."""
+    hold(life)
+    life.cut()
+    for node in lease_nodes(life, life.path) or life.nodes(life.path):
+        life.observer.delete(node)
+    life.come_back()
+    assert life.own.lost.wait(PATIENCE)
+    call: Running[object] = Running(life.own.release)
+    got = outcome(call)
+    end = life.free_again()
+    return ("its node deleted by somebody during a loss", words(life.own_nodes()),
+            life.done_by_itself(), got, end)  # fmt: skip
+
+
+ACQUIRE: tuple[Point, ...] = (
+    acquire_without_connection, acquire_not_received, acquire_reply_lost, acquire_expired,
+    acquire_woken_unheard,
+)  # fmt: skip
+RELEASE: tuple[Point, ...] = (
+    release_without_connection, release_not_received, release_reply_lost, release_expired,
+    node_deleted_unheard,
+)  # fmt: skip
+
+Rows = dict[tuple[str, str], list[tuple[str, ...]]]
+
+
+def run_all(server: ZooKeeperServer, observer: Client, root: str) -> Rows:
+    """Every kind of lock at every point."""
+    cells = [
+        (kind, name, point)
+        for kind in KINDS
+        for name, points in (("acquire", ACQUIRE), ("release", RELEASE))
+        for point in points
+        if kind.waits or point is not acquire_woken_unheard
+    ]
+
+    def run(cell: tuple[Kind, str, Point]) -> tuple[str, ...]:
+        kind, _, point = cell
+        try:
+            with Life(server, observer, root, kind) as life:
+                return point(life)
+        except Exception as error:
+            error.add_note(f"in {point.__name__} of {kind.title}")
+            raise
+
+    rows: Rows = {}
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="experiment") as pool:
+        for (kind, name, _), row in zip(cells, pool.map(run, cells), strict=True):
+            rows.setdefault((name, kind.title), []).append(row)
+    return rows
+
+
+def run_behind(lag: Lag, observer: Client, root: str) -> Rows:
+    """Every kind of lock, moved to a server that is behind; one after the other."""
+    rows: Rows = {}
+    for kind in KINDS:
+        with Life(lag.up_to_date, observer, root, kind) as life:
+            try:
+                rows["acquire", kind.title] = [acquire_behind(life, lag)]
+            except Exception as error:
+                error.add_note(f"in an experiment on {kind.title}")
+                raise
+            finally:
+                lag.end()
+    return rows
+
+
+def render(rows: Rows) -> str:
+    """One section for each group of locks that do exactly the same."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for (name, title), lines in rows.items():
+        groups.setdefault((name, table(HEADS, lines)), []).append(title)
+    ordered = sorted(groups.items(), key=lambda item: item[0][0])
+    return "\n\n".join(
+        f"### {'; '.join(f'{name} {title}' for title in titles)}\n\n{body}"
+        for (name, body), titles in ordered
+    )

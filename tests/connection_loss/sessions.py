@@ -1,0 +1,168 @@
+"""What each side of a session knows at which moment, while a lock is held through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.document import table
+from tests.connection_loss.lagging import Lag
+from tests.connection_loss.points import told
+from tests.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
+from tests.server_control import ZooKeeperServer, poll
+from zkwire import Client, SequentialLock, State
+
+HEADS = ("moment", "the client's state", "a call gets", "the holder", "on the server",
+         "the next one")  # fmt: skip
+
+Row: TypeAlias = tuple[str, ...]
+
+
+class Tale(Case):
+    """A holder behind the proxy, and somebody who waits for the lock."""
+
+    def __init__(
+        self, server: ZooKeeperServer, observer: Client, root: str, timeout: float = LONG
+    ) -> None:
+        super().__init__(server, observer, root, timeout)
+        self.holder = SequentialLock(self.subject, self.path)
+        self.next = SequentialLock(observer, self.path)
+        assert self.holder.acquire(GRACE)
+        self.session_id = self.subject.session_id
+        self.subject.sync()
+
+    def row(self, moment: str, call: str) -> Row:
+        """What everybody knows now."""
+        state = self.subject.state
+        # Whether it is dialling at this very moment is of no interest.
+        known = state.value if state.terminal or state.usable else "disconnected"
+        lost = ", `lost` is set" * self.holder.lost.is_set()
+        there = any(
+            stat is not None and stat.ephemeral_owner == self.session_id
+            for stat in map(self.observer.exists, self.nodes(self.path))
+        )
+        return (
+            moment, known, call, f"`held` is {self.holder.held}{lost}",
+            "session and node" if there else "neither session nor node",
+            "holds" if self.next.held else "waits",
+        )  # fmt: skip
+
+    def disconnected(self) -> None:
+        """Wait until the client has noticed."""
+        poll("it notices", lambda: not self.subject.state.usable or None, PATIENCE)
+
+
+def outcome(case: Case, call: Callable[[], object]) -> str:
+    return told(case.ending(call))
+
+
+def cut_and_back(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+    """The connection breaks visibly, and there is another one in time."""
+    with Tale(server, observer, root) as tale:
+        rows = [tale.row("connected", outcome(tale, tale.subject.sync))]
+        tale.proxy.refuse()
+        tale.proxy.cut_all()
+        tale.disconnected()
+        rows.append(tale.row("the connection has broken", "waits for the next one"))
+        queued = Running(tale.subject.sync)
+        tale.proxy.refuse(False)
+        back = outcome(tale, queued.result)
+        assert tale.subject.session_id == tale.session_id
+        rows.append(tale.row("connected again within the session timeout", back))
+    return rows
+
+
+def silence(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+    """The network swallows everything; at first nobody can know."""
+    with Tale(server, observer, root) as tale:
+        tale.proxy.black_hole()
+        return [tale.row("the network is silent, not for long yet", "waits for its answer")]
+
+
+def outlived(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+    """Silence for longer than a session timeout, and then the network is back."""
+    with Tale(server, observer, root, SHORT) as tale:
+        tale.proxy.black_hole()
+        # While the lease ends the server may keep the session, or not: it counts from later on.
+        granted = Running(lambda: (tale.next.acquire(PATIENCE), tale.holder.held))
+        assert tale.holder.lost.wait(PATIENCE)
+        assert not tale.holder.held
+        acquired, still_held = granted.result()
+        assert acquired
+        assert not still_held, "two hold"
+        assert tale.next.fence > tale.holder.fence
+        tale.disconnected()
+        call = outcome(tale, tale.subject.sync)
+        rows = [tale.row("the server has ended the session; the network is still silent", call)]
+        tale.proxy.black_hole(False)
+        assert tale.subject.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
+        call = outcome(tale, tale.subject.sync)
+        rows.append(tale.row("the network is back", call))
+        tale.next.release()
+    return rows
+
+
+def closed_unreachable(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+    """`close` when no server can be told."""
+    with Tale(server, observer, root, LONG) as tale:
+        tale.proxy.refuse()
+        tale.proxy.cut_all()
+        tale.disconnected()
+        tale.subject.close()
+        call = outcome(tale, tale.subject.sync)
+        return [tale.row("closed without a server; until the session timeout", call)]
+
+
+def closed(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+    """`close` with a connection."""
+    with Tale(server, observer, root) as tale:
+        tale.subject.close()
+        assert tale.next.acquire(GRACE)
+        row = tale.row("closed", outcome(tale, tale.subject.sync))
+        tale.next.release()
+        return [row]
+
+
+TALES = (cut_and_back, silence, outlived, closed, closed_unreachable)
+
+
+def run_all(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+    """All tales, side by side."""
+    with ThreadPoolExecutor(len(TALES), thread_name_prefix="experiment") as pool:
+        told_all = list(pool.map(lambda tale: tale(server, observer, root), TALES))
+    return [row for rows in told_all for row in rows]
+
+
+def run_behind(lag: Lag, observer: Client, root: str) -> list[Row]:
+    """A server that is behind of what the client has seen refuses it."""
+    with Tale(lag.up_to_date, observer, root) as tale:
+        lag.catch_up()
+        lag.begin()
+        try:
+            tale.subject.create(f"{tale.base}/seen")
+            tale.proxy.reset()
+            tale.proxy.upstream = lag.hosts
+            tale.proxy.cut_all()
+            # The second greeting shows that the first one was refused.
+            tale.proxy.wait_for(
+                lambda frames: sum(frame.op == "connect" for frame in frames) >= 2, PATIENCE
+            )
+            refused = [frame for frame in tale.proxy.frames() if frame.direction == "s2c"]
+            assert not refused, "the server takes a client that has seen more"
+            tale.disconnected()
+            row = tale.row(
+                "only a server can be reached that is behind of what the client has seen",
+                "waits: that server refuses the client",
+            )
+        finally:
+            lag.end()
+        repeat(tale.subject.sync)
+        assert tale.holder.held
+        return [row, tale.row("that server has caught up", outcome(tale, tale.subject.sync))]
+
+
+def render(rows: list[Row]) -> str:
+    """The table of moments."""
+    return table(HEADS, rows)
