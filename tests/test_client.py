@@ -1784,7 +1784,7 @@ def test_a_full_kernel_does_not_make_it_spin(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_request_that_the_kernel_takes_in_pieces() -> None:
-    """Its caller waits for the answer already; the I/O thread, asleep until then, sends the rest."""
+    """Its caller waits for the answer already; the I/O thread, asleep till then, sends the rest."""
     with FakeServer() as server, Client(server.hosts, session_timeout=90) as client:
         link = client._pump.link
         assert link is not None
