@@ -92,6 +92,11 @@ def readers_or_one_object(claims: Sequence[Claim]) -> bool:
     return all(claim.role == "read" for claim in claims) or len(set(map(_object, claims))) == 1
 
 
+def _children(sim: Simulation, path: str) -> list[str]:
+    node = sim.tree.nodes.get(path)  # somebody may have deleted it
+    return list((node and node.children) or ())
+
+
 class ReadWriteClaims(Claims):
     """As its base; and FIFO: nobody whom a contender has to wait for stands before it at its grant.
 
@@ -114,7 +119,7 @@ class ReadWriteClaims(Claims):
             self._writers.add(number)
         elif number in self._writers:
             self._highest = highest
-        for _, name in before(list(sim.tree.nodes[READ_WRITE].children or ()), lock.node_name):
+        for _, name in before(_children(sim, READ_WRITE), lock.node_name):
             if not (reader and is_reader(name)):
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
@@ -286,8 +291,8 @@ class LeaseOrder:
         for grant in self._claims.grants[self._grants :]:
             lock = grant.claim.lock
             assert isinstance(lock, SemaphoreCore)
-            queue = sim.tree.nodes[f"{SEMAPHORE}/locks"]
-            for name in queue.children or ():
+            queue = sim.tree.nodes.get(f"{SEMAPHORE}/locks")
+            for name in (queue and queue.children) or ():
                 if sim.tree.nodes[f"{SEMAPHORE}/locks/{name}"].czxid < lock._queue.fence:
                     raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
         woken = [

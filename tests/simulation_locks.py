@@ -24,8 +24,9 @@ from zkwire.testing.acl import Credentials
 from zkwire.testing.claims import Claims, Fifo, Herd, Orphans, Rule, exclusive
 from zkwire.testing.schedule import Scenario
 from zkwire.testing.simulated_client import Client, ViolationError
-from zkwire.testing.simulation import FAULTS, Simulation
+from zkwire.testing.simulation import Simulation
 from zkwire.testing.tree import NewNode
+from zkwire.testing.trouble import FAULTS
 from zkwire.verbs import Verbs
 from zkwire.watches import Watch
 

@@ -113,9 +113,7 @@ class AsyncPump:
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    def until(
-        self, waitable: Waitable, timeout: float | None = None
-    ) -> Coroutine[Any, Any, bool]:
+    def until(self, waitable: Waitable, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
 
         In another event loop than the client's this raises before there is anything to await.

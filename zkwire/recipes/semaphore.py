@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from zkwire.recipes.lock import Attempt
     from zkwire.recipes.world import World
 
+SHOWN_BYTES = 40  # of what somebody else has written
+
 
 class SemaphoreCore(SequentialLockCore):
     """The algorithm of one lease; ``count`` of them may be held at a time."""
@@ -96,8 +98,8 @@ class SemaphoreCore(SequentialLockCore):
             except (BadVersionError, ConnectionLossError):
                 continue  # look again
             if data != str(self._count).encode():
-                raise ValueError(
-                    f"{self._base} is a semaphore of {data.decode('utf-8', 'replace')}, "
-                    f"not of {self._count}"
-                )
+                # Anybody may have written it: not at any length, nor lines of its own into a log.
+                start = data[:SHOWN_BYTES]
+                theirs = start.decode() if start.isdigit() else repr(start)
+                raise ValueError(f"{self._base} is a semaphore of {theirs}, not of {self._count}")
             return

@@ -127,6 +127,11 @@ class Claims:
         }
         self._holding = holding | paused
 
+    def memory(self) -> tuple[object, ...]:
+        """What it remembers that decides about what comes; part of the state of the world."""
+        highest = [(role, grant.fence) for role, grant in self._highest.items()]
+        return (*sorted(highest), *sorted(self._holding.items()))
+
     def _grant(self, sim: Simulation, grant: Grant) -> None:
         self.grants.append(grant)
         for earlier in self._highest.values():

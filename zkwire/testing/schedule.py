@@ -10,12 +10,16 @@ easy.  :func:`replay` is for looking at one run.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from zkwire.testing.simulated_client import ViolationError
-from zkwire.testing.simulation import FAULTS, Schedule, Simulation, Step
+from zkwire.testing.fingerprint import state_print
+from zkwire.testing.simulated_client import Step, ViolationError
+from zkwire.testing.simulation import Schedule, Simulation
+from zkwire.testing.trouble import FAULTS
 
 Scenario = Callable[[Simulation], object]
 
@@ -25,11 +29,15 @@ _SHRINKING_RUNS = 400
 
 
 class FailedRunError(AssertionError):
-    """A run has broken an invariant: ``invariant``, the ``steps`` that lead there, how found."""
+    """A run has broken an invariant: ``invariant``, the ``steps`` that lead there, how found.
+
+    ``seed`` is that of its world.
+    """
 
     def __init__(
-        self, error: ViolationError, origin: str, steps: list[Step], history: list[str], runs: int
+        self, error: ViolationError, origin: str, sim: Simulation, runs: int, seed: int
     ) -> None:
+        steps, history = sim.done, sim.history
         faults = [str(step) for step in steps if step.kind in _FAULTS]
         super().__init__(
             f"{error}\nfound by {origin}, in run {runs}; faults: {', '.join(faults) or 'none'}\n"
@@ -39,19 +47,26 @@ class FailedRunError(AssertionError):
         self.origin = origin
         self.steps = steps
         self.runs = runs
+        self.seed = seed
         self.faults = faults
 
 
 class Figures(NamedTuple):
-    """How many runs there were, and steps in them; ``states`` is known to :func:`exhaust`."""
+    """How many runs there were, and steps in them; the rest is known to :func:`exhaust`.
+
+    ``states`` is the number of different ones in which there was a choice; ``complete`` says that
+    there are no more of them.
+    """
 
     runs: int
     steps: int
     states: int = 0
+    complete: bool = True
 
     def __str__(self) -> str:
         states = f", {self.states} states" * bool(self.states)
-        return f"{self.runs} runs, {self.steps} steps{states}"
+        stopped = "" if self.complete else ", stopped"
+        return f"{self.runs} runs, {self.steps} steps{states}{stopped}"
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -180,34 +195,56 @@ class CancelAt:
         return self._base.next(sim)
 
 
-class _Branch:
-    """Follows a list of choices, then takes the first ones and leaves the others to later runs."""
+class _Way(NamedTuple):
+    """How to get to a choice that was left to a later run."""
 
-    def __init__(
-        self, choices: list[int], todo: list[list[int]], seen: set[int], depth: int | None
-    ) -> None:
-        self._choices = choices
+    steps: list[Step]
+    states: tuple[Any, ...]  # the last one on the way, and those before it, nested
+    left: int  # faults that may still happen
+
+
+class _Branch:
+    """Goes one way, then always takes the first choice and leaves the others to later runs."""
+
+    def __init__(self, way: _Way, todo: list[_Way], seen: set[int], depth: int | None) -> None:
+        self._way = iter(way.steps)
+        self._states = way.states
+        self._left = way.left
         self._todo = todo
         self._seen = seen
         self._depth = depth
-        self._at = 0
 
     def next(self, sim: Simulation) -> Step | None:
+        for step in self._way:
+            return step
         steps = sim.steps()
         if not steps:
             return None
-        if len(steps) == 1 or (self._depth is not None and len(sim.done) >= self._depth):
+        choices = [*steps, *sim.faults()] if self._left else steps
+        if len(choices) == 1 or (self._depth is not None and len(sim.done) >= self._depth):
             return steps[0]
-        at, self._at = self._at, self._at + 1
-        if at < len(self._choices):
-            return steps[self._choices[at]]
-        state = sim.fingerprint()
-        if state in self._seen:
+        if not self._is_new(hash((state_print(sim), self._left)), sim):
             return None
-        self._seen.add(state)
-        self._todo += [[*self._choices, choice] for choice in range(len(steps) - 1, 0, -1)]
-        self._choices.append(0)
+        for step in reversed(choices[1:]):
+            left = self._left - (step.kind in _FAULTS)
+            self._todo.append(_Way([*sim.done, step], self._states, left))
         return steps[0]
+
+    def _is_new(self, state: int, sim: Simulation) -> bool:
+        """Nobody has been there.  Who comes back to where this very run has been goes in circles.
+
+        Time passes only when nothing else can happen, so whoever waits there waits for ever.
+        """
+        if state not in self._seen:
+            self._seen.add(state)
+            self._states = (state, self._states)
+            return True
+        before = self._states
+        while before and before[0] != state:
+            before = before[1]
+        if before and any(not task.background for task in sim.tasks):
+            raise ViolationError("LIVE", "everything is as it was before, and will be again")
+        return False
 
 
 # --- many runs ------------------------------------------------------------------------------------
@@ -237,7 +274,7 @@ class _Runner:
     ) -> FailedRunError:
         steps = self._shrink(steps, error.invariant, seed)
         _, sim = self._again(steps, seed, trace=True)
-        return FailedRunError(error, origin, sim.done, sim.history, self.runs)
+        return FailedRunError(error, origin, sim, self.runs, seed)
 
     def _again(
         self, steps: list[Step], seed: int, *, trace: bool = False
@@ -279,28 +316,71 @@ class _Runner:
         return Figures(self.runs, self.steps)
 
 
-def explore(scenario: Scenario, seeds: Iterable[int], *, most: int = 3, **options: Any) -> Figures:
-    """Run under a random schedule for each seed, with at most so many faults each."""
+class _Counting:
+    """A schedule that looks at every state on its way."""
+
+    def __init__(self, schedule: Schedule, seen: set[int]) -> None:
+        self._schedule = schedule
+        self._seen = seen
+
+    def next(self, sim: Simulation) -> Step | None:
+        self._seen.add(state_print(sim))
+        return self._schedule.next(sim)
+
+
+def explore(
+    scenario: Scenario,
+    seeds: Iterable[int],
+    *,
+    most: int = 3,
+    worlds: int | None = None,
+    seen: set[int] | None = None,
+    **options: Any,
+) -> Figures:
+    """Run under a random schedule for each seed, with at most so many faults each.
+
+    The worlds differ by the seed as well; with ``worlds`` there are only so many.  The states that
+    are met are put into ``seen``.
+    """
     runner = _Runner(scenario, options)
     for seed in seeds:
-        runner.run(Seeded(seed, most), f"seed {seed}", seed)
+        schedule: Schedule = Seeded(seed, most)
+        if seen is not None:
+            schedule = _Counting(schedule, seen)
+        world = seed if worlds is None else seed % worlds
+        runner.run(schedule, f"seed {seed}", world)
     return runner.figures
 
 
 def exhaust(
-    scenario: Scenario, *, depth: int | None = None, runs: int | None = None, **options: Any
+    scenario: Scenario,
+    *,
+    most: int = 0,
+    depth: int | None = None,
+    runs: int | None = None,
+    states: int | None = None,
+    seconds: float = math.inf,
+    seen: set[int] | None = None,
+    **options: Any,
 ) -> Figures:
-    """Run under every schedule without a fault that differs in its first ``depth`` steps.
+    """Run under every schedule with up to ``most`` faults that differs in its first steps.
 
-    Of schedules that lead to the same state one is followed.  ``runs`` limits their number.
+    Of schedules that lead to the same state one is followed.  ``depth`` limits the steps, ``runs``,
+    ``states`` and ``seconds`` how much is looked at.  Only states count that ``seen`` has not yet.
     """
     runner = _Runner(scenario, options)
-    todo: list[list[int]] = [[]]
-    seen: set[int] = set()
-    while todo and (runs is None or runner.runs < runs):
-        choices = todo.pop()
-        runner.run(_Branch(choices, todo, seen, depth), f"schedule {choices}")
-    return Figures(runner.runs, runner.steps, len(seen))
+    todo = [_Way([], (), most)]
+    latest = time.monotonic() + seconds
+    seen = set() if seen is None else seen
+    before = len(seen)
+    while todo:
+        found = len(seen) - before
+        enough = runner.runs == runs or (states is not None and found >= states)
+        if enough or time.monotonic() > latest:
+            return Figures(runner.runs, runner.steps, found, complete=False)
+        way = todo.pop()
+        runner.run(_Branch(way, todo, seen, depth), f"{len(way.steps)} steps chosen in turn")
+    return Figures(runner.runs, runner.steps, len(seen) - before)
 
 
 def sweep(

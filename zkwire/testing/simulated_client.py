@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Final, cast
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from zkwire.aio.world import AsyncWorld
 from zkwire.calls import Call, Waitable
@@ -36,6 +37,16 @@ class ViolationError(AssertionError):
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(f"{invariant}: {message}")
         self.invariant = invariant
+
+
+class Step(NamedTuple):
+    """One thing that can happen, and to whom: the name of a client or of a task, or ""."""
+
+    kind: str
+    who: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.who}".rstrip()
 
 
 class Task:
@@ -104,10 +115,12 @@ class Client:
     def __init__(self, sim: Simulation, name: str, chroot: str) -> None:
         self.name = name
         self.sim = sim
-        hosts = HostList([("server", n) for n in range(sim.servers)], sim.rng)
+        # Of its own, so that what one client draws does not depend on what others do meanwhile.
+        self.rng = Random(sim.rng.random())
+        hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
         self.session = Session(hosts, timeout=sim.timeout, chroot=chroot)
-        self._pump = _Pump(self)
-        self.world: World = AsyncWorld(cast("AsyncPump", self._pump), chroot, sim.rng)
+        self._pump = Shell(self)
+        self.world: World = AsyncWorld(cast("AsyncPump", self._pump), chroot, self.rng)
         self.link: Link | None = None
         self.ghosts: list[Link] = []  # connections that only the server still believes in
         self.paused_until: float | None = None
@@ -117,7 +130,7 @@ class Client:
         self.killed = False
         self.dead = False
         self.print = 0  # of its history
-        self.server_print = 0  # of what the server has had from it
+        self.seen: tuple[object, int] | None = None  # its part of the last state's print
 
     def __repr__(self) -> str:
         return f"<Client {self.name} {self.session.state.name}>"
@@ -193,7 +206,7 @@ class Client:
                 self.ghosts.append(link)
 
 
-class _Pump:
+class Shell:
     """What the world of a recipe needs of a shell.  Everything leaves at the end of a step."""
 
     operation_timeout = None

@@ -23,21 +23,14 @@ A step is one of: a task runs to its next await (``run``); frames reach the serv
 a server gets what was under way when the client had lost the connection (``late``); nothing else
 can happen and time passes to the next deadline (``time``).
 
-A fault is one of: the connection breaks and all that is under way is lost (``cut``), or the same
-before the kernel had taken the requests (``unsent``), or what is under way still arrives
-(``linger``); a server ends the session out of turn (``expire``); somebody deletes the client's
-ephemeral nodes (``delete``); the process stands still for longer than its session lives
-(``pause``); its network is silent for that long (``partition``), or only until it gives the
-connection up (``blip``); a task is cancelled at its await (``cancel``); the client is closed
-(``close``), or its process dies (``crash``); time passes although something else could happen
-(``slow``).
+Faults are described in :mod:`zkwire.testing.trouble`; after ``lag`` there is the step ``apply``:
+the client's server has caught up.
 
 What must be true of a run is said by checks, see :mod:`zkwire.testing.claims`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import Random
@@ -46,42 +39,30 @@ from typing import Any, Final, NamedTuple, Protocol
 from zkwire import ops
 from zkwire.errors import ZooKeeperError
 from zkwire.model import EventType
+from zkwire.testing import trouble
+from zkwire.testing.behind import Behind, Past
 from zkwire.testing.connection import Connection
+from zkwire.testing.narration import event_in, told
 from zkwire.testing.processor import Processor
+from zkwire.testing.reads import READS
 from zkwire.testing.sessions import Sessions
 from zkwire.testing.simulated_client import (
     Cancelled,
     Client,
     Link,
+    Step,
     Suspend,
     Task,
     ViolationError,
 )
 from zkwire.testing.tree import DataTree
+from zkwire.testing.trouble import FAULTS
 from zkwire.testing.writes import WRITES
 
-FAULTS: Final = (
-    "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",
-    "crash", "slow",
-)  # fmt: skip
-"""All faults there are; those of a run are given to `Simulation`."""
-
-_START: Final = 100.0  # seconds; 0 would look like "never"
-_HEADER: Final = struct.Struct(">iii")  # length, xid, and opcode or the zxid's upper half
-_EVENT: Final = struct.Struct(">iii")  # behind a reply's header: type, state, length of the path
-_EVENT_AT: Final = 20
-_NOTIFICATION: Final = struct.pack(">i", ops.NOTIFICATION_XID)
+START: Final = 100.0  # seconds; 0 would look like "never"
 _MUTATING: Final = frozenset({*WRITES, ops.MULTI.opcode, ops.CLOSE_SESSION.opcode, 0})
-
-
-class Step(NamedTuple):
-    """One thing that can happen, and to whom: the name of a client or of a task, or ""."""
-
-    kind: str
-    who: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.who}".rstrip()
+_BEHIND: Final = (frozenset(READS) - {ops.SYNC.opcode}) | {0, ops.PING.opcode}
+"""What a server answers that is behind; 0 is the handshake."""
 
 
 _TIME: Final = Step("time")
@@ -136,9 +117,10 @@ class Simulation:
         trace: bool = False,
     ) -> None:
         self.timeout = timeout
+        self.tick = tick
         self.servers = servers
         self.rng = Random(seed)
-        self.now = _START
+        self.now = START
         self.clients: list[Client] = []
         self.checks: list[Check] = []
         self.current: Task | None = None
@@ -146,19 +128,20 @@ class Simulation:
         self.events: list[Delivered] = []
         self.history: list[str] = []
         self.trace = trace
-        self.last_fault_at = _START
+        self.last_fault_at = START
         self._frames = frames
         self._allowed = frozenset(faults)
         self.stolen: dict[int, float] = {}  # czxids of nodes that somebody has deleted, and when
-        self._long = 2 * (timeout + tick)  # longer than any session lives
+        self.long = 2 * (timeout + tick)  # longer than any session lives
         self._tasks: dict[str, Task] = {}
         self.ended: list[Task] = []
         self._by_name: dict[str, Client] = {}
         self._of_connection: dict[Connection, Client] = {}
         self._numbers: dict[str, int] = {}
-        self._write_print = 0
+        self.behind: dict[Connection, Behind] = {}  # whose server is
+        self.past = Past(wanted="lag" in self._allowed)
         self.processor = Processor(rng=self.rng, tick=tick, members=servers)
-        self.processor.advance(_START)
+        self.processor.advance(START)
 
     @property
     def tree(self) -> DataTree:
@@ -239,6 +222,8 @@ class Simulation:
             found.append(Step("down", name))
             if self._frames and len(link.down) > 1:
                 found.append(Step("down1", name))
+        if link.connection in self.behind:
+            found.append(Step("apply", name))
         if link.connection.ended:
             if running and not link.down:
                 found.append(Step("eof", name))
@@ -249,43 +234,7 @@ class Simulation:
 
     def faults(self) -> list[Step]:
         """What can go wrong now."""
-        found: list[Step] = []
-        for client in self.clients:
-            if not (client.dead or client.session.over):
-                found += [Step(kind, client.name) for kind in self._faults_of(client)]
-        for task in self._tasks.values():
-            if not task.background and task.awaits and not task.client.paused:
-                found.append(Step("cancel", task.name))
-        found.append(Step("slow"))
-        return [step for step in found if step.kind in self._allowed]
-
-    def _faults_of(self, client: Client) -> list[str]:
-        found: list[str] = []
-        link = client.link
-        if link is not None and not client.paused:  # else it would only find out later
-            found.append("cut")
-            if link.up:
-                found += ["unsent", "linger"]
-        if self.sessions.get(client.session.session_id) is not None:
-            found.append("expire")
-            if self.tree.ephemerals(client.session.session_id):
-                found.append("delete")
-        if client.silent_until is None:
-            found += ["partition", "blip"]
-        if not client.paused:
-            found += ["pause", "crash"]
-            if client.close_at is None:
-                found.append("close")
-        return found
-
-    def fingerprint(self) -> int:
-        """Equal for runs that have led to the same state, up to accidents of one in 2**60.
-
-        A client is a function of what it has been given; the server of the order of its writes,
-        and of which of them each client's reads have seen.
-        """
-        clients = [(c.print, c.server_print, c.paused_until, c.silent_until) for c in self.clients]
-        return hash((self._write_print, self.now, *clients))
+        return [step for step in trouble.possible(self) if step.kind in self._allowed]
 
     # --- a run ------------------------------------------------------------------------------------
 
@@ -309,7 +258,7 @@ class Simulation:
                 check.end(self)
             return True
         finally:
-            self._abandon(list(self._tasks.values()))
+            self.abandon(list(self._tasks.values()))
 
     def _stuck(self) -> None:
         waiting = ", ".join(task.name for task in self._tasks.values()) or "nobody"
@@ -324,7 +273,7 @@ class Simulation:
         kind, who = step
         self.done.append(step)
         if self.trace:
-            self.history.append(self._describe(step))
+            self.history.append(f"{len(self.done):4} {self.now - START:9.3f} s  {told(self, step)}")
         if kind in self._allowed:
             self.last_fault_at = self.now
         if kind == "run":
@@ -333,6 +282,8 @@ class Simulation:
             self._run(self._tasks[who], Cancelled())
         elif kind in ("time", "slow"):
             self._time()
+        elif not who:
+            trouble.ANYWHERE[kind](self)
         else:
             client = self._by_name[who]
             client.print = hash((client.print, kind, self.now))
@@ -340,7 +291,7 @@ class Simulation:
         for check in self.checks:
             check.step(self)
 
-    def _abandon(self, tasks: list[Task]) -> None:
+    def abandon(self, tasks: list[Task]) -> None:
         """Drop tasks; what they do about it must have no effect."""
         for task in tasks:
             self._tasks.pop(task.name, None)
@@ -417,34 +368,35 @@ class Simulation:
         link = client.link
         while link is not None and link.up:
             self._up_one(client, link)
-        self._collect()
+        self.collect()
 
     def _up1(self, client: Client) -> None:
         if client.link is not None:
             self._up_one(client, client.link)
-        self._collect()
+        self.collect()
 
     def _up_one(self, client: Client, link: Link) -> None:
         frame = link.up.popleft()
         opcode = int.from_bytes(frame[8:12], "big") if link.connection.greeted else 0
+        if link.connection in self.behind and opcode not in _BEHIND:
+            self._apply(client)  # it has to have what came before, to have this
         if opcode in _MUTATING:
-            self._write_print = hash((self._write_print, client.name, frame, self.now))
-        client.server_print = hash((client.server_print, frame, self._write_print, self.now))
-        self.processor.receive(link.connection, frame, self.now)
+            self.past.remember(self.tree)
+        with self.past.seen_by(self.processor.world, self.behind.get(link.connection)):
+            self.processor.receive(link.connection, frame, self.now)
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Put what the server has to say on its way."""
         for connection in self.processor.take_ready():
             frames, connection.output, connection.waiting = connection.output, [], 0
             client = self._of_connection[connection]
             for frame in frames:
-                if frame[4:8] == _NOTIFICATION:
-                    kind, _, length = _EVENT.unpack_from(frame, _EVENT_AT)
-                    at = _EVENT_AT + _EVENT.size
-                    path = frame[at : at + length].decode()
-                    self.events.append(Delivered(len(self.done), EventType(kind), path, client))
+                event = event_in(frame)
+                if event is not None:
+                    self.events.append(Delivered(len(self.done), *event, client))
             if client.link is not None and client.link.connection is connection:
-                client.link.down.extend(frames)
+                behind = self.behind.get(connection)
+                client.link.down.extend(frames if behind is None else behind.hold_back(frames))
 
     def _down(self, client: Client) -> None:
         self._receive(client, len(client.link.down) if client.link else 0)
@@ -465,12 +417,21 @@ class Simulation:
         client.lose("closed by the server")
         client.conclude()
 
+    def _apply(self, client: Client) -> None:
+        """The follower that was behind has caught up."""
+        if client.link is not None:
+            behind = self.behind.pop(client.link.connection, None)
+            if behind is not None:
+                client.link.down.extend(behind.held)
+                behind.catch_up(self.processor.world, client.link.connection)
+                self.collect()
+
     def _late(self, client: Client) -> None:
         link = client.ghosts.pop(0)
         while link.up:
             self._up_one(client, link)
         self.processor.lost(link.connection)
-        self._collect()
+        self.collect()
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -488,7 +449,7 @@ class Simulation:
         ]
         self.now = min([moment for moment in due if moment > self.now], default=self.now)
         self.processor.advance(self.now)
-        self._collect()
+        self.collect()
         for client in self.clients:
             if client.silent_until is not None and self.now >= client.silent_until:
                 client.silent_until = None
@@ -509,98 +470,17 @@ class Simulation:
         client.paused_until = None
         self._look_at_clock(client)
 
-    # --- faults -----------------------------------------------------------------------------------
-
-    def _cut(self, client: Client) -> None:
-        client.lose("cut")
-        client.conclude()
-
-    def _unsent(self, client: Client) -> None:
-        if client.link is not None:
-            client.lose("cut", written=client.link.written - sum(map(len, client.link.up)))
-        client.conclude()
-
-    def _linger(self, client: Client) -> None:
-        client.lose("cut", server=False)
-        client.conclude()
-
-    def _expire(self, client: Client) -> None:
-        self.processor.expire(client.session.session_id, self.now)
-        client.killed = True
-        self._write_print = hash((self._write_print, "expire", client.name, self.now))
-        self._collect()
-
-    def _delete(self, client: Client) -> None:
-        world = self.processor.world
-        for path in world.tree.ephemerals(client.session.session_id):
-            self.stolen[world.tree.nodes[path].czxid] = self.now
-            world.tree.begin(round(self.now * 1000))
-            world.tell(world.tree.remove(path))
-        self._write_print = hash((self._write_print, "delete", client.name, self.now))
-        self._collect()
-
-    def _pause(self, client: Client) -> None:
-        client.paused_until = self.now + self._long
-
-    def _partition(self, client: Client) -> None:
-        client.silent_until = self.now + self._long
-
-    def _blip(self, client: Client) -> None:
-        client.silent_until = self.now + self.timeout * 3 / 4
-
-    def _close(self, client: Client) -> None:
-        client.session.close(self.now)
-        client.close_at = self.now + self.timeout
-        client.call_due()
-        client.flush()
-
-    def _crash(self, client: Client) -> None:
-        client.dead = True
-        client.lose("crash")
-        self._abandon([task for task in self._tasks.values() if task.client is client])
-
-    # --- history ----------------------------------------------------------------------------------
-
-    def _describe(self, step: Step) -> str:
-        text = f"{len(self.done):4} {self.now - _START:9.3f} s  {step}"
-        client = self._by_name.get(step.who)
-        if client is None or client.link is None:
-            return text
-        if step.kind in ("up", "up1"):
-            frames = list(client.link.up)[: 1 if step.kind == "up1" else None]
-            return f"{text}: {', '.join(_request(f, client.link) for f in frames)}"
-        if step.kind in ("down", "down1"):
-            frames = list(client.link.down)[: 1 if step.kind == "down1" else None]
-            replies = map(_reply, frames) if client.session.usable else ("handshake",)
-            return f"{text}: {', '.join(replies)}"
-        return text
-
 
 _STEPS: Final[dict[str, Callable[[Simulation, Client], None]]] = {
-    name: getattr(Simulation, f"_{name}")
-    for name in (
-        *("turn", "up", "up1", "down", "down1", "eof", "dial", "late", "resume"),
-        *("cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "close"),
-        "crash",
-    )
+    "turn": Simulation._turn,
+    "up": Simulation._up,
+    "up1": Simulation._up1,
+    "down": Simulation._down,
+    "down1": Simulation._down1,
+    "eof": Simulation._eof,
+    "dial": Simulation._dial,
+    "late": Simulation._late,
+    "resume": Simulation._resume,
+    "apply": Simulation._apply,
+    **trouble.TROUBLE,
 }
-
-
-def _request(frame: bytes, link: Link) -> str:
-    if not link.connection.greeted:
-        return "connect"
-    _, xid, opcode = _HEADER.unpack_from(frame)
-    op = ops.OPS.get(opcode)
-    length = int.from_bytes(frame[12:16], "big")
-    path = frame[16 : 16 + length].decode("utf-8", "replace") if length < len(frame) else ""
-    return f"{op.name if op else opcode}#{xid} {path}".rstrip()
-
-
-def _reply(frame: bytes) -> str:
-    _, xid, _ = _HEADER.unpack_from(frame)
-    if frame[4:8] == _NOTIFICATION:
-        kind, _, length = _EVENT.unpack_from(frame, _EVENT_AT)
-        at = _EVENT_AT + _EVENT.size
-        return f"{EventType(kind).name} {frame[at : at + length].decode('utf-8', 'replace')}"
-    code = int.from_bytes(frame[16:20], "big", signed=True)
-    return f"#{xid}" + (f" error {code}" if code else "")

@@ -1,0 +1,323 @@
+"""The kinds of trouble of a chaos run; each function makes one and heals it again.
+
+What happens to servers ends with all three serving, so that no two of these faults together can
+lose what ZooKeeper has promised to keep: a wiped member must find the other two whole.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+from tests.chaos_log import Disowned
+from tests.chaos_stage import SESSION_TIMEOUT, Stage
+from tests.chaos_ways import clock
+from tests.chaos_workers import KEYS, ROOT
+from tests.installed_servers import InstalledServer
+from tests.lock_helpers import read_frame
+from tests.server_control import poll
+from zkwire import ZooKeeperError, ops
+from zkwire.jute.frames import frame
+from zkwire.jute.records import ConnectRequest, ConnectResponse, RequestHeader
+from zkwire.testing.proxy import (
+    Action,
+    FaultProxy,
+    Frame,
+    black_hole,
+    cut_after,
+    cut_before,
+    delay,
+    drip,
+    rst_before,
+    truncate,
+)
+
+SOCKET_SECONDS = 5.0
+FULL_SECONDS = 4.0
+STORM = 50
+QUEUES = ("sq", "el", "re", "rw", *KEYS["multi"])
+"""Whose nodes are deleted. Those of single-node locks are not: `SingleNodeLock` says why."""
+
+WRITES = ("create2", "delete", "multi", "get_children", "get_data")
+
+
+def _short_or_fatal(stage: Stage) -> None:
+    """Wait for a while that sessions outlive, or for one that they do not."""
+    fatal = stage.rng.random() < 0.5
+    least, most = (1.1 * SESSION_TIMEOUT, 1.5 * SESSION_TIMEOUT) if fatal else (0.2, 2.0)
+    _pause(stage, least, most)
+
+
+def _pause(stage: Stage, least: float, most: float) -> None:
+    time.sleep(stage.rng.uniform(least, most))
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+
+def _kill(stage: Stage, *members: InstalledServer) -> None:
+    for member in members:
+        member.kill()
+    _pause(stage, 0.0, 1.0)
+    stage.whole()
+
+
+def leader_killed(stage: Stage) -> None:
+    _kill(stage, stage.leader())
+
+
+def follower_killed(stage: Stage) -> None:
+    _kill(stage, stage.follower())
+
+
+def majority_killed(stage: Stage) -> None:
+    _kill(stage, stage.leader(), stage.follower())
+
+
+def leader_stopped(stage: Stage) -> None:
+    stage.leader().stop()
+    _pause(stage, 0.0, 0.5)
+    stage.whole()
+
+
+def rolling_restart(stage: Stage) -> None:
+    for member in stage.members:
+        member.stop()
+        stage.whole()
+
+
+def _stand_still(stage: Stage, member: InstalledServer) -> None:
+    member.pause()
+    _pause(stage, 0.2, 0.9 * SESSION_TIMEOUT)
+    member.resume()
+    stage.whole()
+
+
+def leader_paused(stage: Stage) -> None:
+    _stand_still(stage, stage.leader())
+
+
+def follower_paused(stage: Stage) -> None:
+    _stand_still(stage, stage.follower())
+
+
+def member_wiped(stage: Stage) -> None:
+    member = stage.follower()
+    member.kill()
+    shutil.rmtree(member.directory / "data" / "version-2", ignore_errors=True)
+    stage.whole()
+
+
+def disk_full(stage: Stage) -> None:
+    """Files of the process may not grow beyond what the log has now, as on a full disk.
+
+    At the next step in which the log grows the member stops serving, and says so only in its log:
+    the process lives and keeps its ports. A limit of the process and not a small disk: that would
+    take the right to mount one.
+    """
+    member = stage.rng.choice(stage.members)
+    logs = (member.directory / "data" / "version-2").glob("log.*")
+    size = max((log.stat().st_size for log in logs), default=65536)
+    resource.prlimit(member.pid, resource.RLIMIT_FSIZE, (size, size))
+    with suppress(TimeoutError):
+        poll("full", lambda: "File too large" in member.log_tail() or None, FULL_SECONDS)
+        _pause(stage, 0.0, 1.0)
+    member.kill()
+    stage.whole()
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def _some(stage: Stage) -> FaultProxy:
+    return stage.rng.choice(stage.proxies)
+
+
+def links_cut(stage: Stage) -> None:
+    for proxy in stage.rng.sample(stage.proxies, stage.rng.randint(1, 3)):
+        proxy.cut_all()
+
+
+def links_reset(stage: Stage) -> None:
+    for proxy in stage.rng.sample(stage.proxies, stage.rng.randint(1, 3)):
+        proxy.reset_all()
+
+
+def links_silent(stage: Stage) -> None:
+    """One member is out of the clients' reach; they do not hear of it."""
+    proxy = _some(stage)
+    proxy.black_hole()
+    _pause(stage, 0.3, 0.9 * SESSION_TIMEOUT)
+    proxy.black_hole(False)
+
+
+def clients_cut_off(stage: Stage) -> None:
+    """All members are; now and then for longer than the sessions live."""
+    for proxy in stage.proxies:
+        proxy.black_hole()
+    _short_or_fatal(stage)
+    for proxy in stage.proxies:
+        proxy.black_hole(False)
+
+
+def member_refuses(stage: Stage) -> None:
+    """Two of three let nobody in, and throw out who is."""
+    chosen = stage.rng.sample(stage.proxies, 2)
+    for proxy in chosen:
+        proxy.refuse()
+        proxy.cut_all()
+    _pause(stage, 0.2, 1.5)
+    for proxy in chosen:
+        proxy.refuse(False)
+
+
+def _ruled(stage: Stage, action: Action, seconds: float, share: float = 1.0) -> None:
+    """Do this to a share of all frames behind the handshake, for a time."""
+
+    def rule(passing: Frame) -> Action | None:
+        return action if passing.kind != "connect" and stage.rng.random() < share else None
+
+    for proxy in stage.proxies:
+        proxy.rule(rule)
+    time.sleep(seconds)
+
+
+def links_slow(stage: Stage) -> None:
+    _ruled(stage, delay(stage.rng.uniform(0.01, 0.1)), stage.rng.uniform(0.5, 2.0))
+
+
+def links_unsteady(stage: Stage) -> None:
+    """Some frames come late, and all behind them on the same connection."""
+    _ruled(stage, delay(stage.rng.uniform(0.1, 0.6)), stage.rng.uniform(0.5, 2.0), 0.02)
+
+
+def _struck(stage: Stage, action: Action) -> None:
+    """Do this to some of the next requests that matter."""
+    for proxy in stage.proxies:
+        for _ in range(4):
+            proxy.on(stage.rng.choice(WRITES), nth=stage.rng.randint(1, 8), action=action)
+    _pause(stage, 0.4, 0.8)
+
+
+def requests_lost(stage: Stage) -> None:
+    _struck(stage, cut_before)
+
+
+def replies_lost(stage: Stage) -> None:
+    _struck(stage, cut_after)
+
+
+def requests_reset(stage: Stage) -> None:
+    _struck(stage, rst_before)
+
+
+def requests_truncated(stage: Stage) -> None:
+    _struck(stage, truncate(stage.rng.randint(1, 20)))
+
+
+def replies_trickle(stage: Stage) -> None:
+    _struck(stage, drip(stage.rng.uniform(0.1, 1.0)))
+
+
+def connections_silent(stage: Stage) -> None:
+    """From one of the next requests on a connection says nothing more."""
+    _struck(stage, black_hole)
+
+
+def connection_storm(stage: Stage) -> None:
+    """Many connections at once, to each member, that say nothing and go."""
+    with ExitStack() as connections:
+        for proxy in stage.proxies:
+            for _ in range(STORM):
+                with suppress(OSError):
+                    host, _, port = proxy.hosts.rpartition(":")
+                    connections.enter_context(socket.create_connection((host, int(port)), 1.0))
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def client_killed(stage: Stage) -> None:
+    stage.replace(stage.rng.choice(stage.crews))
+
+
+def client_paused(stage: Stage) -> None:
+    crew = stage.rng.choice(stage.crews)
+    os.kill(crew.process.pid, signal.SIGSTOP)
+    try:
+        _short_or_fatal(stage)
+    finally:
+        os.kill(crew.process.pid, signal.SIGCONT)
+
+
+def _resumed(stage: Stage, *, close: bool) -> None:
+    """Go on with somebody's session on a connection of one's own."""
+    chosen = stage.some_session()
+    if chosen is None:
+        return
+    member = stage.rng.choice(stage.members)
+    session, passwd = chosen
+    request = ConnectRequest(0, 0, round(SESSION_TIMEOUT * 1000), session, passwd, False)
+    with suppress(OSError, EOFError, ZooKeeperError):
+        address = (member.host, member.port)
+        with socket.create_connection(address, SOCKET_SECONDS) as connection:
+            connection.settimeout(SOCKET_SECONDS)
+            connection.sendall(frame(request.encode()))
+            answer = ConnectResponse.decode(read_frame(connection))
+            if answer.session_id == session and close:
+                stage.takings.append(Disowned(clock(), session=session))
+                connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
+                read_frame(connection)
+
+
+def session_expired(stage: Stage) -> None:
+    _resumed(stage, close=True)
+
+
+def session_moved(stage: Stage) -> None:
+    _resumed(stage, close=False)
+
+
+def _deleted(stage: Stage, *, first: bool) -> None:
+    path = f"{ROOT}/{stage.rng.choice(QUEUES)}"
+    with suppress(ZooKeeperError):
+        names = sorted(stage.admin.get_children(path), key=lambda name: name[-10:])
+        if not names:
+            return
+        chosen = f"{path}/{names[0] if first else stage.rng.choice(names)}"
+        stat = stage.admin.exists(chosen)
+        if stat is not None:
+            stage.takings.append(Disowned(clock(), fence=stat.czxid))
+            stage.admin.delete(chosen)
+
+
+def holders_node_deleted(stage: Stage) -> None:
+    _deleted(stage, first=True)
+
+
+def waiters_node_deleted(stage: Stage) -> None:
+    _deleted(stage, first=False)
+
+
+Fault = Callable[[Stage], None]
+
+ON_SERVERS: tuple[Fault, ...] = (
+    leader_killed, follower_killed, majority_killed, leader_stopped, leader_paused,
+    follower_paused, rolling_restart, member_wiped, disk_full,
+)  # fmt: skip
+ON_LINKS: tuple[Fault, ...] = (
+    links_cut, links_reset, links_silent, clients_cut_off, member_refuses, links_slow,
+    links_unsteady, requests_lost, replies_lost, requests_reset, requests_truncated,
+    replies_trickle, connections_silent, connection_storm,
+)  # fmt: skip
+ON_CLIENTS: tuple[Fault, ...] = (
+    client_killed, client_paused, session_expired, session_moved, holders_node_deleted,
+    waiters_node_deleted,
+)  # fmt: skip
+ALL: tuple[Fault, ...] = (*ON_SERVERS, *ON_LINKS, *ON_CLIENTS)

@@ -1,0 +1,170 @@
+"""From what the processes of a chaos run have told to a history that `tests.history` can check.
+
+Decides what counts as a claim, always for the accused: see `tests.chaos_workers`. What was done to
+a holder behind its back (its node deleted, its session ended from outside) ends its claim at that
+moment; no client can know of it before it is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.chaos_workers import KEYS, KINDS, LEASES
+from tests.history import Record
+
+Line = dict[str, Any]
+
+
+@dataclass
+class Claim:
+    """One lock, held by one contender."""
+
+    who: str
+    key: str
+    role: str
+    fence: int
+    session: int
+    start: float
+    end: float
+    downgrade: bool
+    disowned: bool = False
+
+
+@dataclass(frozen=True)
+class Disowned:
+    """What was taken from its holder at this moment: by its fence, or with its whole session."""
+
+    at: float
+    fence: int = 0
+    session: int = 0
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a process, without one that it did not finish."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def claims_of(lines: Iterable[Line]) -> list[Claim]:
+    """The claims of one process, in the order of its grants."""
+    made: list[Claim] = []
+    held: dict[tuple[str, str, str], Claim] = {}
+    for line in lines:
+        name = (line.get("who", ""), line.get("key", ""), line.get("role", ""))
+        match line["what"]:
+            case "grant":
+                at, fence, session = line["at"], line["fence"], line["session"]
+                held[name] = Claim(*name, fence, session, at, at, line["downgrade"])
+                made.append(held[name])
+            case "look":
+                held[name].end = line["at"]
+            case "end":
+                held.pop(name, None)
+    return made
+
+
+def disown(claims: Iterable[Claim], takings: Iterable[Disowned]) -> None:
+    """End the claims that somebody has taken away."""
+    by_fence: dict[int, list[float]] = {}
+    by_session: dict[int, list[float]] = {}
+    for taking in takings:
+        if taking.fence:
+            by_fence.setdefault(taking.fence, []).append(taking.at)
+        if taking.session:
+            by_session.setdefault(taking.session, []).append(taking.at)
+    for claim in claims:
+        for at in (*by_fence.get(claim.fence, ()), *by_session.get(claim.session, ())):
+            if at < claim.end:
+                claim.start, claim.end, claim.disowned = min(claim.start, at), at, True
+
+
+def history(
+    told: Sequence[Sequence[Line]], takings: Sequence[Disowned], deaths: dict[str, float]
+) -> list[Record]:
+    """Everything that the processes have told; ``deaths`` are those of processes, by name."""
+    records = [Record(0.0, "", "lock", "sem", limit=LEASES)]
+    for lines in told:
+        claims = claims_of(lines)
+        disown(claims, takings)
+        writing = [claim for claim in claims if claim.role == "write"]
+        for claim in claims:
+            if not claim.downgrade or _beside(claim, writing):
+                records += _records_of(claim)
+        records += filter(None, map(_other, lines))
+        records += _unheld(lines)
+        records += _untold(lines)
+    for name, at in deaths.items():
+        records += [Record(at, f"{name}-{kind}", "die") for kind in KINDS]
+    return records
+
+
+def _beside(reader: Claim, writing: Iterable[Claim]) -> bool:
+    """Whether its writer held still, as far as that can be told."""
+    return any(w.who == reader.who and w.start <= reader.start <= w.end for w in writing)
+
+
+def _records_of(claim: Claim) -> list[Record]:
+    what = "disown" if claim.disowned else "release"
+    return [
+        Record(claim.start, claim.who, "grant", claim.key, claim.role, claim.fence),
+        Record(claim.end, claim.who, what, claim.key, claim.role),
+    ]
+
+
+def _other(line: Line) -> Record | None:
+    """What goes into the history as it is."""
+    what = line["what"]
+    if what == "ask":
+        return Record(line["at"], line["who"], "ask", line["key"])
+    if what == "give up":
+        return Record(line["at"], line["who"], "give up", line["key"], note=line["note"])
+    if what in ("write", "read"):
+        return Record(**line)
+    return None
+
+
+def _unheld(lines: Iterable[Line]) -> list[Record]:
+    """Who has acquired, and lost it before the first look: no claim, but the wait is over."""
+    records = []
+    granted: set[tuple[str, str]] = set()
+    for line in lines:
+        name = (line.get("who", ""), line.get("key", ""))
+        match line["what"]:
+            case "ask":
+                granted.discard(name)
+            case "grant":
+                granted.add(name)
+            case "end" if name not in granted:
+                records.append(Record(line["at"], *_give_up(*name), note="lost at once"))
+    return records
+
+
+def _untold(lines: Iterable[Line]) -> list[Record]:
+    """The writes whose end a killed process could not tell any more."""
+    intents: dict[str, Line] = {}
+    for line in lines:
+        if line["what"] == "intent":
+            intents[line["who"]] = line
+        elif line["what"] == "write":
+            intents.pop(line["who"], None)
+    return [Record(**{**line, "what": "write"}, ok=None) for line in intents.values()]
+
+
+def _give_up(who: str, key: str) -> tuple[str, str, str]:
+    return who, "give up", key
+
+
+def grants(told: Iterable[Iterable[Line]]) -> Counter[str]:
+    """How often each contender has got its lock; a `MultiLock` counts once."""
+    second = KEYS["multi"][1]
+    return Counter(
+        line["who"]
+        for lines in told
+        for line in lines
+        if line["what"] == "grant" and line["key"] != second and not line["downgrade"]
+    )

@@ -1,0 +1,366 @@
+"""What must be true of a history: of locks, and of operations on nodes.
+
+A history is a list of `Record`, in any order, of a real run or of a simulated one; all times are of
+one clock.  `check` says in plain sentences what is wrong with it, each after the name of what is
+broken; an empty list means that nothing is.  A record in a file is one line of JSON (`to_line`,
+`from_line`).
+
+Every record has ``at`` (seconds), ``who`` (one thread of control: it does one thing at a time) and
+``what``; ``key`` is the lock's name or the node's path.  By ``what``:
+
+``lock``     ``key`` follows these rules from the beginning to the end: ``limit`` holders at a time
+             (1 unless told otherwise), ``ordered`` if first come is first served.  Who has the
+             ``role`` "read" may hold together with others of that role.
+``ask``      begins to acquire; ``limit`` is the timeout in seconds, if there is one.
+``arrive``   its node ``fence`` stands in the queue.  Not needed; for the order of arrival.
+``grant``    `acquire` has returned, with ``fence``; the claim begins.  Of who holds already, with
+             another ``role``, it is a downgrade: its fence is not compared.
+``give up``  `acquire` has ended otherwise; ``note`` says how.
+``lose``     the claim is over: ``held`` is False from now on (with a ``role``: that one's).  If it
+             was the lease that ended, ``at`` is its deadline and not when that was noticed.
+``release``  the same by its own will; ``at`` is before the request is sent.
+``die``      its process is gone, and with it its claims and its wait.
+``pause``    its process stands still and does nothing, so it claims nothing.
+``resume``   it goes on; a lease that has ended in between gives a ``lose`` before this.
+``disown``   the claim counts no more, by no fault of the client's: an outsider has deleted its node
+             or ended its session on the server.  What it says of itself is not looked at any more.
+``wake``     the server has told it that a node has gone; ``note`` identifies node and event.
+``calm``     all faults are over; from now on a free lock is granted within ``limit`` seconds.
+``left``     after everything was closed there was still this node: ``note``.
+``write``    a write of ``value`` to ``key`` from ``at`` to ``end``; ``ok`` is None if it is not
+             known whether it happened.  If it did, ``zxid`` and ``version`` are the new ones;
+             ``expected`` is the version that was demanded, ``fence`` the token it was made with.
+``read``     a read from ``at`` to ``end`` that has seen ``value``, ``zxid`` (mzxid), ``version``.
+             ``synced`` if a sync came before it, which ``at`` then includes.
+
+Values that are written must differ, so that a value tells who has written it.  ``session`` may name
+the session of an operation: the promises for reads are made to a session.
+
+Broken may be: ME (two hold at a time), FENCE (a later grant has no higher fence, or a write with an
+older one was accepted), FIFO, HERD (one release wakes two), LIVE (nobody gets what is free, or
+somebody waits at the end), TIME (`acquire` took longer than its timeout), ORPHAN, WRITES (not
+linearizable), READS (not sequentially consistent), FORMAT (no history at all).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from math import inf
+
+LATE = 0.25
+"""By so many seconds `acquire` may exceed its timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """See the module's docstring."""
+
+    at: float
+    who: str
+    what: str
+    key: str = ""
+    role: str = ""
+    fence: int = 0
+    limit: float | None = None
+    ordered: bool = False
+    note: str = ""
+    end: float = inf
+    ok: bool | None = True
+    value: str = ""
+    zxid: int = 0
+    version: int = 0
+    expected: int | None = None
+    session: str = ""
+    synced: bool = False
+
+
+WHATS = frozenset({
+    "lock", "ask", "arrive", "grant", "give up", "lose", "release", "die", "pause", "resume",
+    "disown", "wake", "calm", "left", "write", "read",
+})  # fmt: skip
+
+_DEFAULTS = {field.name: field.default for field in fields(Record)}
+
+
+def to_line(record: Record) -> str:
+    """As JSON, without what is as usual."""
+    return json.dumps({k: v for k, v in asdict(record).items() if v != _DEFAULTS[k]})
+
+
+def from_line(line: str) -> Record:
+    """What `to_line` has written."""
+    return Record(**json.loads(line))
+
+
+def check(history: Iterable[Record]) -> list[str]:
+    """What is wrong with this history."""
+    records = sorted(history, key=lambda record: record.at)  # stable: as written, if simultaneous
+    unknown = [r for r in records if r.what not in WHATS]
+    if unknown:
+        return [f"FORMAT: {record}" for record in unknown]
+    found = [f"ORPHAN: {r.note or r.key} is left" for r in records if r.what == "left"]
+    rules = {r.key: r for r in records if r.what == "lock"}
+    keys = dict.fromkeys(r.key for r in records if r.what in ("ask", "grant", "arrive"))
+    for key in keys:
+        lock = _Lock(rules.get(key) or Record(0.0, "", "lock", key))
+        for record in records:
+            if not record.key or record.key == key:
+                lock.take(record)
+        lock.finish(records[-1].at)
+        found += lock.found
+    found += _fenced(records)
+    for key in dict.fromkeys(r.key for r in records if r.what in ("write", "read")):
+        found += _node(key, [r for r in records if r.key == key])
+    return found
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+class _Lock:
+    """Reads the history of one lock from its beginning to its end."""
+
+    def __init__(self, rule: Record) -> None:
+        self.found: list[str] = []
+        self._rule = rule
+        self._most = 1 if rule.limit is None else round(rule.limit)
+        self._claims: dict[tuple[str, str], Record] = {}  # by who and role
+        self._asked: dict[str, Record] = {}
+        self._waiting: dict[str, int] = {}  # who stands in the queue, with which fence
+        self._paused: set[str] = set()
+        self._excused: set[str] = set()  # who has stood still while it was acquiring
+        self._highest: dict[bool, Record] = {}  # grants, by whether they are for reading
+        self._woken: dict[str, str] = {}
+        self._patience: float | None = None  # known as soon as all is calm
+        self._free_since = inf
+
+    def take(self, record: Record) -> None:
+        """The next record."""
+        self._look_at_rest(record.at)
+        who = record.who
+        match record.what:
+            case "ask":
+                self._asked[who] = record
+                self._excused.discard(who)
+            case "arrive":
+                self._waiting[who] = record.fence
+            case "grant":
+                self._end_wait(record)
+                self._grant(record)
+            case "give up":
+                self._end_wait(record)
+            case "lose" | "release" | "disown":
+                self._end_claims(who, record.role)
+            case "die":
+                self._end_claims(who, "")
+                self._asked.pop(who, None)
+                self._waiting.pop(who, None)
+            case "pause":
+                self._paused.add(who)
+                self._excused.add(who)
+            case "resume":
+                self._paused.discard(who)
+                self._look_together(record)
+            case "wake":
+                self._wake(record)
+            case "calm":
+                self._patience = record.limit
+        free = self._patience is not None and bool(self._asked) and not self._claims
+        self._free_since = min(self._free_since, record.at) if free else inf
+
+    def finish(self, at: float) -> None:
+        """There are no more records; the last one was written at ``at``."""
+        self._look_at_rest(at)
+        if self._patience is not None:
+            for who, asked in self._asked.items():
+                if asked.limit is None or at > asked.at + asked.limit + LATE:
+                    self._say("LIVE", f"{who}, who has asked at {asked.at:.3f}, waits at the end")
+
+    def _say(self, name: str, text: str) -> None:
+        self.found.append(f"{name}: {self._rule.key}: {text}")
+
+    def _end_claims(self, who: str, role: str) -> None:
+        for claim in list(self._claims):
+            if claim[0] == who and role in ("", claim[1]):
+                del self._claims[claim]
+
+    def _end_wait(self, record: Record) -> None:
+        self._waiting.pop(record.who, None)
+        asked = self._asked.pop(record.who, None)
+        if asked is not None and asked.limit is not None:
+            late = record.at - asked.at - asked.limit
+            if late > LATE and record.who not in self._excused:
+                self._say("TIME", f"{record.who} was {late:.3f} s late at {record.at:.3f}")
+
+    def _grant(self, grant: Record) -> None:
+        for who, fence in self._waiting.items() if self._rule.ordered else ():
+            if fence < grant.fence and not (grant.role == "read" and self._reads(who)):
+                self._say("FIFO", f"{grant.who} has overtaken {who} at {grant.at:.3f}")
+        if not any(who == grant.who for who, _ in self._claims):  # else it is a downgrade
+            self._compare(grant)
+        self._claims[grant.who, grant.role] = grant
+        self._look_together(grant)
+
+    def _compare(self, grant: Record) -> None:
+        """Its fence with those before it."""
+        reading = grant.role == "read"
+        for earlier_reading, earlier in self._highest.items():
+            together = self._most > 1 or (reading and earlier_reading)
+            if grant.fence == earlier.fence or (grant.fence < earlier.fence and not together):
+                self._say(
+                    "FENCE",
+                    f"{grant.who} has {grant.fence} at {grant.at:.3f}, {earlier.who} had "
+                    f"{earlier.fence} at {earlier.at:.3f}",
+                )
+        if reading not in self._highest or grant.fence > self._highest[reading].fence:
+            self._highest[reading] = grant
+
+    def _reads(self, who: str) -> bool:
+        return who in self._asked and self._asked[who].role == "read"
+
+    def _look_together(self, record: Record) -> None:
+        holding = [c for (who, _), c in self._claims.items() if who not in self._paused]
+        if len({claim.who for claim in holding}) <= self._most:
+            return
+        if any(claim.role != "read" for claim in holding):
+            names = " and ".join(f"{c.who} (since {c.at:.3f})" for c in holding)
+            self._say("ME", f"{names} hold at {record.at:.3f}")
+
+    def _wake(self, record: Record) -> None:
+        first = self._woken.setdefault(record.note, record.who)
+        if first != record.who:
+            self._say("HERD", f"{record.note} wakes {first} and {record.who}")
+
+    def _look_at_rest(self, now: float) -> None:
+        if self._patience is not None and now > self._free_since + self._patience:
+            names = ", ".join(self._asked)
+            since = self._free_since
+            self._say("LIVE", f"free from {since:.3f} to {now:.3f} at least, and {names} wait")
+            self._free_since = inf
+
+
+def _fenced(records: Sequence[Record]) -> Iterator[str]:
+    """A fenced write belongs to a grant of who has made it, and no later grant's came before it."""
+    owners = {(r.who, r.fence) for r in records if r.what == "grant"}
+    writes = [r for r in records if r.what == "write" and r.fence and r.ok]
+    for key in dict.fromkeys(w.key for w in writes):
+        in_order = sorted((w for w in writes if w.key == key), key=lambda w: w.zxid)
+        for earlier, later in pairwise(in_order):
+            if later.fence < earlier.fence:
+                yield (
+                    f"FENCE: {key}: {later.value!r} of {later.who} with {later.fence} was "
+                    f"accepted after {earlier.value!r} of {earlier.who} with {earlier.fence}"
+                )
+    for write in writes:
+        if owners and (write.who, write.fence) not in owners:
+            yield f"FENCE: {write.key}: {write.who} was never granted {write.fence}"
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def _node(key: str, records: Sequence[Record]) -> Iterator[str]:
+    """Whether the order in which the server says to have written can be true.
+
+    ZooKeeper names the order of its writes by their zxids.  So there is no search for an order:
+    that one must agree with the clock (a write that had been answered comes before one that was
+    sent later), with the versions, and with whatever was read.
+    """
+    writes = sorted((r for r in records if r.what == "write" and r.ok), key=lambda w: w.zxid)
+    open_ones = {r.value: r for r in records if r.what == "write" and r.ok is None}
+    refused = [r for r in records if r.what == "write" and r.ok is False]
+    reads = [r for r in records if r.what == "read" and r.ok]
+    yield from _order(key, writes, len(open_ones))
+    yield from _refusals(key, writes, refused, open_ones.values())
+    yield from _seen(key, writes, open_ones, reads, {w.value for w in refused})
+    yield from _sessions(key, [*writes, *reads])
+    yield from _fresh(key, writes, reads)
+
+
+def _order(key: str, writes: Sequence[Record], unknown: int) -> Iterator[str]:
+    latest: Record | None = None  # to have been sent, of those with a lower zxid
+    for earlier, later in pairwise(writes):
+        if later.zxid == earlier.zxid:
+            yield f"WRITES: {key}: {earlier.value!r} and {later.value!r} have zxid {later.zxid:#x}"
+        gap = later.version - earlier.version - 1
+        if gap < 0 or gap > unknown:
+            yield (
+                f"WRITES: {key}: version {later.version} of {later.value!r} comes after version "
+                f"{earlier.version} of {earlier.value!r}"
+            )
+        if latest is None or earlier.at > latest.at:
+            latest = earlier
+        if later.end < latest.at:
+            yield (
+                f"WRITES: {key}: {later.value!r} was answered before {latest.value!r} was sent, "
+                f"and has the higher zxid"
+            )
+    for write in writes:
+        if write.expected not in (None, -1, write.version - 1):
+            yield f"WRITES: {key}: {write.value!r} made {write.version} of {write.expected}"
+
+
+def _refusals(
+    key: str, writes: Sequence[Record], refused: Sequence[Record], unknown: Iterable[Record]
+) -> Iterator[str]:
+    """Who was refused because of a version was not right all the time."""
+    moments = sorted(w.at for w in unknown)
+    for write in refused:
+        for now, after in zip(writes, [*writes[1:], None], strict=True):
+            until = inf if after is None else after.at
+            steady = now.version == write.expected and now.end < write.at and write.end < until
+            if steady and not (moments and moments[0] <= write.end):
+                yield f"WRITES: {key}: {write.value!r} was refused, and {now.version} was right"
+
+
+def _seen(
+    key: str,
+    writes: Sequence[Record],
+    unknown: dict[str, Record],
+    reads: Sequence[Record],
+    refused: set[str],
+) -> Iterator[str]:
+    """A read sees what was written, all of it, and not before it was sent."""
+    by_zxid = {write.zxid: write for write in writes}
+    values = {write.value for write in writes}
+    of_read: dict[int, Record] = {}
+    for read in reads:
+        same = of_read.setdefault(read.zxid, read)
+        if (same.value, same.version) != (read.value, read.version):
+            yield f"READS: {key}: {read.zxid:#x} was {same.value!r} and {read.value!r}"
+        write = by_zxid.get(read.zxid) or unknown.get(read.value)
+        if read.value in refused:
+            yield f"READS: {key}: {read.who} has read {read.value!r}, which was refused"
+        elif write is None:
+            if read.value in values:
+                yield f"READS: {key}: {read.value!r} has another zxid than its write"
+        elif write.value != read.value:
+            yield f"READS: {key}: {read.who} has read {read.value!r}, not {write.value!r}"
+        elif read.end < write.at:
+            yield f"READS: {key}: {read.who} has read {read.value!r} before it was written"
+
+
+def _sessions(key: str, operations: Sequence[Record]) -> Iterator[str]:
+    """What a session has seen or written stays so for it."""
+    last: dict[tuple[str, str], Record] = {}
+    for now in sorted(operations, key=lambda r: (r.at, r.end)):
+        before = last.get((now.who, now.session))
+        if before is None or now.zxid >= before.zxid:
+            last[now.who, now.session] = now
+        elif now.at >= before.end:
+            yield (
+                f"READS: {key}: {now.who} saw {before.zxid:#x} ({before.value!r}) and then "
+                f"{now.zxid:#x} ({now.value!r})"
+            )
+
+
+def _fresh(key: str, writes: Sequence[Record], reads: Sequence[Record]) -> Iterator[str]:
+    """A read behind a sync sees what had been answered when the sync was sent."""
+    for read in reads:
+        if read.synced:
+            older = [w for w in writes if w.end < read.at and w.zxid > read.zxid]
+            if older:
+                yield f"READS: {key}: {read.who} has not seen {older[-1].value!r} after a sync"

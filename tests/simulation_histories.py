@@ -1,0 +1,144 @@
+"""Simulated runs as histories for `tests.history`, of contenders that use what the lock guards.
+
+Whoever holds the lock writes, by a request that the server refuses without the lock's node; and
+everybody reads, before and after.  In the simulation steps take no time; in a history each takes a
+microsecond.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tests.history import Record, check
+from tests.simulation_family import make, manners_of
+from tests.simulation_locks import PATH
+from zkwire.errors import LockLostError, ZooKeeperError
+from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.testing.claims import Claims
+from zkwire.testing.simulated_client import ViolationError
+from zkwire.verbs.multi import SetData
+
+if TYPE_CHECKING:
+    from zkwire.testing.schedule import Scenario
+    from zkwire.testing.simulated_client import Client
+    from zkwire.testing.simulation import Simulation
+
+REGISTER = "/register"
+_STEP = 1e-6
+
+
+class Recorder:
+    """Writes the history of a run, and lets it be checked at the end."""
+
+    def __init__(self, sim: Simulation, claims: Claims) -> None:
+        self.records = [Record(0.0, "", "lock", PATH, ordered=True)]
+        self._sim = sim
+        self._claims = claims
+        self._grants = 0
+        self._holding: set[str] = set()
+
+    def now(self) -> float:
+        """A moment of its own for each step."""
+        return self._sim.now + _STEP * len(self._sim.done)
+
+    def step(self, sim: Simulation) -> None:
+        """After every step: whose claim has begun or ended."""
+        holding = {
+            claim.client.name for claim in self._claims.held() if claim.lock.fence not in sim.stolen
+        }
+        for name in self._holding - holding:
+            self.records.append(Record(self.now(), name, "lose", PATH))
+        for grant in self._claims.grants[self._grants :]:
+            who = grant.claim.client.name
+            self.records.append(Record(self.now(), who, "grant", PATH, fence=grant.fence))
+        self._grants, self._holding = len(self._claims.grants), holding
+
+    def end(self, sim: Simulation) -> None:
+        """Every client has closed or released: what the records say must be possible."""
+        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.over)}
+        held = {claim.lock.fence for claim in self._claims.held()}
+        for path, node in sim.tree.nodes.items():
+            if path.startswith(PATH + "/") and node.owner in living and node.czxid not in held:
+                self.records.append(Record(self.now(), "", "left", PATH, note=path))
+        for text in check(self.records):
+            raise ViolationError(text.partition(":")[0], text.partition(": ")[2])
+
+
+class _User:
+    """A contender that writes and reads."""
+
+    def __init__(self, client: Client, recorder: Recorder, lock: SequentialLockCore) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._lock = lock
+        self._written = 0
+
+    async def read(self, *, synced: bool = False) -> None:
+        """See what is in the register."""
+        world, at = self._client.world, self._recorder.now()
+        with suppress(ZooKeeperError):
+            sync = world.verbs.sync(REGISTER) if synced else None
+            reply = world.verbs.get_data(REGISTER)
+            if sync is not None:
+                await world.until(sync, None)
+            data, stat = await world.until(reply, None)
+            self._note("read", at, (data or b"").decode(), stat.mzxid, stat.version, synced=synced)
+
+    async def write(self) -> None:
+        """Write something that nobody else writes, while the lock is held."""
+        self._written += 1
+        value = f"{self._client.name}{self._written}"
+        at, fence = self._recorder.now(), self._lock.fence
+        try:
+            [stat] = await self._lock.guarded([SetData(REGISTER, value.encode())])
+        except LockLostError:
+            return
+        except BaseException:  # lost or interrupted: nobody knows
+            self._recorder.records.append(
+                Record(at, self._client.name, "write", REGISTER, fence=fence, ok=None, value=value)
+            )
+            raise
+        self._note("write", at, value, stat.mzxid, stat.version, fence=fence)
+
+    def _note(
+        self, what: str, at: float, value: str, zxid: int, version: int, *,
+        fence: int = 0, synced: bool = False,
+    ) -> None:  # fmt: skip
+        self._recorder.records.append(Record(
+            at, self._client.name, what, REGISTER, fence=fence, end=self._recorder.now(),
+            value=value, zxid=zxid, version=version, synced=synced,
+        ))  # fmt: skip
+
+    async def contend(self, deadline: float | None, rounds: int) -> list[bool]:
+        """Acquire, write and read, release; and read outside."""
+        for number in range(rounds):
+            await self.read(synced=number % 2 == 1)
+            if await self._lock.acquire(deadline, True):
+                try:
+                    await self.write()
+                    await self.read()
+                finally:
+                    await self._lock.release()
+            await self.read(synced=True)
+        return [True]
+
+
+def users(core: type[SequentialLockCore] = SequentialLockCore) -> Scenario:
+    """Contenders that differ from seed to seed."""
+
+    def scenario(sim: Simulation) -> None:
+        claims, manners = Claims(), manners_of(sim)
+        recorder = Recorder(sim, claims)
+        sim.checks += [claims, recorder]
+        make(sim, PATH, REGISTER)
+        for _ in range(sim.rng.choice((2, 3))):
+            client = sim.client()
+            lock = core(client.world, PATH)
+            claims.add(lock, client)
+            patience = manners.patience
+            deadline = None if patience is None else client.world.now() + patience
+            user = _User(client, recorder, lock)
+            client.spawn(user.contend(deadline, manners.rounds + 1))
+
+    return scenario

@@ -1,0 +1,106 @@
+"""A small part of `python3 -m tests.explore`, and that its command does what it says.
+
+`ZKWIRE_SIMULATION=10` looks at ten times as much.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests import explore
+from tests.conftest import SEED
+from tests.explore import RANDOM, SMALL, World
+from tests.simulation_histories import users
+from tests.simulation_locks import (
+    PLANTED,
+    SEQUENTIAL,
+    ByName,
+    Manners,
+    NoSecondLook,
+    contenders,
+    various,
+)
+from zkwire.testing.fingerprint import state_print
+from zkwire.testing.schedule import FailedRunError, InTurn, Seeded, exhaust
+from zkwire.testing.simulation import Simulation
+from zkwire.testing.trouble import FAULTS
+
+FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_world_has_no_way_to_fail(name: str) -> None:
+    done = explore.through(name, int(150 * FACTOR), 3600.0)
+    print(done.figures)
+    assert not done.failure
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_histories_with_all_faults(name: str) -> None:
+    done = explore.at_random(name, SEED, int(200 * FACTOR), count=False)
+    print(done.figures)
+    assert not done.failure
+
+
+@pytest.mark.parametrize("name", ["blocking, trying, 2", "sequential, waiting, 2"])
+def test_without_a_fault_everything_is_followed(name: str) -> None:
+    figures = exhaust(SMALL[name].scenario, faults=(), frames=False)
+    print(figures)
+    assert figures.complete
+    assert figures.states > 100
+
+
+def test_a_failure_says_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = next(kind for kind in PLANTED if kind.core is NoSecondLook)
+    monkeypatch.setitem(RANDOM, "wrong", World(various(kind), ("cut",), 2))
+    done = explore.at_random("wrong", 0, 500)
+    world, _, rest = done.failure.rpartition('--replay "')[2].partition('" --seed ')
+    seed, _, steps = rest.partition(' --steps "')
+    explore.main(["--replay", world, "--seed", seed, "--steps", steps.rstrip('"')])
+    assert capsys.readouterr().out.strip().splitlines()[-1] in done.failure
+
+
+def test_every_schedule_finds_what_chance_finds() -> None:
+    kind = next(kind for kind in PLANTED if kind.core is ByName)
+    with pytest.raises(FailedRunError, match=r"ME|FIFO"):
+        exhaust(contenders(kind, 2, Manners(stay=1)), frames=False, faults=(), states=2000)
+
+
+def test_equal_states_have_equal_prints_and_others_have_not() -> None:
+    prints = []
+    for _ in range(2):
+        sim, schedule = Simulation(seed=3, faults=FAULTS), Seeded(5, 4)
+        contenders(SEQUENTIAL, 3)(sim)
+        prints.append([state_print(sim)])
+        while (step := schedule.next(sim)) is not None:
+            sim.perform(step)
+            prints[-1].append(state_print(sim))
+        sim.run(InTurn())
+    assert prints[0] == prints[1]
+    assert len(set(prints[0])) > len(prints[0]) * 3 // 4
+
+
+def test_the_same_by_another_way_is_the_same() -> None:
+    found = set()
+    for order in ("a", "b"):
+        sim = Simulation()
+        contenders(SEQUENTIAL)(sim)
+        both = [step for step in sim.steps() if step.kind == "run"]
+        for step in sorted(both, key=lambda step: step.who != order):
+            sim.perform(step)
+        found.add(state_print(sim))
+        sim.run(InTurn())
+    assert len(found) == 1
+
+
+def test_users_write_and_read_and_their_history_is_checked() -> None:
+    sim = Simulation(seed=1)
+    users()(sim)
+    assert sim.run(InTurn())
+    [recorder] = [check for check in sim.checks if hasattr(check, "records")]
+    whats = {record.what for record in recorder.records}
+    assert {"grant", "lose", "write", "read"} <= whats

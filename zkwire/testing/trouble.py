@@ -1,0 +1,204 @@
+"""What can go wrong in a simulation: each fault, when it is possible and what it does.
+
+``cut``        the connection breaks, and all that is under way is lost: a request that was sent and
+               never read, a reply, an event.
+``unsent``     the same before the kernel had taken the requests.
+``linger``     the same, but what is under way still arrives at the server.
+``expire``     a server ends the session out of turn.
+``delete``     somebody deletes the client's ephemeral nodes.
+``uproot``     somebody deletes an empty node that is nobody's.
+``wrap``       the sequence numbers of a node are at their end.
+``pause``      the process stands still for longer than its session lives.
+``partition``  its network is silent for that long,
+``blip``       or only until it gives the connection up.
+``slow``       time passes although something else could happen: a slow reply, a timeout.
+``swap``       a reconnect is answered with the id of another session.
+``lag``        the client's server is behind, on a new connection as far as can be.
+``cancel``     a task is cancelled, or interrupted, at its await.
+``close``      the client is closed.
+``abandon``    it is given up without a word to the server, which keeps the session.
+``crash``      its process dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from zkwire.paths import LAST_SEQUENCE
+from zkwire.testing.behind import Behind
+from zkwire.testing.simulated_client import Step
+
+if TYPE_CHECKING:
+    from zkwire.testing.simulated_client import Client
+    from zkwire.testing.simulation import Simulation
+
+FAULTS: Final = (
+    "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",
+    "crash", "slow", "swap", "lag", "abandon", "uproot", "wrap",
+)  # fmt: skip
+"""All faults there are; those of a run are given to `Simulation`."""
+
+_SESSION_ID: Final = slice(12, 20)  # in a handshake's answer
+
+
+def possible(sim: Simulation) -> list[Step]:
+    """Every fault that could happen now."""
+    found: list[Step] = []
+    for client in sim.clients:
+        if not (client.dead or client.session.over):
+            found += [Step(kind, client.name) for kind in _of_network(sim, client)]
+            found += [Step(kind, client.name) for kind in _of_session(sim, client)]
+    for task in sim.tasks:
+        if not task.background and task.awaits and not task.client.paused:
+            found.append(Step("cancel", task.name))
+    found.append(Step("slow"))
+    empty = _empty(sim)
+    if empty is not None:
+        found.append(Step("uproot"))
+        if sim.tree.nodes[empty].created < LAST_SEQUENCE:
+            found.append(Step("wrap"))
+    return found
+
+
+def _of_network(sim: Simulation, client: Client) -> list[str]:
+    found: list[str] = []
+    link = client.link
+    if link is not None and not client.paused:  # else it would only find out later
+        found.append("cut")
+        if link.up:
+            found += ["unsent", "linger"]
+        if link.down and not client.session.usable and client.session.session_id:
+            found.append("swap")
+        if link.connection not in sim.behind and not link.connection.ended:
+            found.append("lag")
+    if client.silent_until is None:
+        found += ["partition", "blip"]
+    return found
+
+
+def _of_session(sim: Simulation, client: Client) -> list[str]:
+    found: list[str] = []
+    if sim.sessions.get(client.session.session_id) is not None:
+        found.append("expire")
+        if sim.tree.ephemerals(client.session.session_id):
+            found.append("delete")
+    if not client.paused:
+        found += ["pause", "crash", "abandon"]
+        if client.close_at is None:
+            found.append("close")
+    return found
+
+
+def _empty(sim: Simulation) -> str | None:
+    """A node without children that no session owns."""
+    for path, node in sim.tree.nodes.items():
+        if node.czxid and not node.owner and not node.children:
+            return path
+    return None
+
+
+# --- what they do ---------------------------------------------------------------------------------
+
+
+def _cut(_sim: Simulation, client: Client) -> None:
+    client.lose("cut")
+    client.conclude()
+
+
+def _unsent(_sim: Simulation, client: Client) -> None:
+    if client.link is not None:
+        client.lose("cut", written=client.link.written - sum(map(len, client.link.up)))
+    client.conclude()
+
+
+def _linger(_sim: Simulation, client: Client) -> None:
+    client.lose("cut", server=False)
+    client.conclude()
+
+
+def _expire(sim: Simulation, client: Client) -> None:
+    sim.processor.expire(client.session.session_id, sim.now)
+    client.killed = True
+    sim.collect()
+
+
+def _delete(sim: Simulation, client: Client) -> None:
+    for path in sim.tree.ephemerals(client.session.session_id):
+        sim.stolen[sim.tree.nodes[path].czxid] = sim.now
+        _remove(sim, path)
+    sim.collect()
+
+
+def _remove(sim: Simulation, path: str) -> None:
+    sim.past.remember(sim.tree)
+    sim.tree.begin(round(sim.now * 1000))
+    sim.processor.world.tell(sim.tree.remove(path))
+
+
+def _uproot(sim: Simulation) -> None:
+    path = _empty(sim)
+    if path is not None:
+        _remove(sim, path)
+    sim.collect()
+
+
+def _wrap(sim: Simulation) -> None:
+    path = _empty(sim)
+    if path is not None:
+        sim.tree.nodes[path].created = LAST_SEQUENCE
+
+
+def _pause(sim: Simulation, client: Client) -> None:
+    client.paused_until = sim.now + sim.long
+
+
+def _partition(sim: Simulation, client: Client) -> None:
+    client.silent_until = sim.now + sim.long
+
+
+def _blip(sim: Simulation, client: Client) -> None:
+    client.silent_until = sim.now + sim.timeout * 3 / 4
+
+
+def _swap(_sim: Simulation, client: Client) -> None:
+    if client.link is not None:
+        answer = bytearray(client.link.down[0])
+        answer[_SESSION_ID] = bytes(byte ^ 0x5A for byte in answer[_SESSION_ID])
+        client.link.down[0] = bytes(answer)
+
+
+def _lag(sim: Simulation, client: Client) -> None:
+    if client.link is not None:
+        connection = client.link.connection
+        zxid = sim.tree.zxid if connection.greeted else client.session.last_zxid
+        sim.behind[connection] = Behind(sim.past.oldest(zxid, sim.tree))
+
+
+def _close(sim: Simulation, client: Client) -> None:
+    client.session.close(sim.now)
+    client.close_at = sim.now + sim.timeout
+    client.call_due()
+    client.flush()
+
+
+def _abandon(_sim: Simulation, client: Client) -> None:
+    client.session.closed()
+    client.conclude()
+
+
+def _crash(sim: Simulation, client: Client) -> None:
+    client.dead = True
+    client.lose("crash")
+    sim.abandon([task for task in sim.tasks if task.client is client])
+
+
+TROUBLE: Final[dict[str, Callable[[Simulation, Client], None]]] = {
+    "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
+    "pause": _pause, "partition": _partition, "blip": _blip, "swap": _swap, "lag": _lag,
+    "close": _close, "abandon": _abandon, "crash": _crash,
+}  # fmt: skip
+"""What happens to one client."""
+
+ANYWHERE: Final[dict[str, Callable[[Simulation], None]]] = {"uproot": _uproot, "wrap": _wrap}
+"""What happens to nodes."""
