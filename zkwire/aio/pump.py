@@ -113,16 +113,9 @@ class AsyncPump:
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    def until(self, waitable: Waitable, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
-        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
-
-        In another event loop than the client's this raises before there is anything to await.
-        """
-        return self._until(self.start(), waitable, timeout)
-
-    async def _until(
-        self, loop: asyncio.AbstractEventLoop, waitable: Waitable, timeout: float | None
-    ) -> bool:
+    async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+        loop = self.start()
         if waitable.ready:
             return True
         future = loop.create_future()

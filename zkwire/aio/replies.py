@@ -37,9 +37,9 @@ class AsyncReply(Call):
     async def _answered(self, timeout: float | None) -> None:
         """Return when there is an answer; give up as told, or when cancelled."""
         in_time = False
-        waiting = self.pump.until(self, timeout)  # refused in another loop: takes nothing back
+        self.pump.start()  # an await in another loop is refused and takes nothing back
         try:
-            in_time = await waiting
+            in_time = await self.pump.until(self, timeout)
         finally:
             taken_back = not (self.ready or self.wakers) and self.pump.abandon(self)
         if not in_time and (taken_back or not self.ready):
