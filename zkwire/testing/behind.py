@@ -7,7 +7,7 @@ before: a server that is behind that does not take it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ class Past:
         return next((old for old in self._trees if old.zxid >= zxid), None) or _copied(tree)
 
     @contextmanager
-    def seen_by(self, world: World, behind: Behind | None) -> Iterator[None]:
+    def seen_by(self, world: World, behind: Behind | None) -> Generator[None]:
         """While it answers, the world looks as it looks to that server."""
         if behind is None:
             yield
@@ -78,7 +78,7 @@ class Behind:
 
     def hold_back(self, frames: list[bytes]) -> list[bytes]:
         """Keep the events; the rest is on its way."""
-        passed = []
+        passed: list[bytes] = []
         for frame in frames:
             event = event_in(frame)
             if event is None:

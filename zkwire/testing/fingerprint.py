@@ -66,12 +66,12 @@ class Reader:
         return hash(tuple(self._out))
 
     def _read(self, value: Any) -> None:
-        kind = type(value)
+        kind = value.__class__
         if kind in _PLAIN:
             self._out.append(value)
         elif kind is float:
             self._out.append(round(value - self._now, 5) if value > _EARLIEST else value)
-        elif isinstance(value, tuple):  # has no identity that anybody could tell
+        elif issubclass(kind, tuple):  # has no identity that anybody could tell
             self.each(value)
         elif isinstance(value, Enum):
             self._out.append(value.name)
