@@ -40,7 +40,7 @@ IMAGE = "zkwire-test-zookeeper"
 # How long a step may take, in seconds, before it counts as hanging.
 TOOL_LIMIT = 180
 INSTALL_LIMIT = 900
-TEST_LIMIT = 2400
+TEST_LIMIT = 3200
 DOCKER_LIMIT = 900
 
 END_SECONDS = 15
