@@ -107,7 +107,7 @@ class Pipeline(Verbs):
 
 
 class Exchange(Pipeline):
-    """The operations for whoever waits for each answer before he goes on."""
+    """The operations for whoever waits for each answer before going on."""
 
     _pump: Pump
 

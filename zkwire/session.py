@@ -115,7 +115,6 @@ class Session:
         self._leases = Leases(self.wakeups)
         self._search = Search(hosts)
         self._control: list[bytes] = []
-        self._answered = 0.0  # when the last request that was answered had been sent
         self._closing = False
         self._garbled = False
         self._reason: str | None = None  # why the session is over, if the state does not say it all
@@ -474,9 +473,7 @@ class Session:
                 message = f"its reply cannot be read: {error}"
                 self._fail(call, Failed(ProtocolError, message, True))
                 raise
-        if call.sent_at != self._answered:
-            self._answered = call.sent_at
-            self._live.answered(call.sent_at)
+        self._live.answered(call.sent_at)
         self.last_zxid = max(self.last_zxid, zxid)
         if call.watch is not None:
             self._watching.settle(call, call.watch, code, record, zxid)

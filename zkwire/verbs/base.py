@@ -75,9 +75,7 @@ class Requests:
         assert op.request is not None
         body = op.request.pack(full, *fields)
         if watch is None:
-            if len(body) > LARGEST_BODY:
-                raise too_large(op, path, body)
-            return self._submit(self._kind(op, path, body, finish))
+            return self._send(op, path, body, finish)
         assert op.watch is not None
         return self._send_watching(op, path, body, finish, watch, full, op.watch, guards)
 
