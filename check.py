@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Say whether this tree is good: format, lint, types, tests, and no process left behind.
 
-    python3 check.py [format|lint|types|test|embedded|docker|all ...] [-- PYTEST ARGUMENTS]
+    python3 check.py [format|lint|types|test|embedded|docker|coverage|all ...] [-- PYTEST ARGUMENTS]
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `zookeeper`, `default-jdk-headless` and `openssl` are installed for the tests where they
 are missing and this is root.
 `embedded` runs the tests of real servers again, on zkwire's own server; `docker` runs the smoke
-tests on ZooKeeper in containers, see `tests/make_image.sh`. `all`, which is the default, means
-every part, but `docker` only under `CI=true`; there, too, a test that misses its ZooKeeper fails
-where it would else be skipped.
+tests on ZooKeeper in containers, see `tests/make_image.sh`; `coverage` tells which lines and
+branches of the session, the watches and the recipes their quick tests miss. `all`, which is the
+default, means every part but `coverage`, and `docker` only under `CI=true`; there, too, a test
+that misses its ZooKeeper fails where it would else be skipped.
 """
 
 from __future__ import annotations
@@ -33,9 +34,21 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv-check"
 PYTHON = str(ENVIRONMENT / "bin" / "python")
 REQUIREMENTS = ROOT / "tests" / "requirements.txt"
-PARTS = ("format", "lint", "types", "test", "embedded", "docker")
+PARTS = ("format", "lint", "types", "test", "embedded", "docker", "coverage")
 TYPED = ("zkwire", "tests", "benchmarks", "check.py")
 IMAGE = "zkwire-test-zookeeper"
+
+# The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
+COVERING = (
+    "session*", "states", "trace", "read_only", "opening", "sasl", "watches", "watching",
+    "recipe_steps", "locks", "lock_recovery", "family", "read_write", "semaphore",
+    "multi_lock", "election", "async_family", "aio_locks", "convenience", "guard",
+)  # fmt: skip
+SLOW = (
+    "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
+    " or hundred or many_make"
+)
+COVERED_PERCENT = 99
 
 # How long a step may take, in seconds, before it counts as hanging.
 TOOL_LIMIT = 180
@@ -102,6 +115,17 @@ class Checks:
         }
         command = [make_image, IMAGE, *self._pytest, "-m", "real and smoke"]
         self.step("docker", command, limit=DOCKER_LIMIT, variables=variables)
+
+    def coverage(self) -> None:
+        """Both steps, also after a failure: the report says the most then."""
+        tests = sorted(
+            str(path) for name in COVERING for path in ROOT.glob(f"tests/test_{name}.py")
+        )
+        coverage = [PYTHON, "-m", "coverage"]
+        command = [*coverage, "run", *self._pytest[1:], "-k", f"not ({SLOW})", *tests]
+        variables = {"ZKWIRE_TEST_BACKEND": "embedded"}
+        self.step("covering tests", command, limit=TEST_LIMIT, variables=variables)
+        self.step("coverage", [*coverage, "report", f"--fail-under={COVERED_PERCENT}"])
 
     def no_process_left(self) -> None:
         started = time.monotonic()
@@ -263,7 +287,8 @@ def parse(arguments: list[str]) -> tuple[list[str], list[str]]:
     if unknown := chosen - {*PARTS, "all"}:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     if "all" in chosen:
-        chosen |= {part for part in PARTS if part != "docker" or in_ci()}
+        chosen |= {part for part in PARTS if part not in {"docker", "coverage"}}
+        chosen |= {"docker"} if in_ci() else set()
     return [part for part in PARTS if part in chosen], arguments[split + 1 :]
 
 

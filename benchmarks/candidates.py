@@ -45,7 +45,7 @@ CANDIDATES = [
 ]
 BY_TITLE = {candidate.title: candidate for candidate in CANDIDATES}
 WARMING = [way + verb for way in ("", "pipelined-") for verb in ("get", "create", "set", "delete")]
-WARMING_CALLS = 4000
+WARMING_CALLS = 20_000
 WARM_FACTOR = 3.0
 NEVER = {"Curator (locks)": "not installed: Debian has no package of it"}
 
@@ -54,13 +54,17 @@ NEVER = {"Curator (locks)": "not installed: Debian has no package of it"}
 class Workers(AbstractContextManager["Workers"]):
     """The processes of a run: each is started once, and a fresh one whenever asked for."""
 
+    missing: dict[str, str]
+    """Who cannot be measured, and why not; to be filled."""
     commands: dict[str, list[str]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=lambda: dict(NEVER))
     _running: dict[str, WorkerProcess] = field(default_factory=dict)
+    _real: Address = ("", 0)
 
     def find(self, directory: Path, addresses: tuple[Address, Address], pattern: str) -> None:
         """Find out who can be measured here; floors always can."""
         ends = [f"{host}:{port}" for host, port in addresses]
+        self._real = addresses[0]
+        self.missing.update(NEVER)
         for candidate in CANDIDATES:
             if not (fnmatch(candidate.title, pattern) or "floor" in candidate.title):
                 continue
@@ -92,7 +96,7 @@ class Workers(AbstractContextManager["Workers"]):
 
     def fresh(self, title: str) -> WorkerProcess:
         """One more process, for the caller to end."""
-        return WorkerProcess(self.commands[title])
+        return WorkerProcess(self.commands[title], self._real)
 
     def __exit__(self, *_: object) -> None:
         with ExitStack() as stack:  # which ends the others if one is interrupted

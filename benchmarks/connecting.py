@@ -35,8 +35,8 @@ def many_clients(opened: Opened, job: Job) -> Outcome:
         latencies.append(time.perf_counter() - started)
     used = time.process_time() - cpu
     result = outcome(job.width, sum(latencies), used, latencies)
-    each = (result.rss - before) / job.width / 1024
-    result.note = f"{each:,.0f} KiB each, {threading.active_count()} threads"
+    result.added = (result.rss - before) / job.width / 1024
+    result.note = f"{result.added:,.0f} KiB each, {threading.active_count()} threads"
     for close in closers:
         close()
     return result

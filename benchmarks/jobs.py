@@ -54,6 +54,8 @@ class Outcome:
     p99: float | None = None
     rss: int = 0
     """Resident bytes of the process, after the segment."""
+    added: float | None = None
+    """KiB of memory that each client has added, where that is what is measured."""
     note: str = ""
     error: str = ""
     """Why there are no figures; empty if there are."""

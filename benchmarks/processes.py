@@ -10,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
+from benchmarks.asking import Answers, question
 from benchmarks.jobs import Job, Outcome
+from benchmarks.wire import Address
 
 ROOT = Path(__file__).resolve().parent.parent
 ANSWER_SECONDS = 120.0
@@ -37,6 +39,10 @@ class LineProcess:
         self._selector = selectors.DefaultSelector()
         assert self._process.stdout is not None
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def running(self) -> bool:
@@ -98,11 +104,19 @@ class LineProcess:
 class WorkerProcess(LineProcess):
     """A process with one client that does one job at a time."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], real: Address) -> None:
         super().__init__(command)
+        self._real = real
         self.read()  # it is there
 
     def run(self, job: Job) -> Outcome:
-        """Do a job."""
+        """Do a job, and answer what it asks meanwhile."""
         self.write(job.line())
-        return Outcome.parse(self.read())
+        try:
+            with Answers(self.pid, self._real) as answers:
+                while asked := question(line := self.read()):
+                    self.write(answers.answer(asked))
+        except (OSError, ValueError) as error:
+            self.end()  # it waits for an answer that does not come
+            raise ProcessError(f"{self._process.args!r} cannot be answered: {error}") from error
+        return Outcome.parse(line)

@@ -26,10 +26,12 @@ class Effort:
     """How long to measure."""
 
     rounds: int
+    least_rounds: int
+    """So many there are in any case: a median of one or two is none."""
     segment_seconds: float
     warm_seconds: float
     limit_seconds: float
-    """After so long a workload has no further round; it shows in the number of its rounds."""
+    """After so long a workload has no more than those; it shows in the number of its rounds."""
 
 
 @dataclass
@@ -46,15 +48,21 @@ class Figures:
     error: str = ""
     cpu_rounds: list[float] = field(default_factory=list[float])
     """CPU time in each round; a ratio is taken within a round, see `ratio`."""
+    wall_rounds: list[float] = field(default_factory=list[float])
+    """The same of wall time."""
+    added_rounds: list[float] = field(default_factory=list[float])
+    """KiB of memory for each client, where that is what is measured."""
+
+
+def ratios(some: Sequence[float], others: Sequence[float]) -> list[float]:
+    """One in proportion to the other, for each round that has both."""
+    return [one / other for one, other in zip(some, others, strict=False) if other > 0]
 
 
 def ratio(each: Figures, floor: Figures | None) -> float | None:
     """CPU time in proportion: the median of the rounds' ratios; None if there is no floor."""
-    if floor is None:
-        return None
-    pairs = zip(each.cpu_rounds, floor.cpu_rounds, strict=False)
-    ratios = [one / other for one, other in pairs if other > 0]
-    return median(ratios) if ratios else None
+    found = ratios(each.cpu_rounds, floor.cpu_rounds) if floor is not None else []
+    return median(found) if found else None
 
 
 def measure(workload: Workload, workers: Workers, effort: Effort) -> dict[str, Figures]:
@@ -69,17 +77,17 @@ def measure(workload: Workload, workers: Workers, effort: Effort) -> dict[str, F
         else:
             counts[title] = count
     outcomes: dict[str, list[Outcome]] = {title: [] for title in counts}
-    order = list(counts)
     for number in range(min(effort.rounds, workload.rounds or effort.rounds)):
-        if number and time.monotonic() - started > effort.limit_seconds:
+        if number >= effort.least_rounds and time.monotonic() - started > effort.limit_seconds:
             break
-        turn = number % max(1, len(order))
-        for title in order[turn:] + order[:turn]:
+        for title in turns(list(counts), number):
             if title not in failed:
                 outcome = attempt(workload, workers, title, counts[title])
                 outcomes[title].append(outcome)
                 if outcome.error:
                     failed[title] = outcome.error
+                else:
+                    counts[title] = fitting(workload, outcome, effort)
     return {
         title: Figures(error=failed[title]) if title in failed else summary(outcomes[title])
         for title in workers
@@ -87,20 +95,34 @@ def measure(workload: Workload, workers: Workers, effort: Effort) -> dict[str, F
     }
 
 
+def turns(titles: list[str], number: int) -> list[str]:
+    """The order of a round: each is the first in its turn, and follows either neighbour."""
+    turn = number % max(1, len(titles))
+    order = titles[turn:] + titles[:turn]
+    return order[::-1] if number % 2 else order
+
+
+def fitting(workload: Workload, outcome: Outcome, effort: Effort) -> int:
+    """The count that fills a segment, at the speed of this one."""
+    if workload.exactly:
+        return workload.exactly
+    rate = outcome.ops / max(outcome.seconds, 1e-6)
+    return min(workload.most, max(2, round(rate * effort.segment_seconds)))
+
+
 def find_count(workload: Workload, workers: Workers, title: str, effort: Effort) -> tuple[int, str]:
     """Warm up; the count that fills a segment, or why there is none."""
     if workload.fresh:
         return workload.exactly, ""
     count = workload.exactly or min(FIRST_COUNT, workload.most)
-    warm, spent = effort.warm_seconds * (WARM_FACTOR if BY_TITLE[title].compiles else 1.0), 0.0
+    warm = effort.warm_seconds * (WARM_FACTOR if BY_TITLE[title].compiles else 1.0)
+    started = time.monotonic()
     while True:
         outcome = attempt(workload, workers, title, count)
         if outcome.error or workload.exactly:
             return count, outcome.error
-        spent += outcome.seconds
-        rate = outcome.ops / max(outcome.seconds, 1e-6)
-        wanted = min(workload.most, max(2, round(rate * effort.segment_seconds)))
-        if spent >= warm:
+        wanted = fitting(workload, outcome, effort)
+        if time.monotonic() - started >= warm:
             return wanted, ""
         count = min(4 * count, wanted)
 
@@ -121,7 +143,8 @@ def summary(outcomes: Sequence[Outcome]) -> Figures:
     """The medians."""
     p50 = [outcome.p50 for outcome in outcomes if outcome.p50 is not None]
     p99 = [outcome.p99 for outcome in outcomes if outcome.p99 is not None]
-    wall = median(outcome.seconds / outcome.ops * 1e6 for outcome in outcomes)
+    walls = [outcome.seconds / outcome.ops * 1e6 for outcome in outcomes]
+    wall = median(walls)
     cpu = [outcome.cpu_seconds / outcome.ops * 1e6 for outcome in outcomes]
     return Figures(
         per_second=1e6 / wall,
@@ -132,4 +155,6 @@ def summary(outcomes: Sequence[Outcome]) -> Figures:
         rss=round(median(outcome.rss for outcome in outcomes)),
         note=outcomes[-1].note,
         cpu_rounds=cpu,
+        wall_rounds=walls,
+        added_rounds=[outcome.added for outcome in outcomes if outcome.added is not None],
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +30,15 @@ def real_server() -> Iterator[Address]:
     """A ZooKeeper of our own; `NoBackendError` says why there is none."""
     with find_installed().standalone(SETTINGS) as server:
         yield server.host, server.port
+
+
+def version_of(address: Address) -> str:
+    """Which ZooKeeper it is; servers answer this word without a session."""
+    with socket.create_connection(address, timeout=10.0) as connection:
+        connection.sendall(b"srvr")
+        said = connection.recv(4096).decode(errors="replace")
+    found = re.search(r"version: ([0-9][0-9.]*)", said)
+    return found[1] if found else "of an unknown version"
 
 
 @contextmanager

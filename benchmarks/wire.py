@@ -104,6 +104,11 @@ class Bare:
             rest = rest[received:]
         return bytes(parts)
 
+    def receive(self, length: int) -> bytes:
+        """Exactly so many bytes, with one call if they come together."""
+        received = self.socket.recv(CHUNK)
+        return received if len(received) == length else received + self.read(length - len(received))
+
     def read_frame(self) -> bytes:
         """The next frame, without its length."""
         return self.read(struct.unpack(">i", self.read(4))[0])

@@ -11,6 +11,7 @@ PIPELINED_VERBS = ("get", "create", "set", "delete")
 WINDOW = 1000
 QUICK_VERBS = ("get", "create", "delete")
 FEWER = 5
+MANY = 1_000_000
 SIZES = (SMALL, 10 * 1024, 900 * 1024)
 LISTS = (10, 10_000, 50_000)
 
@@ -135,7 +136,7 @@ def clients() -> list[Workload]:
             width=width,
             exactly=width,
             fresh=True,
-            rounds=1 if width == 1000 else 3,
+            rounds=1 if width == 1000 else FEWER,
             quick=width == 1,
         )
         for width in (1, 100, 1000)
@@ -152,7 +153,7 @@ def recipes() -> list[Workload]:
 
 def events() -> list[Workload]:
     return [
-        Workload(title=title, kind=kind, exactly=10_000, rounds=3, quick=False)
+        Workload(title=title, kind=kind, exactly=10_000, rounds=FEWER, quick=False)
         for title, kind in (
             ("10,000 watches fired, waited for", "watches"),
             ("10,000 watches fired, to callbacks", "callbacks"),
@@ -162,8 +163,8 @@ def events() -> list[Workload]:
 
 def codecs() -> list[Workload]:
     return [
-        Workload(title="decode a Stat", kind="decode_stat", server="replay"),
-        Workload(title="decode a GetData reply", kind="decode_data", server="replay"),
+        Workload(title="decode a Stat", kind="decode_stat", server="replay", most=MANY),
+        Workload(title="decode a GetData reply", kind="decode_data", server="replay", most=MANY),
         Workload(title="decode 10,000 names", kind="decode_names", server="replay"),
     ]
 

@@ -7,7 +7,6 @@ lose what ZooKeeper has promised to keep: a wiped member must find the other two
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -22,7 +21,7 @@ from tests.chaos_workers import KEYS, ROOT
 from tests.installed_servers import InstalledServer
 from tests.lock_helpers import read_frame
 from tests.server_control import poll
-from zkwire import ZooKeeperError, ops
+from zkwire import Client, NoNodeError, ZooKeeperError, ops
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, RequestHeader
 from zkwire.testing.proxy import (
@@ -41,6 +40,8 @@ from zkwire.testing.proxy import (
 SOCKET_SECONDS = 5.0
 FULL_SECONDS = 4.0
 STORM = 50
+HOLDER_LOOKS = 40
+HOLDER_SECONDS = 0.05
 QUEUES = ("sq", "el", "re", "rw", *KEYS["multi"])
 """Whose nodes are deleted. Those of single-node locks are not: `SingleNodeLock` says why."""
 
@@ -114,22 +115,25 @@ def member_wiped(stage: Stage) -> None:
     stage.whole()
 
 
-def disk_full(stage: Stage) -> None:
-    """Files of the process may not grow beyond what the log has now, as on a full disk.
+def disk_full(stage: Stage) -> bool:
+    """One member, always the same, has no more room for its log.
 
-    At the next step in which the log grows the member stops serving, and says so only in its log:
-    the process lives and keeps its ports. A limit of the process and not a small disk: that would
-    take the right to mount one.
+    With the next piece of the log it stops serving, and says so only in its log: the process lives
+    and keeps its ports.
     """
-    member = stage.rng.choice(stage.members)
-    logs = (member.directory / "data" / "version-2").glob("log.*")
-    size = max((log.stat().st_size for log in logs), default=65536)
-    resource.prlimit(member.pid, resource.RLIMIT_FSIZE, (size, size))
-    with suppress(TimeoutError):
-        poll("full", lambda: "File too large" in member.log_tail() or None, FULL_SECONDS)
+    disk = stage.disk
+    began = disk.log_size()
+    disk.fill()
+    try:
+        poll("full", lambda: disk.is_felt(began) or None, FULL_SECONDS)
         _pause(stage, 0.0, 1.0)
-    member.kill()
-    stage.whole()
+    except TimeoutError:
+        return False
+    finally:
+        disk.member.kill()
+        disk.free()
+        stage.whole()
+    return True
 
 
 # --- links ----------------------------------------------------------------------------------------
@@ -256,11 +260,11 @@ def client_paused(stage: Stage) -> None:
         os.kill(crew.process.pid, signal.SIGCONT)
 
 
-def _resumed(stage: Stage, *, close: bool) -> None:
+def _resumed(stage: Stage, *, close: bool) -> bool:
     """Go on with somebody's session on a connection of one's own."""
     chosen = stage.some_session()
     if chosen is None:
-        return
+        return False
     member = stage.rng.choice(stage.members)
     session, passwd = chosen
     request = ConnectRequest(0, 0, round(SESSION_TIMEOUT * 1000), session, passwd, False)
@@ -274,38 +278,64 @@ def _resumed(stage: Stage, *, close: bool) -> None:
                 stage.takings.append(Disowned(clock(), session=session))
                 connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
                 read_frame(connection)
+            return answer.session_id == session
+    return False
 
 
-def session_expired(stage: Stage) -> None:
-    _resumed(stage, close=True)
+def session_expired(stage: Stage) -> bool:
+    return _resumed(stage, close=True)
 
 
-def session_moved(stage: Stage) -> None:
-    _resumed(stage, close=False)
+def session_moved(stage: Stage) -> bool:
+    return _resumed(stage, close=False)
 
 
-def _deleted(stage: Stage, *, first: bool) -> None:
-    path = f"{ROOT}/{stage.rng.choice(QUEUES)}"
-    with suppress(ZooKeeperError):
-        names = sorted(stage.admin.get_children(path), key=lambda name: name[-10:])
-        if not names:
-            return
-        chosen = f"{path}/{names[0] if first else stage.rng.choice(names)}"
-        stat = stage.admin.exists(chosen)
-        if stat is not None:
-            stage.takings.append(Disowned(clock(), fence=stat.czxid))
-            stage.admin.delete(chosen)
+def _queue(client: Client, key: str) -> list[str]:
+    """The paths of those who stand there, in order."""
+    try:
+        names = sorted(client.get_children(f"{ROOT}/{key}"), key=lambda name: name[-10:])
+    except NoNodeError:
+        return []
+    return [f"{ROOT}/{key}/{name}" for name in names]
 
 
-def holders_node_deleted(stage: Stage) -> None:
-    _deleted(stage, first=True)
+def _long_holders(client: Client) -> list[str]:
+    """Those who are first for a while: most hold for so short a time that no delete hits them."""
+    before: set[str] = set()
+    for _ in range(HOLDER_LOOKS):
+        now = {path for key in QUEUES for path in _queue(client, key)[:1]}
+        if both := sorted(before & now):
+            return both
+        before = now
+        time.sleep(HOLDER_SECONDS)
+    return []
 
 
-def waiters_node_deleted(stage: Stage) -> None:
-    _deleted(stage, first=False)
+def _delete(stage: Stage, client: Client, paths: list[str]) -> bool:
+    """Delete one of these nodes."""
+    path = stage.rng.choice(paths) if paths else ""
+    stat = client.exists(path) if path else None
+    if stat is None:
+        return False
+    stage.takings.append(Disowned(clock(), fence=stat.czxid))
+    client.delete(path)
+    return True
 
 
-Fault = Callable[[Stage], None]
+def holders_node_deleted(stage: Stage) -> bool:
+    with suppress(ZooKeeperError), stage.outsider() as client:
+        return _delete(stage, client, _long_holders(client))
+    return False
+
+
+def waiters_node_deleted(stage: Stage) -> bool:
+    with suppress(ZooKeeperError), stage.outsider() as client:
+        return _delete(stage, client, _queue(client, stage.rng.choice(QUEUES))[1:])
+    return False
+
+
+Fault = Callable[[Stage], bool | None]
+"""False if it came to nothing: there was nobody there to suffer it."""
 
 ON_SERVERS: tuple[Fault, ...] = (
     leader_killed, follower_killed, majority_killed, leader_stopped, leader_paused,

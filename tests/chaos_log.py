@@ -11,11 +11,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tests.chaos_workers import KEYS, KINDS, LEASES
 from tests.history import Record
+
+VOID = "void"
+"""The lock of which any number may hold what they cannot be held to."""
 
 Line = dict[str, Any]
 
@@ -33,6 +37,8 @@ class Claim:
     end: float
     downgrade: bool
     disowned: bool = False
+    void: bool = False
+    """Taken away before its first look: its holder could not know, and nothing is known of when."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,10 @@ def disown(claims: Iterable[Claim], takings: Iterable[Disowned]) -> None:
             by_session.setdefault(taking.session, []).append(taking.at)
     for claim in claims:
         for at in (*by_fence.get(claim.fence, ()), *by_session.get(claim.session, ())):
-            if at < claim.end:
-                claim.start, claim.end, claim.disowned = min(claim.start, at), at, True
+            if at < claim.start:
+                claim.void = True
+            elif at < claim.end:
+                claim.end, claim.disowned = at, True
 
 
 def history(
@@ -88,13 +96,10 @@ def history(
 ) -> list[Record]:
     """Everything that the processes have told; ``deaths`` are those of processes, by name."""
     records = [Record(0.0, "", "lock", "sem", limit=LEASES)]
+    records.append(Record(0.0, "", "lock", VOID, limit=10**9))
+    for claim in counted(told, takings):
+        records += _records_of(claim)
     for lines in told:
-        claims = claims_of(lines)
-        disown(claims, takings)
-        writing = [claim for claim in claims if claim.role == "write"]
-        for claim in claims:
-            if not claim.downgrade or _beside(claim, writing):
-                records += _records_of(claim)
         records += filter(None, map(_other, lines))
         records += _unheld(lines)
         records += _untold(lines)
@@ -103,12 +108,51 @@ def history(
     return records
 
 
+def counted(told: Iterable[Sequence[Line]], takings: Sequence[Disowned]) -> list[Claim]:
+    """All claims that somebody can be held to, with the ends that others have given them."""
+    found: list[Claim] = []
+    for lines in told:
+        claims = claims_of(lines)
+        disown(claims, takings)
+        writing = [claim for claim in claims if claim.role == "write"]
+        found += [c for c in claims if not c.downgrade or _beside(c, writing)]
+    return found
+
+
+def overlap(claims: Iterable[Claim]) -> float:
+    """For how many seconds, of all locks together, more held than may."""
+    by_key: dict[str, list[tuple[float, bool, int, Claim]]] = {}
+    for number, claim in enumerate(claims):
+        if claim.start < claim.end and not claim.void:
+            moments = by_key.setdefault(claim.key, [])
+            moments += [(claim.start, True, number, claim), (claim.end, False, number, claim)]
+    total = 0.0
+    for key, moments in by_key.items():
+        moments.sort(key=lambda moment: moment[:3])  # who ends comes before who begins
+        most = LEASES if key == "sem" else 1
+        holding: dict[int, Claim] = {}
+        for (at, begins, number, claim), (until, *_) in pairwise(moments):
+            if begins:
+                holding[number] = claim
+            else:
+                holding.pop(number, None)
+            many = len({c.who for c in holding.values()}) > most
+            if many and any(c.role != "read" for c in holding.values()):
+                total += until - at
+    return total
+
+
 def _beside(reader: Claim, writing: Iterable[Claim]) -> bool:
     """Whether its writer held still, as far as that can be told."""
     return any(w.who == reader.who and w.start <= reader.start <= w.end for w in writing)
 
 
 def _records_of(claim: Claim) -> list[Record]:
+    if claim.void:  # its wait is over, and its writes have a grant, where it is in nobody's way
+        return [
+            Record(claim.start, claim.who, "grant", VOID, claim.role, claim.fence),
+            Record(claim.start, *_give_up(claim.who, claim.key), note="taken before it was known"),
+        ]
     what = "disown" if claim.disowned else "release"
     return [
         Record(claim.start, claim.who, "grant", claim.key, claim.role, claim.fence),

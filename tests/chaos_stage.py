@@ -13,23 +13,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
 from tests import chaos_log
+from tests.chaos_disk import Disk
 from tests.chaos_log import Disowned, Line
+from tests.chaos_queues import MARK, QueueWatch
 from tests.chaos_ways import clock
 from tests.chaos_workers import KEYS, KINDS, ROOT, register_of
+from tests.history import Record, to_line
 from tests.installed_servers import InstalledBackend, InstalledServer
-from tests.server_control import Settings, poll
+from tests.server_control import ServerStartError, Settings, poll
 from zkwire import Client, NodeExistsError, ZooKeeperError
 from zkwire.testing import FaultProxy
 
 SESSION_TIMEOUT = 4.0
-SERVE_SECONDS = 90.0
-END_SECONDS = 45.0
+# Nothing takes this long on a machine that does anything at all.
+SERVE_SECONDS = 240.0
+END_SECONDS = 360.0
 LOOK_SECONDS = 0.2
 WORKERS = 6  # every other one with asyncio
 SETTINGS = Settings(
@@ -95,21 +99,23 @@ class Stage:
         self.crews: list[Crew] = []
         self.past: list[Crew] = []
         self.found: list[str] = []
+        self.kept = False
         self.meanwhile: Callable[[], object] = list  # what happens while servers come back
         self._exit = ExitStack()
         try:
             self.directory = Path(tempfile.mkdtemp(prefix="zkwire-chaos-"))
-            self._exit.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            self._exit.callback(self._clear)
             self.ensemble = self._exit.enter_context(backend.ensemble(SETTINGS))
             self.proxies = [
                 self._exit.enter_context(FaultProxy(server.hosts))
                 for server in self.ensemble.servers
             ]
             self.hosts = ",".join(proxy.hosts for proxy in self.proxies)
-            self.admin = self._exit.enter_context(
-                Client(self.ensemble.hosts, session_timeout=20.0, operation_timeout=10.0)
-            )
+            self.disk = Disk(self.rng.choice(self.members))
+            self._exit.callback(self.disk.close)
+            self.whole()
             self._make_nodes()
+            self.queues = self._exit.enter_context(QueueWatch(self.ensemble.hosts, SESSION_TIMEOUT))
             self._exit.callback(self._end_crews)
             for number in range(WORKERS):
                 self.crews.append(Crew(self, number, 0))
@@ -128,16 +134,33 @@ class Stage:
         self.heal()
         self._exit.close()
 
+    def _clear(self) -> None:
+        if not self.kept:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def keep(self, records: Iterable[Record]) -> None:
+        """Leave everything that was told, and the history made of it, where it is."""
+        self.kept = True
+        for number, member in enumerate(self.members):
+            shutil.copyfile(member.directory / "log", self.directory / f"server{number}.log")
+        lines = "".join(f"{to_line(record)}\n" for record in records)
+        (self.directory / "history").write_text(lines)
+
     def _end_crews(self) -> None:
         for crew in self.crews:
             crew.end()
 
+    def outsider(self) -> Client:
+        """A new client that goes around the proxies; one from before may have lost its session."""
+        return Client(self.ensemble.hosts, session_timeout=20.0, operation_timeout=10.0)
+
     def _make_nodes(self) -> None:
         paths = [register_of(kind) for kind in KINDS]
         paths += [register_of(key) for keys in KEYS.values() for key in keys]
-        for path in ("/registers", ROOT, *paths):
-            with suppress(NodeExistsError):
-                self.admin.create(path)
+        with self.outsider() as client:
+            for path in ("/registers", ROOT, MARK, *paths):
+                with suppress(NodeExistsError):
+                    client.create(path)
 
     # --- servers ----------------------------------------------------------------------------------
 
@@ -147,10 +170,18 @@ class Stage:
         return [server for server in self.ensemble.servers if isinstance(server, InstalledServer)]
 
     def leader(self) -> InstalledServer:
-        """The one that leads."""
-        leader = self.ensemble.wait_serving(SERVE_SECONDS)
-        assert isinstance(leader, InstalledServer)
-        return leader
+        """The one that leads, as soon as all serve."""
+        deadline = time.monotonic() + SERVE_SECONDS
+        while True:
+            try:
+                leader = self.ensemble.wait_serving(max(0.0, deadline - time.monotonic()))
+            except ServerStartError:  # one has ended by itself, as they do now and then
+                if time.monotonic() > deadline:
+                    raise
+                self._start_all()
+            else:
+                assert isinstance(leader, InstalledServer)
+                return leader
 
     def follower(self) -> InstalledServer:
         """One that does not, by chance."""
@@ -159,12 +190,15 @@ class Stage:
 
     def whole(self) -> None:
         """Have all members serve again."""
+        self._start_all()
+        self.meanwhile()
+        self.leader()
+
+    def _start_all(self) -> None:
         for member in self.members:
             member.resume()
             if not member.running:
                 member.start(wait=False)
-        self.meanwhile()
-        self.ensemble.wait_serving(SERVE_SECONDS)
 
     def heal(self) -> None:
         """No fault in any proxy from now on."""
@@ -177,8 +211,8 @@ class Stage:
 
     def replace(self, crew: Crew) -> None:
         """Kill a worker, and have a new one in its place."""
-        self.deaths[crew.name] = clock()
         crew.end()
+        self.deaths[crew.name] = clock()  # it has told nothing that is later
         self.past.append(crew)
         self.crews[self.crews.index(crew)] = Crew(self, crew.number, crew.generation + 1)
 
@@ -242,18 +276,23 @@ class Stage:
 
         def left() -> list[str]:
             try:
-                self.admin.sync(ROOT)
-                return [path for path in self.admin.walk(ROOT) if self._is_ephemeral(path)]
+                with self.outsider() as client:
+                    client.sync(ROOT)
+                    return [path for path in client.walk(ROOT) if _is_ephemeral(client, path)]
             except ZooKeeperError as error:
                 return [repr(error)]
 
-        with suppress(TimeoutError):
-            poll("no node is left", lambda: not left() or None, SESSION_TIMEOUT + END_SECONDS)
-        return left()
+        found = left()
+        until = time.monotonic() + END_SECONDS
+        while found and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+            found = left()
+        return found
 
-    def _is_ephemeral(self, path: str) -> bool:
-        stat = self.admin.exists(path)
-        return stat is not None and stat.ephemeral_owner != 0
+
+def _is_ephemeral(client: Client, path: str) -> bool:
+    stat = client.exists(path)
+    return stat is not None and stat.ephemeral_owner != 0
 
 
 def _leash() -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zkwire
-from tests.chaos_ways import Log, TaskWay, Way, clock, fenced_write
+from tests.chaos_ways import Beat, Log, TaskWay, Way, clock, fenced_write
 from zkwire import (
     ClientClosedError,
     ConnectionLossError,
@@ -47,7 +47,8 @@ LONGEST_REST = 0.1
 LONG_WORK, LONG_SHARE = 3.0, 0.05
 SILENT = 0.62
 LOOK_SECONDS = 0.02
-JOIN_SECONDS = 30.0
+JOIN_SECONDS = 240.0
+THREAD_SECONDS = 60.0
 
 KINDS = ("nb", "bl", "sq", "rw", "sem", "multi", "el", "re")
 """Non-blocking, blocking, sequential, read-write, semaphore, multi, election, re-entrant."""
@@ -102,6 +103,7 @@ class Worker:
         self.hosts = hosts
         self.session_timeout = timeout
         self.log = log
+        self.beat = Beat()
         self.stopping = False
         self.boxes = [Box(self) for _ in range(CLIENTS)]
 
@@ -153,17 +155,26 @@ class Contender:
             note = type(error).__name__
             raise
         finally:
+            if timeout is not None:
+                self._timed(began + timeout)
             if held is None:
-                self._gave_up(keys, note, began, timeout)
+                self._gave_up(keys, note)
         if held is not None:
             await self._hold(client, *held)
 
-    def _gave_up(
-        self, keys: tuple[str, ...], note: str, began: float, timeout: float | None
-    ) -> None:
-        late = clock() - began - timeout if timeout else 0.0
+    def _timed(self, deadline: float) -> None:
+        """By how much an `acquire` has exceeded its timeout, and for how much of that it could not.
+
+        Time in which the whole process stood still is no fault of the library's.
+        """
+        now = clock()
+        late = max(0.0, now - deadline)
+        still = self._worker.beat.still(deadline, now) if late else 0.0
+        self._log.write("timed", at=now, who=self.who, late=late, own=max(0.0, late - still))
+
+    def _gave_up(self, keys: tuple[str, ...], note: str) -> None:
         for key in keys:
-            self._log.write("give up", at=clock(), who=self.who, key=key, note=note, late=late)
+            self._log.write("give up", at=clock(), who=self.who, key=key, note=note)
 
     async def _acquire(self, client: Any, timeout: float | None) -> tuple[list[Part], Any] | None:
         """What is held, and who releases it."""
@@ -320,6 +331,8 @@ class Contender:
 
 NAMES = {"nb": "NonBlockingLock", "bl": "BlockingLock", "sq": "SequentialLock"}
 KEYS = {"multi": ("ma", "mb")}
+FAIR = ("sq", "el", "re", *KEYS["multi"])
+"""The locks that go by order of arrival alone; of `rw`, readers may pass each other."""
 
 
 def register_of(key: str) -> str:
@@ -403,7 +416,7 @@ def main() -> int:
     else:
         worker = Worker(name, Way(), hosts, float(timeout), log)
         left = in_threads(worker, contenders(worker, register, int(seed)))
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + THREAD_SECONDS
     while (own := own_threads()) and time.monotonic() < deadline:
         time.sleep(0.05)
     log.write("bye", at=clock(), who=name, left=left + own)

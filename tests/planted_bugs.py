@@ -8,6 +8,7 @@ faults that reveal it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from tests import simulation_family as family
@@ -17,12 +18,15 @@ from zkwire import control, endings
 from zkwire.calls import Call, Failed
 from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
+from zkwire.leases import Leases
 from zkwire.liveness import Liveness
 from zkwire.opening import Identity
 from zkwire.recipes.lock import Attempt, LockCore
 from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.single import SingleNodeLock
 from zkwire.session import Session
 from zkwire.testing.schedule import Scenario
+from zkwire.verbs import Verbs
 
 # --- recipes --------------------------------------------------------------------------------------
 
@@ -59,9 +63,30 @@ class NotItself(SequentialLockCore):
         return names
 
 
+class NoSyncBeforeCleaning(SequentialLockCore):
+    """Looks for what it has left on a server that may not know of it yet (B5)."""
+
+    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+        if attempt.node is not None:
+            await super()._leave(verbs, attempt)
+            return
+        with suppress(NoNodeError):
+            for name in await verbs.get_children(self.path):
+                if name.startswith(attempt.id):
+                    await verbs.delete(f"{self.path}/{name}")
+
+
+class ReleasesWhatIsLost(SingleNodeLock):
+    """Deletes its path although it knows that the node there is another's by now (C4)."""
+
+    def _refuse_if_lost(self) -> None:
+        pass
+
+
 # --- the automaton --------------------------------------------------------------------------------
 
 _received = Liveness.received
+_close = Session.close
 
 
 def _from_receipt(live: Liveness, size: int, whole: bool, now: float) -> None:
@@ -78,6 +103,14 @@ def _any_session(identity: Identity, answer: ConnectResponse) -> bool:
 
 def _too_long(live: Liveness) -> float:
     return 0.0 if live._contact is None else live._contact + 1.5 * live.timeout
+
+
+def _close_and_claim(session: Session, now: float) -> Call | None:
+    leases, session._leases = session._leases, Leases([])
+    try:
+        return _close(session, now)
+    finally:
+        session._leases = leases
 
 
 def _blind(call: Call, _written: int, why: str, _garbled: bool) -> Failed:
@@ -97,6 +130,7 @@ class Bug(NamedTuple):
 
     ``patch`` is what is replaced, if it is not a recipe of its own.  ``tick`` is the server's
     unit of time: the longer it is, the more a session outlives its promise, which hides mistakes.
+    With ``every`` chance is too slow, and every schedule is followed.
     """
 
     scenario: Callable[[], Scenario]
@@ -104,6 +138,7 @@ class Bug(NamedTuple):
     invariants: set[str]
     patch: Patch | None = None
     tick: float = 2.0
+    every: bool = False
 
 
 ORDER: tuple[str, ...] = ()
@@ -128,6 +163,9 @@ AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
     "any session will do": (
         Patch(Identity, "recognised", _any_session), ("cut", "swap"),
         {"ME", "STATE", "LIVE", "HERD"},
+    ),
+    "a close does not end claims": (
+        Patch(Session, "close", _close_and_claim), ("close",), {"STATE"},
     ),
 }  # fmt: skip
 """Bugs of the automaton, each for a lock of one node and for one with a queue."""
@@ -195,6 +233,17 @@ BUGS: dict[str, Bug] = {
         core.__name__: Bug(_of_kind(planted(core)), faults, invariants)
         for core, (faults, invariants) in RECIPES.items()
     },
+    # Three faults in the right order, the last of them before the new connection has answered.
+    "NoSyncBeforeCleaning": Bug(
+        lambda: contenders(planted(NoSyncBeforeCleaning), 1, Manners(stay=0)),
+        ("cut", "cancel", "lag"),
+        {"ORPHAN"},
+        every=True,
+    ),
+    # When an outsider deletes nodes, two may hold for a moment; see `tests.test_simulation`.
+    "ReleasesWhatIsLost": Bug(
+        lambda: various(planted(ReleasesWhatIsLost), rule=lambda _: True), ("delete",), {"ERROR"}
+    ),
     **{
         name: Bug(scenario, FAMILY.get(name, ORDER), invariants)
         for name, (scenario, invariants) in family.PLANTED.items()

@@ -108,6 +108,9 @@ class ReadWriteClaims(Claims):
         super().__init__(readers_or_one_object)
         self._writers: set[int | None] = set()  # numbers
 
+    def memory(self) -> tuple[object, ...]:
+        return (*super().memory(), "|", *sorted(map(str, self._writers)))
+
     def _grant(self, sim: Simulation, grant: Grant) -> None:
         highest = self._highest.copy()
         super()._grant(sim, grant)

@@ -76,8 +76,16 @@ async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: boo
                 if manners.hold:
                     await client.sleep(manners.hold)
             finally:
-                await lock.release()
+                await give_back(lock)
     return won
+
+
+async def give_back(lock: LockCore) -> None:
+    """Release; whose lock is known to be lost must be told so, for nothing of it is left to end."""
+    lost = not lock.held
+    await lock.release()
+    if lost:
+        raise AssertionError(f"{lock.path} was lost, and its release has not said so")
 
 
 PLAIN = Manners()

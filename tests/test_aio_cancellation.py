@@ -93,7 +93,7 @@ class Bed:
             path.encode(),
         ]
         assert self.client._session.queued == 0
-        assert self.client._session.idle
+        assert not self.client._session.unanswered
         assert self.client.state is State.CONNECTED
 
     async def nodes(self, path: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""docs/connection-loss.md says what happens: every line of its tables is run and compared.
+"""docs/connection-loss.md says what happens: every line of its tables is run and compared, twice:
+with the blocking client, and with the asyncio one.
 
 `python3 -m tests.connection_loss --write` puts the document right, if it is the document that is
 wrong. What an experiment's advice does not achieve fails in the experiment itself.
@@ -7,15 +8,17 @@ wrong. What an experiment's advice does not achieve fails in the experiment itse
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 from xml.etree import ElementTree
 
 import pytest
 
 import zkwire
 from tests.connection_loss import document, every, points, recipes, watches
-from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.case import Case, Scene, repeat
+from tests.connection_loss.clients import BLOCKING, TITLES
 from tests.connection_loss.every import Runs
 from tests.connection_loss.lagging import Packets
 from tests.connection_loss.operations import OPERATIONS
@@ -28,10 +31,13 @@ TEXT = document.PATH.read_text()
 SECTIONS = document.sections(TEXT)
 IN_OPERATIONS = document.by_title(SECTIONS["operations"])
 IN_RECIPES = document.by_title(SECTIONS["recipes"])
-# Of these nothing is run, and the document says why.
-NOT_RUN = {"reconfig"}
+Observed: TypeAlias = Mapping[str, Runs]
 
-titles = pytest.mark.parametrize("title", [op.title for op in OPERATIONS])
+clients = pytest.mark.parametrize("client", TITLES)
+BY_ENSEMBLE = {op.title for op in OPERATIONS if op.by_ensemble}
+
+all_titles = pytest.mark.parametrize("title", [op.title for op in OPERATIONS])
+titles = pytest.mark.parametrize("title", [op.title for op in OPERATIONS if not op.by_ensemble])
 lock_titles = pytest.mark.parametrize(
     "title", [f"{name} {kind.title}" for name in ("acquire", "release") for kind in recipes.KINDS]
 )
@@ -39,17 +45,17 @@ watch_titles = pytest.mark.parametrize("title", [kind.title for kind in watches.
 
 
 @pytest.fixture(scope="module")
-def on_one(zookeeper: ZooKeeperServer) -> Runs:
+def on_one(zookeeper: ZooKeeperServer) -> Observed:
     """What was observed on one server."""
     return every.on_one_server(zookeeper)
 
 
 @pytest.fixture(scope="module")
-def behind(backend: Backend) -> Runs:
-    """What was observed with a follower that is behind; only an installed ensemble can be."""
+def behind(backend: Backend) -> Observed:
+    """What was observed in ensembles, with a follower that is behind; only an installed one is."""
     if backend.name != "installed":
         pytest.skip(f"the servers are {backend}: none of them can be made to lag")
-    return every.with_lag(backend)
+    return every.in_ensembles(backend)
 
 
 def same(observed: Iterable[Sequence[str]], documented: Iterable[str]) -> None:
@@ -74,21 +80,24 @@ def is_moved(line: str) -> bool:
 # --- the tables -----------------------------------------------------------------------------------
 
 
+@clients
 @titles
-def test_operation(on_one: Runs, title: str) -> None:
-    rows = [row for row in on_one.operations[title] if any(row[1:])]
+def test_operation(on_one: Observed, client: str, title: str) -> None:
+    rows = [row for row in on_one[client].operations[title] if any(row[1:])]
     same(rows, stayed(IN_OPERATIONS[title]))
 
 
+@clients
 @lock_titles
-def test_lock(on_one: Runs, title: str) -> None:
+def test_lock(on_one: Observed, client: str, title: str) -> None:
     name, _, kind = title.partition(" ")
-    same(on_one.recipes[name, kind], stayed(IN_RECIPES[title]))
+    same(on_one[client].recipes[name, kind], stayed(IN_RECIPES[title]))
 
 
+@clients
 @watch_titles
-def test_watch(on_one: Runs, title: str) -> None:
-    rows = [row for row in on_one.watches if row[0] == title]
+def test_watch(on_one: Observed, client: str, title: str) -> None:
+    rows = [row for row in on_one[client].watches if row[0] == title]
     same(rows, stayed(of_watch(title)))
 
 
@@ -97,35 +106,42 @@ def of_watch(title: str) -> list[str]:
     return [line for line in document.lines(SECTIONS["watches"]) if line.startswith(f"| {title} |")]
 
 
-def test_session(on_one: Runs) -> None:
-    same(on_one.sessions, stayed(document.lines(SECTIONS["sessions"])))
+@clients
+def test_session(on_one: Observed, client: str) -> None:
+    same(on_one[client].sessions, stayed(document.lines(SECTIONS["sessions"])))
 
 
 @pytest.mark.apache
+@clients
 class TestServerBehind:
-    """The same, ended by a move to a follower that has not heard of it yet."""
+    """The same, ended by a move to a follower that has not heard of it yet.
 
-    @titles
-    def test_operation(self, behind: Runs, title: str) -> None:
-        same(behind.operations[title], moved(IN_OPERATIONS[title]))
+    An operation that a server alone refuses has all its other lines from an ensemble.
+    """
+
+    @all_titles
+    def test_operation(self, behind: Observed, client: str, title: str) -> None:
+        lines = IN_OPERATIONS[title]
+        same(behind[client].operations[title], lines if title in BY_ENSEMBLE else moved(lines))
 
     @pytest.mark.parametrize("kind", recipes.KINDS, ids=lambda kind: kind.title)
-    def test_lock(self, behind: Runs, kind: recipes.Kind) -> None:
-        same(behind.recipes["acquire", kind.title], moved(IN_RECIPES[f"acquire {kind.title}"]))
+    def test_lock(self, behind: Observed, client: str, kind: recipes.Kind) -> None:
+        rows = behind[client].recipes["acquire", kind.title]
+        same(rows, moved(IN_RECIPES[f"acquire {kind.title}"]))
 
     @watch_titles
-    def test_watch(self, behind: Runs, title: str) -> None:
-        same([row for row in behind.watches if row[0] == title], moved(of_watch(title)))
+    def test_watch(self, behind: Observed, client: str, title: str) -> None:
+        rows = [row for row in behind[client].watches if row[0] == title]
+        same(rows, moved(of_watch(title)))
 
-    def test_session(self, behind: Runs) -> None:
-        same(behind.sessions, moved(document.lines(SECTIONS["sessions"])))
+    def test_session(self, behind: Observed, client: str) -> None:
+        same(behind[client].sessions, moved(document.lines(SECTIONS["sessions"])))
 
-    def test_whole_document(self, on_one: Runs, behind: Runs) -> None:
+    def test_whole_document(self, on_one: Observed, behind: Observed, client: str) -> None:
         """Also the order, the headings and the advice are what would be written."""
-        made = every.rendered(on_one, behind)
+        made = every.rendered(on_one[client], behind[client])
         assert document.replaced(TEXT, made) == TEXT
-        with_rows = every.cells(made)
-        print(f"{with_rows} lines of tables")
+        print(f"{every.cells(made)} lines of tables")
 
 
 # --- the rest of the document ---------------------------------------------------------------------
@@ -134,9 +150,9 @@ class TestServerBehind:
 def test_every_operation_is_there() -> None:
     described = {op.title.partition(",")[0] for op in OPERATIONS}
     public = {name for name in dir(Verbs) if not name.startswith("_")}
-    assert described == public - NOT_RUN
-    assert all(f"`{name}`" in TEXT for name in NOT_RUN)
-    assert all(points.BEHIND in "".join(lines) for lines in IN_OPERATIONS.values())
+    assert described == public
+    not_moved = {title for title, lines in IN_OPERATIONS.items() if points.BEHIND not in str(lines)}
+    assert not_moved == BY_ENSEMBLE
 
 
 def test_every_error_exists() -> None:
@@ -213,7 +229,7 @@ def test_advice_that_fails_is_noticed(zookeeper: ZooKeeperServer, fresh_path: st
     with zkwire.Client(zookeeper.hosts) as observer:
         observer.create(fresh_path)
         with (
-            Case(zookeeper, observer, fresh_path) as case,
+            Case(Scene(zookeeper, observer, fresh_path, BLOCKING)) as case,
             pytest.raises(AssertionError, match="leads to 'done twice'"),
         ):
             points.reply_lost(blind, case)

@@ -26,7 +26,7 @@ ORDER = [
     *("verbs.base", "verbs.checks", "verbs.nodes", "verbs.multi", "verbs.watches"),
     *("verbs.admin", "verbs"),
     *("sasl", "tls", "options", "background", "dial", "probe", "link", "secure_link", "forking"),
-    *("waiting", "engine", "io_thread", "pump", "following", "observe", "replies"),
+    *("waiting", "engine", "io_thread", "roles", "pump", "following", "observe", "replies"),
     *("recipes", "recipes.world", "recipes.driver", "recipes.trees"),
     *("client_base", "client_world", "blocking_world", "client"),
     *("aio", "aio.engine", "aio.replies", "aio.pump", "aio.world", "aio.client"),
@@ -44,7 +44,7 @@ TOPS = ("testing", "cli")
 # The only modules that may touch the world outside: sockets, threads, clocks, chance.
 SHELLS = {
     *("sasl", "tls", "background", "dial", "probe", "link", "secure_link", "forking"),
-    *("waiting", "engine", "io_thread", "pump", "client_base", "client"),
+    *("waiting", "engine", "io_thread", "roles", "pump", "client_base", "client"),
     *("aio.engine", "aio.pump", "testing", "cli", "__main__"),
     *("recipes.family", "recipes.async_locks", "recipes.async_family"),
 }

@@ -30,6 +30,7 @@ from tests.lock_helpers import (
     acquire_as_third_party,
     acquire_soon,
     all_kinds,
+    answers,
     assert_exclusive,
     assert_in_time,
     assert_strictly_rising,
@@ -595,6 +596,7 @@ def test_claim_ends_before_the_delete_is_answered(
 ) -> None:
     lock, rival, gate = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path), Gate()
     assert lock.acquire(GRACE)
+    stage.proxy.wait_for(lambda frames: bool(answers(frames, "get_children2")))
     # The guard's news would end the claim as well; it comes right before the answer.
     stage.proxy.on("notification", action=hold(gate))
     releasing = Running(lock.release)

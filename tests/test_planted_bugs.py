@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from typing import Any
 
 import pytest
 
 from tests.planted_bugs import BUGS
+from tests.simulation_tables import exhaust
 from zkwire.testing.schedule import FailedRunError, explore
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
@@ -21,9 +24,12 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     bug = BUGS[name]
     if bug.patch is not None:
         monkeypatch.setattr(*bug.patch)
-    seeds = range(UNTIL_FOUND)
+    options: dict[str, Any] = {"faults": bug.faults, "tick": bug.tick}
+    search = partial(explore, seeds=range(UNTIL_FOUND), most=4)
+    if bug.every:
+        search = partial(exhaust, most=3, frames=False)
     with pytest.raises(FailedRunError) as caught:
-        explore(bug.scenario(), seeds, most=4, faults=bug.faults, tick=bug.tick)
+        search(bug.scenario(), **options)
     error = caught.value
     assert error.invariant in bug.invariants
     assert {fault.split()[0] for fault in error.faults} <= set(bug.faults)

@@ -194,7 +194,7 @@ def test_nothing_is_sent_once_the_session_is_over(state: State) -> None:
     script.session.add_auth("digest", b"u:p")
     assert not script.session.has_output
     assert script.session.data_to_send(script.now) == b""
-    assert (script.session.queued, script.session.idle) == (0, True)
+    assert (script.session.queued, script.session.unanswered) == (0, 0)
 
 
 def _end(script: Script, state: State) -> None:

@@ -123,13 +123,13 @@ def test_queued_and_idle_count_what_is_not_sent_and_not_answered() -> None:
     script = script_in(State.CONNECTED)
     call = script.call("exists", "/a")
     script.call("exists", "/b")
-    assert (script.session.queued, script.session.idle) == (2, True)
+    assert (script.session.queued, script.session.unanswered) == (2, 0)
     script.flush()
-    assert (script.session.queued, script.session.idle) == (0, False)
+    assert (script.session.queued, script.session.unanswered) == (0, 2)
     script.answer(call)
-    assert not script.session.idle
+    assert script.session.unanswered
     script.lose()
-    assert script.session.idle
+    assert not script.session.unanswered
 
 
 # --- answers --------------------------------------------------------------------------------------

@@ -630,7 +630,7 @@ class SessionMachine(RuleBasedStateMachine):
     def counts_agree(self) -> None:
         if not self.session.over:
             assert self.session.queued == len(self.model.queue)
-            assert self.session.idle == (not self.model.line)
+            assert self.session.unanswered == len(self.model.line)
 
     def teardown(self) -> None:
         self.session.closed()

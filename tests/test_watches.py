@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkwire.calls import Waitable
+from zkwire import ops
+from zkwire.calls import Call, Waitable
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
 from zkwire.model import Event, EventType, State
 from zkwire.ops import WatchKind
 from zkwire.watch_table import BATCH_BYTES, WatchTable
 from zkwire.watches import Watch
+from zkwire.watching import Watching
 
 DATA, EXIST, CHILD, PERSISTENT, RECURSIVE = WatchKind
 ONE_SHOT = (DATA, EXIST, CHILD)
@@ -532,3 +535,67 @@ def test_many_watches_go_in_few_batches() -> None:
 
 def test_a_batch_is_far_below_a_servers_limit() -> None:
     assert BATCH_BYTES <= 256 * 1024
+
+
+# --- what is rare ---------------------------------------------------------------------------------
+
+
+def test_a_watch_whose_request_has_no_client_yet_cannot_be_waited_for() -> None:
+    watch = Watch()
+    watch.arm()
+    with pytest.raises(RuntimeError, match="not set"):
+        watch.wait()
+
+
+def test_a_wait_that_ends_for_nothing_is_begun_again(owner: Owner) -> None:
+    watch = armed(owner)
+    owner.meanwhile = [lambda: None, lambda: watch.deliver(event())]
+    assert list(watch) == [event()]
+    assert len(owner.waits) == 2
+
+
+def test_a_task_waits_for_events_as_a_thread_does(owner: Owner) -> None:
+    watch = armed(owner, 2)
+    owner.meanwhile = [lambda: watch.deliver(event("/a")), lambda: watch.deliver(event("/b"))]
+
+    async def scenario() -> list[Event]:
+        return [await watch, *[event async for event in watch]]
+
+    assert asyncio.run(scenario()) == [event("/a"), event("/b")]
+
+
+def test_an_event_that_an_interrupt_makes_come_again_is_one(owner: Owner) -> None:
+    watch, twice = armed(owner, 2), event()
+    watch.deliver(twice)
+    watch.deliver(twice)
+    assert watch.take() == twice
+    assert watch.take() is None, "the second read's watch is still set"
+
+
+def test_a_read_that_fails_behind_its_answer_keeps_its_watch(owner: Owner) -> None:
+    """An interrupt right behind the answer leaves the read to the loss of the connection."""
+    watching, watch = Watching("", []), Watch()
+    watch.owner = owner
+    call = Call(ops.GET_DATA, "/a", b"\1", None, watch, "/a", DATA)
+    watching.expect(call, watch)
+    watching.settle(call, watch, 0, None, 1)
+    watching.fail(call, watch, 1)
+    assert not watch.ready
+    assert watching.table.has(DATA, "/a")
+
+
+def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() -> None:
+    """Two of them, so that the first answer leaves one under way."""
+    watching, cover = Watching("", []), Watch()
+    watching.table.add(PERSISTENT, "/a", cover)
+    calls = [
+        (Call(ops.GET_CHILDREN, "/a", b"\1", None, watch, "/a", CHILD), watch)
+        for watch in (Watch(), Watch())
+    ]
+    for call, watch in calls:
+        watching.expect(call, watch)
+        assert call.covered
+    watching.table.discard(PERSISTENT, "/a", cover)
+    for number, (call, watch) in enumerate(calls, 1):
+        watching.settle(call, watch, 0, None, number)
+        assert [request.op for request in watching.requests] == [ops.SET_WATCHES] * number

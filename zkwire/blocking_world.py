@@ -34,8 +34,10 @@ class BlockingWorld(ClientWorld):
 
     async def connected(self, deadline: float | None) -> None:
         """Wait for a usable connection; raises what ended the session, or OperationTimeoutError."""
-        self._pump.start()
         session = self._pump.session
+        if session.usable and not self._pump.forked:
+            return
+        self._pump.start()
         if not self._pump.wait(session.change, self._left(deadline)):
             raise OperationTimeoutError("no server could be reached in time")
         if session.over:

@@ -22,7 +22,8 @@ class ClientWorld:
         self.now = pump.now
         self.hold = pump.hold
         self.unhold = pump.unhold
-        self.flush = pump.flush
+        self.flush_soon = pump.flush_soon
+        self.withdraw = pump.abandon
         self.dispatch = pump.dispatch
         self.wait = pump.wait
         self.when_ready = pump.when_ready

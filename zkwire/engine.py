@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         sasl: Mechanism | None
 
         def flush(self) -> None: ...
+        def flush_due(self) -> None: ...
         def call_due(self) -> None: ...
 
     class Selector(Protocol):
@@ -100,7 +101,7 @@ class Engine:
         if link is not None and (link.end or broken):
             self.end(link, link.end or broken or "")
         owner.call_due()
-        owner.flush()
+        owner.flush_due()
 
     # --- the connection ---------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The calls of a session between submission and answer: a queue, then a line of unanswered ones.
 
 Decides xids, the order on the wire, which reply belongs to which call, and what of a broken
-connection had been sent.  It must not know what a reply means or how a call ends.
+connection had been sent.  A plain answer, one that sets no watch, refuses nothing and says nothing
+about the session, ends its call here, many in one loop; what any other means is for the session.
 
 Invariants: xids on one connection rise strictly and are never below 1 (0 is not counted by a
 server's throttle, negative ones are reserved); replies come in the order of requests, so the head
@@ -10,9 +11,12 @@ of the line is the only call a reply can be for.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from itertools import islice
 
+from zkwire import ops
+from zkwire.calls import ANSWERED
 from zkwire.control import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.errors import ProtocolError
 
@@ -20,7 +24,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zkwire.calls import Call
+    from zkwire.calls import Call, Waker
+    from zkwire.liveness import Liveness
+
+_REPLY = struct.Struct(">iiqi")  # length, xid, zxid, err
+_REPLY_BYTES = _REPLY.size
+_read_reply = _REPLY.unpack_from
 
 LAST_XID = 0x7FFFFFFF
 # Handed out at a time; the kernel's socket buffers are of this order.
@@ -30,12 +39,13 @@ SEND_BATCH = 256 * 1024
 class Flight:
     """See the module's docstring."""
 
-    __slots__ = ("_next_xid", "position", "queue", "unanswered")
+    __slots__ = ("_next_xid", "last_zxid", "position", "queue", "unanswered")
 
     def __init__(self, first_xid: int = 1) -> None:
         self.queue: deque[Call] = deque()
         self.unanswered: deque[Call] = deque()
         self.position = 0  # bytes handed out on this connection
+        self.last_zxid = 0  # the newest transaction that an answer has shown
         self._next_xid = first_xid
 
     def __iter__(self) -> Iterator[Call]:
@@ -60,20 +70,58 @@ class Flight:
     def take(self, now: float) -> list[bytes]:
         """The frames of the next calls of the queue, which from now on count as sent."""
         parts: list[bytes] = []
-        queue, unanswered = self.queue, self.unanswered
-        limit = self.position + SEND_BATCH
+        queue, limit = self.queue, self.position + SEND_BATCH
         while queue and self.position < limit:
-            call = queue[0]
-            body, xid = call.body, self._next_xid
-            self._next_xid = xid + 1 if xid < LAST_XID else 1
-            size = HEADER_BYTES + len(body)
-            parts += pack_header(size - LENGTH_BYTES, xid, call.op.opcode), body
-            call.end = self.position = self.position + size
-            call.xid, call.sent_at = xid, now
+            parts.append(self.send(queue[0], now))
             # First in, then out: an interrupt may find the call in both places, never in none.
-            unanswered.append(call)
             queue.popleft()
         return parts
+
+    def send(self, call: Call, now: float) -> bytes:
+        """The frame of a call, which from now on counts as sent."""
+        body, xid = call.body, self._next_xid
+        self._next_xid = xid + 1 if xid < LAST_XID else 1
+        size = HEADER_BYTES + len(body)
+        call.end = self.position = self.position + size
+        call.xid, call.sent_at = xid, now
+        self.unanswered.append(call)
+        return pack_header(size - LENGTH_BYTES, xid, call.op.opcode) + body
+
+    def settle(self, data: bytes, live: Liveness, wakeups: list[Waker], now: float) -> int:
+        """End the calls whose plain answers ``data`` begins with; the offset behind those.
+
+        Whatever is not plain, or not whole, or cannot be read, is left to the session, which takes
+        twice as long for a frame.
+        """
+        line, have, at, call = self.unanswered, len(data), 0, None
+        newest = self.last_zxid
+        try:
+            while line and have - at >= _REPLY_BYTES:
+                length, xid, zxid, code = _read_reply(data, at)
+                head, start = line[0], at + _REPLY_BYTES
+                end = at + LENGTH_BYTES + length
+                op = head.op
+                if code or xid != head.xid or head.watch is not None or end > have:
+                    break
+                if op.reply is not None:
+                    head.record = op.reply.decode(data, start, end)
+                elif end == start and op is not ops.CLOSE_SESSION:
+                    head.record = None
+                else:
+                    break
+                if zxid > newest:
+                    self.last_zxid = newest = zxid
+                if head.wakers:
+                    wakeups += head.take_wakers()
+                head.outcome = ANSWERED
+                # Late, so that an interrupt anywhere above leaves the call to connection_lost.
+                line.popleft()
+                call, at = head, end
+        except ProtocolError:
+            pass
+        if call is not None:
+            live.heard(call.sent_at, now)
+        return at
 
     def stray(self, xid: int) -> ProtocolError:
         """The error for a reply whose xid is not that of the head of the line."""

@@ -38,6 +38,7 @@ class IOThread:
         self._waking_lock = threading.RLock()
         self._selector.register(self._listening, selectors.EVENT_READ)
         self._engine = Engine(pump, pump.mutex, self._selector, self.wake)
+        self.flush_at: float | None = None  # when to send what nobody waits for
         self._rearm_at: float | None = None
         self._reads_seen = 0
         self._cancelled = False
@@ -93,7 +94,7 @@ class IOThread:
             self._wake_all()
 
     def _pause(self, due: float | None) -> float | None:
-        times = [t for t in (due, self._rearm_at, self._close_at) if t is not None]
+        times = [t for t in (due, self._rearm_at, self._close_at, self.flush_at) if t is not None]
         return max(0.0, min(times) - self._pump.now()) if times else None
 
     def _drain(self) -> None:

@@ -10,6 +10,13 @@ from enum import Enum, IntEnum, IntFlag
 from zkwire.jute.record import Long, Record, Secret
 from zkwire.jute.records import ACL, Id, Stat
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+_new: Any = tuple.__new__  # pyright: ignore
+
 
 class State(Enum):
     """Where a client stands.  The last three are terminal: nothing leaves them."""
@@ -116,7 +123,7 @@ class DataAndStat(tuple[bytes, Stat]):
     __slots__ = ()
 
     def __new__(cls, data: bytes, stat: Stat) -> DataAndStat:
-        return super().__new__(cls, (data, stat))
+        return _new(cls, (data, stat))
 
     def __getnewargs__(self) -> tuple[bytes, Stat]:  # for copy and pickle
         return self.data, self.stat
@@ -138,7 +145,7 @@ class AclAndStat(tuple[list[ACL], Stat]):
     __slots__ = ()
 
     def __new__(cls, acl: list[ACL], stat: Stat) -> AclAndStat:
-        return super().__new__(cls, (acl, stat))
+        return _new(cls, (acl, stat))
 
     def __getnewargs__(self) -> tuple[list[ACL], Stat]:  # for copy and pickle
         return self.acl, self.stat
@@ -160,7 +167,7 @@ class PathAndStat(tuple[str, Stat]):
     __slots__ = ()
 
     def __new__(cls, path: str, stat: Stat) -> PathAndStat:
-        return super().__new__(cls, (path, stat))
+        return _new(cls, (path, stat))
 
     def __getnewargs__(self) -> tuple[str, Stat]:  # for copy and pickle
         return self.path, self.stat
@@ -182,7 +189,7 @@ class ChildrenAndStat(tuple[list[str], Stat]):
     __slots__ = ()
 
     def __new__(cls, children: list[str], stat: Stat) -> ChildrenAndStat:
-        return super().__new__(cls, (children, stat))
+        return _new(cls, (children, stat))
 
     def __getnewargs__(self) -> tuple[list[str], Stat]:  # for copy and pickle
         return self.children, self.stat

@@ -68,6 +68,9 @@ _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
 
+# Operations that do more than to send a request.
+_LOCAL = (ops.AUTH, ops.REMOVE_WATCHES)
+
 _NO_NODE = NoNodeError.code
 _SESSION_MOVED = SessionMovedError.code
 
@@ -99,7 +102,6 @@ class Session:
         self.usable = False  # the state's own answers, at hand
         self.over = False
         self.chroot = chroot
-        self.last_zxid = 0
         self.server: tuple[str, int] | None = None
         self.broken: str | None = None
         self.trace: Tracer | None = None
@@ -145,6 +147,11 @@ class Session:
     def timeout(self) -> float:
         """The session timeout in seconds: what was asked for, then what the server granted."""
         return self._live.timeout
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that an answer has shown; no server that is behind it will do."""
+        return self._flight.last_zxid
 
     @property
     def target(self) -> tuple[str, int] | None:
@@ -229,6 +236,17 @@ class Session:
         else:
             self._flight.queue.append(call)
 
+    def push(self, call: Call) -> int:
+        """:meth:`submit` for a call that is just to be sent, where it can be; else 0.
+
+        How many wait to be handed out then.
+        """
+        if not self.usable or self._closing or call.watch is not None or call.op in _LOCAL:
+            return 0
+        queue = self._flight.queue
+        queue.append(call)
+        return len(queue)
+
     def _check_open(self, call: Call) -> None:
         if self.over:
             raise self.ending(call.op.name, call.path)
@@ -272,10 +290,11 @@ class Session:
 
     def forget_watch(self, watch: Watch, *, tell: bool = True) -> None:
         """Take a watch out of the table, and with ``tell`` make the server forget it too."""
-        self._watching.remove(watch, self.last_zxid)
-        if not tell:
-            self._watching.requests.clear()
-        self._tell_server()
+        if tell:
+            self._watching.remove(watch, self.last_zxid)
+            self._tell_server()
+        else:
+            self._watching.drop(watch)
 
     def _tell_server(self) -> None:
         """Queue what the server must know about watches; a new connection has to know nothing."""
@@ -323,14 +342,34 @@ class Session:
         return bool(self._control or (self._flight.queue and self.usable))
 
     @property
+    def urgent(self) -> bool:
+        """Whether the session itself has something to send: a greeting, a ping."""
+        return bool(self._control)
+
+    @property
     def queued(self) -> int:
         """How many requests wait to be handed out."""
         return len(self._flight.queue)
 
     @property
-    def idle(self) -> bool:
-        """Whether no request is unanswered."""
-        return not self._flight.unanswered
+    def unanswered(self) -> int:
+        """How many requests have been handed out and not been answered."""
+        return len(self._flight.unanswered)
+
+    def send_alone(self, call: Call, now: float) -> bytes:
+        """:meth:`submit` and :meth:`data_to_send` for a call before which nothing waits, in one.
+
+        b"" if something does, or if the call is not just to be sent; then nothing has happened.
+        """
+        if (
+            not self.usable or self._closing or self._flight.queue or self._control
+            or self.trace is not None or call.op in _LOCAL
+        ):  # fmt: skip
+            return b""
+        if call.watch is not None:
+            self._watching.expect(call, call.watch)
+        self._live.last_send = now
+        return self._flight.send(call, now)
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the server; from now on their calls count as sent."""
@@ -406,19 +445,30 @@ class Session:
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes have arrived.  What they cannot mean sets ``broken``; this never raises."""
-        self._lapse(now)
+        if self._leases.holds:
+            self._lapse(now)
         if self.broken or not (self.usable or self.state is State.HANDSHAKE):
             return
+        size, at = len(data), 0
+        data = self._splitter.join(data)
+        if self.usable and self.trace is None and len(data) <= self._receive_limit:
+            at = self._flight.settle(data, self._live, self.wakeups, now)
+        if at == 0 or at < len(data):
+            whole = self._receive_frames(data, at, now)
+            self._live.received(len(data) - at if at else size, whole, now)
+
+    def _receive_frames(self, data: bytes, at: int, now: float) -> bool:
+        """What begins at ``at``, frame by frame; whether one was whole."""
         whole = False
         try:
-            for chunk, at, end in self._splitter.feed(data):
+            for chunk, start, end in self._splitter.cut(data, at):
                 whole = True
                 if self.broken or self.over:
-                    return
+                    break
                 if self._opening.greeted:
-                    self._receive_frame(chunk, at, end, now)
+                    self._receive_frame(chunk, start, end, now)
                 else:
-                    self._receive_greeting(chunk, at, end, now)
+                    self._receive_greeting(chunk, start, end, now)
         except AuthFailedError as error:
             self._reject(str(error))
         except ProtocolError as error:
@@ -427,7 +477,7 @@ class Session:
             if isinstance(error, ReplyTooLargeError) and self._flight.unanswered:
                 failed = Failed(ReplyTooLargeError, str(error), True)
                 self._fail(self._flight.unanswered[0], failed)
-        self._live.received(len(data), whole, now)
+        return whole
 
     def _receive_frame(self, chunk: bytes, at: int, end: int, now: float) -> None:
         if end - at < _REPLY_BYTES:
@@ -474,7 +524,7 @@ class Session:
                 self._fail(call, Failed(ProtocolError, message, True))
                 raise
         self._live.answered(call.sent_at)
-        self.last_zxid = max(self.last_zxid, zxid)
+        self._flight.last_zxid = max(self.last_zxid, zxid)
         if call.watch is not None:
             self._watching.settle(call, call.watch, code, record, zxid)
         if call.outcome is None:

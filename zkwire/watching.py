@@ -216,6 +216,12 @@ class Watching:
             self._release(path, touched, zxid)
         self._wakeups += watch.take_wakers()
 
+    def drop(self, watch: Watch) -> None:
+        """Take a watch out everywhere, on this side only: its nodes are about to go."""
+        for kind, path in list(watch.places):
+            self.table.discard(kind, path, watch)
+        self._wakeups += watch.take_wakers()
+
     def remove_at(self, path: str, which: WatchType, zxid: int) -> bool:
         """Take all watches of a type on a path out, and tell them; False if there were none."""
         kinds = {kind for kind in _OF_TYPE[which] if self.table.has(kind, path)}

@@ -1,5 +1,6 @@
 import com.sun.management.OperatingSystemMXBean;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
@@ -22,7 +23,8 @@ import org.apache.zookeeper.data.Stat;
  *
  * <p>One at a time goes through the blocking methods, pipelined through those with callbacks. CPU
  * time is the process's, so it has the compiler's and the collector's in it; the benchmark warms
- * this client up for longer than the others.
+ * this client up for longer than the others. The benchmark is asked for it, because the machine's
+ * own figure comes in steps of 10 ms.
  */
 public final class Measured {
     private static final int SESSION_MS = 1_800_000;
@@ -33,6 +35,9 @@ public final class Measured {
     private static final OperatingSystemMXBean SYSTEM =
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
+    private static final String LOCK = "/bench/locks/java-free";
+
+    private final BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
     private final Map<String, String> addresses;
     private final Map<String, ZooKeeper> connected = new HashMap<>();
     private int made;
@@ -46,8 +51,7 @@ public final class Measured {
     public static void main(String[] arguments) throws Exception {
         Measured measured = new Measured(arguments[0], arguments[1]);
         System.out.println("{\"note\": \"ready\"}");
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = input.readLine(); line != null; line = input.readLine()) {
+        for (String line = measured.input.readLine(); line != null; line = measured.input.readLine()) {
             String[] words = line.split(" ");
             Job job = new Job(words[0], words[1], Integer.parseInt(words[2]),
                     Integer.parseInt(words[3]), Integer.parseInt(words[4]));
@@ -62,6 +66,17 @@ public final class Measured {
         for (ZooKeeper each : measured.connected.values()) {
             each.close();
         }
+    }
+
+    /** A question to the benchmark, see benchmarks/asking.py. */
+    private static void ask(String question) {
+        System.out.println("{\"ask\": \"" + question + "\"}");
+    }
+
+    private long cpu() throws IOException {
+        ask("cpu");
+        long known = Long.parseLong(input.readLine());
+        return known < 0 ? SYSTEM.getProcessCpuTime() : known;
     }
 
     private static ZooKeeper opened(String address) throws Exception {
@@ -89,6 +104,12 @@ public final class Measured {
         if (job.kind.equals("connect")) {
             return connects(job);
         }
+        if (job.kind.equals("lock")) {
+            return locks(job);
+        }
+        if (job.kind.equals("callbacks")) {
+            return watches(job);
+        }
         if (!Arrays.asList("get", "create", "set", "delete", "exists", "children").contains(verb)) {
             return "{\"error\": \"not offered\"}";
         }
@@ -111,7 +132,7 @@ public final class Measured {
     private String measure(Job job, ZooKeeper client, String verb, String[] paths, byte[] data)
             throws Exception {
         long[] latencies = null;
-        long cpu = SYSTEM.getProcessCpuTime();
+        long cpu = cpu();
         long started = System.nanoTime();
         if (job.kind.startsWith("pipelined-")) {
             windows(client, verb, paths, data, job.width);
@@ -121,7 +142,7 @@ public final class Measured {
             latencies = oneByOne(client, verb, paths, data);
         }
         long elapsed = System.nanoTime() - started;
-        return outcome(paths.length, elapsed, SYSTEM.getProcessCpuTime() - cpu, latencies);
+        return outcome(paths.length, elapsed, cpu() - cpu, latencies);
     }
 
     private String[] paths(Job job, String verb, int count) {
@@ -226,15 +247,72 @@ public final class Measured {
         long all = 0;
         long used = 0;
         for (int n = 0; n < job.count; n++) {
-            long cpu = SYSTEM.getProcessCpuTime();
+            long cpu = cpu();
             long started = System.nanoTime();
             ZooKeeper client = opened(addresses.get(job.server));
             latencies[n] = System.nanoTime() - started;
             all += latencies[n];
-            used += SYSTEM.getProcessCpuTime() - cpu;
+            used += cpu() - cpu;
             client.close();
         }
         return outcome(job.count, all, used, latencies);
+    }
+
+    private String locks(Job job) throws Exception {
+        ZooKeeper client = client(job);
+        try {
+            client.create(LOCK, new byte[0], Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
+        } catch (KeeperException.NodeExistsException fromBefore) {
+            // as it should be
+        }
+        long[] latencies = new long[job.count];
+        long used = cpu();
+        long started = System.nanoTime();
+        long mark = started;
+        for (int n = 0; n < job.count; n++) {
+            cycle(client);
+            long now = System.nanoTime();
+            latencies[n] = now - mark;
+            mark = now;
+        }
+        return outcome(job.count, mark - started, cpu() - used, latencies);
+    }
+
+    /** A free lock by the plain recipe: sequential node, list, see that it is the first, delete. */
+    private static void cycle(ZooKeeper client) throws KeeperException, InterruptedException {
+        String own = client.create(LOCK + "/lock-", new byte[0], Ids.OPEN_ACL_UNSAFE,
+                CreateMode.EPHEMERAL_SEQUENTIAL);
+        for (String name : client.getChildren(LOCK, false)) {
+            if (name.compareTo(own.substring(LOCK.length() + 1)) < 0) {
+                throw new IllegalStateException("the lock is not free");
+            }
+        }
+        client.delete(own, -1);
+    }
+
+    private String watches(Job job) throws Exception {
+        ZooKeeper client = client(job);
+        ask("nodes " + job.count);
+        String parent = input.readLine();
+        CountDownLatch events = new CountDownLatch(job.count);
+        Watcher watcher = event -> {
+            if (event.getType() == Watcher.Event.EventType.NodeDeleted) {
+                events.countDown();
+            }
+        };
+        CountDownLatch set = new CountDownLatch(job.count);
+        for (int n = 0; n < job.count; n++) {
+            client.getData(String.format("%s/t%06d", parent, n), watcher,
+                    (code, path, context, data, stat) -> set.countDown(), null);
+        }
+        set.await();
+        long used = cpu();
+        long started = System.nanoTime();
+        ask("delete");
+        events.await();
+        long elapsed = System.nanoTime() - started;
+        input.readLine();
+        return outcome(job.count, elapsed, cpu() - used, null);
     }
 
     private static String outcome(int ops, long elapsed, long cpu, long[] latencies) throws Exception {

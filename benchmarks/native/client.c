@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <zookeeper/zookeeper.h>
 
+#define LOCK "/bench/locks/c-free"
+
 enum { SESSION_MS = 1800000, NODES = 100, SMALL = 100, PATH = 64, MOST_DATA = 1 << 20, TOGETHER = 1000 };
 
 static const char *addresses[2];
@@ -187,6 +189,83 @@ static void connects(const struct job *j) {
     free(latencies);
 }
 
+/* A free lock by the plain recipe: sequential node, list, see that it is the first, delete. */
+static void cycle(zhandle_t *z) {
+    char own[PATH];
+    struct String_vector names;
+    must(zoo_create(z, LOCK "/lock-", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL | ZOO_SEQUENCE, own, PATH), "create");
+    must(zoo_get_children(z, LOCK, 0, &names), "children");
+    for (int n = 0; n < names.count; n++)
+        if (strcmp(names.data[n], own + sizeof LOCK) < 0) fail("the lock is not free", ZNODEEXISTS);
+    deallocate_String_vector(&names);
+    must(zoo_delete(z, own, -1), "delete");
+}
+
+static void locks(const struct job *j) {
+    zhandle_t *z = handle(j);
+    int code = zoo_create(z, LOCK, "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, 0, 0);
+    if (code != ZNODEEXISTS) must(code, "create");
+    double *latencies = malloc(j->count * sizeof *latencies);
+    double cpu_began = cpu(), began = now(), mark = began;
+    for (long n = 0; n < j->count; n++) {
+        cycle(z);
+        double end = now();
+        latencies[n] = end - mark;
+        mark = end;
+    }
+    tell(j->count, mark - began, cpu() - cpu_began, latencies, j->count);
+    free(latencies);
+}
+
+/* --- watches --------------------------------------------------------------------------------- */
+
+/* A question to the benchmark, see benchmarks/asking.py; its answer is one word. */
+static void ask(const char *question) {
+    printf("{\"ask\": \"%s\"}\n", question);
+    fflush(stdout);
+}
+
+static void answered(char word[PATH]) {
+    if (scanf("%63s", word) != 1) exit(1); /* the benchmark is gone */
+}
+
+static void on_event(zhandle_t *z, int type, int state, const char *path, void *context) {
+    (void)z; (void)state; (void)path;
+    if (type == ZOO_DELETED_EVENT) tick(context, ZOK);
+}
+
+static void watch_all(zhandle_t *z, const char *parent, long count, struct countdown *events) {
+    char path[2 * PATH];
+    for (long n = 0; n < count; n += TOGETHER) {
+        long some = count - n < TOGETHER ? count - n : TOGETHER;
+        struct countdown c = {.left = some, .code = ZOK};
+        sem_init(&c.done, 0, 0);
+        for (long m = n; m < n + some; m++) {
+            snprintf(path, sizeof path, "%s/t%06ld", parent, m);
+            must(zoo_awget(z, path, on_event, events, on_data, &c), "watch");
+        }
+        sem_wait(&c.done);
+        must(c.code, "watch");
+    }
+}
+
+static void watches(const struct job *j) {
+    zhandle_t *z = handle(j);
+    char question[PATH], word[PATH];
+    struct countdown events = {.left = j->count, .code = ZOK};
+    sem_init(&events.done, 0, 0);
+    snprintf(question, PATH, "nodes %ld", j->count);
+    ask(question);
+    answered(word);
+    watch_all(z, word, j->count, &events);
+    double cpu_began = cpu(), began = now();
+    ask("delete");
+    sem_wait(&events.done);
+    double seconds = now() - began, used = cpu() - cpu_began;
+    answered(word);
+    tell(j->count, seconds, used, 0, 0);
+}
+
 static void verb_job(struct job *j, const char *verb, char way) {
     zhandle_t *z = handle(j);
     int real = !strcmp(j->server, "real"), created = !strcmp(verb, "create");
@@ -229,6 +308,8 @@ int main(int count, char **arguments) {
     while (scanf("%15s %31s %ld %ld %ld", j.server, j.kind, &j.count, &j.width, &j.size) == 5) {
         const char *dash = strchr(j.kind, '-'), *verb = dash ? dash + 1 : j.kind;
         if (!strcmp(j.kind, "connect")) connects(&j);
+        else if (!strcmp(j.kind, "lock")) locks(&j);
+        else if (!strcmp(j.kind, "callbacks")) watches(&j);
         else if (known(verb)) verb_job(&j, verb, dash ? j.kind[0] : 0);
         else printf("{\"error\": \"not offered\"}\n");
         fflush(stdout);

@@ -2,15 +2,15 @@
 
     python3 -m tests.connection_loss --write
 
-runs all of them on a real ZooKeeper and puts the tables into the document;
-`tests/test_connection_loss.py` runs the same and compares.
+runs all of them on a real ZooKeeper, once with each client, and puts the tables into the document
+if both say the same; `tests/test_connection_loss.py` runs the same and compares.
 
 Every word of a table is either observed (what the server holds, what the caller is told, what a
 recipe sends, which events come) or advice; and advice is a text beside the function that follows
 it, which is run at each point of failure and must end in what was intended.
 
-`case.py` one experiment's world · `points.py` the points of failure · `operation.py` what is said
-of an operation · `changes.py` `reads.py` the operations · `lagging.py` a real follower that is
-behind · `recipes.py` `watches.py` `sessions.py` the other tables · `every.py` all of them together
-· `document.py` the file
+`case.py` one experiment's world · `clients.py` the two clients in one shape · `points.py` the
+points of failure · `operation.py` what is said of an operation · `changes.py` `reads.py` the
+operations · `lagging.py` a real follower that is behind · `recipes.py` `watches.py` `sessions.py`
+the other tables · `every.py` all of them together · `document.py` the file
 """

@@ -1,25 +1,33 @@
-"""Run all experiments, and compare the document with them, or write it anew."""
+"""Run all experiments with both clients, and compare the document with them, or write it anew."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from difflib import unified_diff
 
 from tests.connection_loss import document, every
 from tests.real_servers import find_backend
 
 
 def main() -> int:
-    """The exit status: 1 if the document says something else."""
+    """The exit status: 1 if the document, or one of the clients, says something else."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.connection_loss", description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the tables into the document")
     arguments = parser.parse_args()
     started = time.monotonic()
-    made = every.tables(find_backend())
+    by_client = every.tables(find_backend())
+    took = time.monotonic() - started
     text = document.PATH.read_text()
-    new = document.replaced(text, made)
-    print(f"{every.cells(made)} lines of tables from runs in {time.monotonic() - started:.1f} s")
+    texts = {title: document.replaced(text, made) for title, made in by_client.items()}
+    (title, new), (other_title, other) = texts.items()
+    lines = every.cells(by_client[title])
+    print(f"{lines} lines of tables, each from runs of {title} and {other_title}, in {took:.1f} s")
+    if other != new:
+        print("\n".join(unified_diff(new.splitlines(), other.splitlines(), title, other_title)))
+        print("the clients differ")
+        return 1
     if arguments.write:
         document.PATH.write_text(new)
     elif new != text:

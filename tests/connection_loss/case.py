@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from tests.lock_helpers import LONG, PATIENCE, Stage
+from tests.connection_loss.clients import Make, Owned, Way
+from tests.lock_helpers import LONG, PATIENCE, Stage, greeting
 from tests.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
 
@@ -24,20 +25,43 @@ FILLINGS = 16
 _numbers = itertools.count()
 
 
+class Scene(NamedTuple):
+    """Where experiments happen, and with which of the clients."""
+
+    server: ZooKeeperServer
+    observer: Client
+    root: str
+    way: Way
+
+
 class Case(Stage):
     """One client behind a proxy; ``base`` is a node of its own, ``path`` one below it."""
 
-    def __init__(
-        self, server: ZooKeeperServer, observer: Client, root: str, timeout: float = LONG
-    ) -> None:
-        super().__init__(server, observer)
-        self.base = f"{root}/case{next(_numbers)}"
+    def __init__(self, scene: Scene, timeout: float = LONG) -> None:
+        super().__init__(scene.server, scene.observer)
+        self.way = scene.way
+        self.base = f"{scene.root}/case{next(_numbers)}"
         self.path = f"{self.base}/node"
         self.id = f"id-{self.base.rpartition('/')[2]}"  # in a program: uuid4().hex
         self.watch = Watch()
         self.notes: dict[str, Any] = {}
-        observer.create(self.base)
+        scene.observer.create(self.base)
         self.subject = self.client(timeout=timeout)
+
+    def client(self, *, timeout: float = LONG, direct: bool = False, chroot: str = "") -> Client:
+        """A connected client; behind the proxy, the one that this is about."""
+        if direct:
+            return super().client(timeout=timeout, direct=True, chroot=chroot)
+        client: Client = self.way.open(self.proxy.hosts + chroot, timeout)
+        self._exit.callback(client.close)
+        client.connect()
+        self._greetings[client.session_id] = greeting(self.proxy, client.session_id)
+        return client
+
+    def subjects_lock(self, make: Make) -> Owned:
+        """A lock of that client on ``path``."""
+        run = self._exit.enter_context(self.way.owner())
+        return self.way.lock(make, self.subject, self.path, run)
 
     def fresh_client(self) -> Client:
         """What a program makes after its session has expired."""

@@ -16,6 +16,7 @@ from zkwire import (
     NodeExistsError,
     NoNodeError,
     Perms,
+    ReconfigInProgressError,
     SetData,
 )
 from zkwire.jute.records import Id
@@ -271,6 +272,60 @@ def transferred_or_blocked(case: Case, client: Client) -> int:
     return 0 if case.notes.get("blocked") else transferred(case, client)
 
 
+# --- reconfig -------------------------------------------------------------------------------------
+
+# Observers that are never started: with them an ensemble goes on as before.
+OURS = "server.8=127.0.0.1:1008:2008:observer;127.0.0.1:3008"
+THEIRS = "server.9=127.0.0.1:1009:2009:observer;127.0.0.1:3009"
+
+
+def read_config(case: Case, client: Client | None = None) -> str:
+    """The ensemble's members and version."""
+    return repeat((client or case.subject).get_config).data.decode()
+
+
+def note_version(case: Case) -> None:
+    """The version that the change is to be made to."""
+    case.notes["version"] = int(read_config(case).rpartition("version=")[2], 16)
+
+
+def without_both(case: Case) -> None:
+    """Neither server is a member."""
+    case.observer.reconfig(leaving=["8", "9"])
+    note_version(case)
+
+
+def reconfig(verbs: Any, case: Case) -> Any:
+    return verbs.reconfig(joining=[OURS], version=case.notes["version"])
+
+
+def joined(case: Case, client: Client) -> int:
+    """Whether our server is a member."""
+    return int(OURS in read_config(case, client))
+
+
+def reconfig_again(case: Case, client: Client) -> str:
+    """Once more on the same version; if that is gone, see by whom."""
+    while True:
+        try:
+            repeat(reconfig, client, case)
+        except ReconfigInProgressError:
+            continue
+        except BadVersionError:
+            return "done" if joined(case, client) else "somebody else's"
+        return "done"
+
+
+def join_another(case: Case) -> None:
+    """Somebody else has made another server a member."""
+    case.observer.reconfig(joining=[THEIRS])
+
+
+def another_joined(case: Case, client: Client) -> int:
+    """Whether it still is."""
+    return int(THEIRS in read_config(case, client))
+
+
 # --- the list -------------------------------------------------------------------------------------
 
 CREATE_AGAIN = (
@@ -355,5 +410,15 @@ CHANGES: tuple[Operation, ...] = (
         transfer_again, prepare=make_counter, count=transferred_or_blocked, words=DONE, goals=ONCE,
         refuse=block_transfer, mend=unblock_transfer,
         refused="nothing of it was done; mend what its `index` names, then ask again",
+    ),
+    Operation(
+        "reconfig, with a version", reconfig, "reconfig",
+        "repeat it with the same version (again after `ReconfigInProgressError`); on "
+        "`BadVersionError` read `get_config`: your change means done, else somebody else was "
+        "there: decide anew",
+        reconfig_again, prepare=without_both, count=joined, words=DONE, goals=ONCE,
+        by_ensemble=True, refuse=join_another, mend=note_version,
+        refused="read `get_config` and decide anew",
+        rival=join_another, spared=another_joined,
     ),
 )  # fmt: skip

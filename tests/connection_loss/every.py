@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.connection_loss import document, operations, recipes, sessions, watches
-from tests.connection_loss.lagging import lagging_follower
+from tests.connection_loss.case import Scene
+from tests.connection_loss.clients import every_way
+from tests.connection_loss.lagging import Lag, lagging_follower
 from tests.lock_helpers import LONG
-from tests.server_control import Backend, ZooKeeperServer
+from tests.server_control import Backend, Settings, ZooKeeperServer
 from zkwire import Client
+
+# It can be reconfigured, by anybody: it is nobody else's.
+ENSEMBLE_OF_ONE = Settings(
+    options={"standaloneEnabled": "false", "reconfigEnabled": "true", "skipACL": "yes"}
+)
 
 
 @dataclass(frozen=True)
@@ -23,46 +31,71 @@ class Runs:
     sessions: list[sessions.Row]
 
 
-def tables(backend: Backend) -> dict[str, str]:
-    """The contents of all the document's markers."""
+def tables(backend: Backend) -> dict[str, dict[str, str]]:
+    """For each client the contents of all the document's markers."""
     with backend.standalone() as server:
         on_one = on_one_server(server)
-    return rendered(on_one, with_lag(backend))
+    behind = in_ensembles(backend)
+    return {title: rendered(runs, behind[title]) for title, runs in on_one.items()}
 
 
-def on_one_server(server: ZooKeeperServer) -> Runs:
-    """What one server is enough for."""
+def on_one_server(server: ZooKeeperServer) -> dict[str, Runs]:
+    """What one server is enough for, by client."""
     root = f"/loss-{secrets.token_hex(4)}"
-    with Client(server.hosts, session_timeout=LONG) as observer:
+    with Client(server.hosts, session_timeout=LONG) as observer, every_way() as ways:
         observer.create(root)
+        return {way.title: run_all(Scene(server, observer, root, way)) for way in ways}
+
+
+def run_all(scene: Scene) -> Runs:
+    """One client through all of it; the sessions wait for their ends beside the rest."""
+    with ThreadPoolExecutor(1, thread_name_prefix="sessions") as pool:
+        of_sessions = pool.submit(sessions.run_all, scene)
         return Runs(
-            operations.run_all(server, observer, root),
-            recipes.run_all(server, observer, root),
-            watches.run_all(server, observer, root),
-            sessions.run_all(server, observer, root),
+            operations.run_all(scene),
+            recipes.run_all(scene),
+            watches.run_all(scene),
+            of_sessions.result(),
         )
 
 
-def with_lag(backend: Backend) -> Runs:
-    """What needs a server that is behind."""
+def in_ensembles(backend: Backend) -> dict[str, Runs]:
+    """What needs an ensemble of one's own, or a server that is behind, by client."""
     root = "/loss"
     with (
+        backend.standalone(ENSEMBLE_OF_ONE) as one,
         lagging_follower(backend) as lag,
+        Client(one.hosts, session_timeout=LONG) as observer_of_one,
         Client(lag.up_to_date.hosts, session_timeout=LONG) as observer,
+        every_way() as ways,
     ):
+        observer_of_one.create(root)
         observer.create(root)
-        return Runs(
-            operations.run_behind(lag, observer, root),
-            recipes.run_behind(lag, observer, root),
-            watches.run_behind(lag, observer, root),
-            sessions.run_behind(lag, observer, root),
-        )
+        return {
+            way.title: run_behind(
+                Scene(lag.up_to_date, observer, root, way),
+                lag,
+                Scene(one, observer_of_one, root, way),
+            )
+            for way in ways
+        }
+
+
+def run_behind(scene: Scene, lag: Lag, one: Scene) -> Runs:
+    """One client through all of it."""
+    return Runs(
+        {**operations.run_in_ensemble(one), **operations.run_behind(scene, lag)},
+        recipes.run_behind(scene, lag),
+        watches.run_behind(scene, lag),
+        sessions.run_behind(scene, lag),
+    )
 
 
 def rendered(on_one: Runs, behind: Runs) -> dict[str, str]:
     """The tables' text, by marker."""
     of_operations = {
-        title: [*rows, *behind.operations[title]] for title, rows in on_one.operations.items()
+        op.title: [*on_one.operations.get(op.title, ()), *behind.operations.get(op.title, ())]
+        for op in operations.OPERATIONS
     }
     of_recipes = {
         key: [*rows, *behind.recipes.get(key, ())] for key, rows in on_one.recipes.items()

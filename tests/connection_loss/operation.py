@@ -61,6 +61,8 @@ class Operation:
     """What is safe after the refusal."""
     new_client: str = "make a new `Client`, and recover"
     """What is safe in a new session."""
+    by_ensemble: bool = False
+    """A server alone refuses it, and an ensemble does one at a time."""
     by_client: bool = False
     """Only the client itself can tell whether it is done, when it is connected."""
     unsent: str = "repeat it"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from tests.connection_loss import points
-from tests.connection_loss.case import Case
+from tests.connection_loss.case import Case, Scene
 from tests.connection_loss.changes import CHANGES
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.operation import Operation
 from tests.connection_loss.points import Experiment, Row
 from tests.connection_loss.reads import READS
-from tests.server_control import ZooKeeperServer
-from zkwire import Client
 
 # The experiments wait for sockets most of the time.
 AT_ONCE = 6
@@ -25,50 +22,47 @@ HEADS = ("point of failure", "on the server", "the caller gets", "what is safe t
 Rows = dict[str, list[Row]]
 
 
-def run_all(server: ZooKeeperServer, observer: Client, root: str) -> Rows:
+def run_all(scene: Scene) -> Rows:
     """Every operation at every point that one server is enough for."""
-    cells = [(op, point) for op in OPERATIONS for point in points.ON_ONE_SERVER]
+    return run_points(scene, [op for op in OPERATIONS if not op.by_ensemble], AT_ONCE)
 
-    def run(cell: tuple[Operation, Experiment]) -> Row:
-        op, point = cell
-        with Case(server, observer, root) as case:
-            return explained(op, lambda: prepared(op, case, point))
 
-    rows: Rows = {op.title: [] for op in OPERATIONS}
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="experiment") as pool:
-        for (op, _), row in zip(cells, pool.map(run, cells), strict=True):
-            rows[op.title].append(row)
+def run_in_ensemble(scene: Scene) -> Rows:
+    """What a server alone refuses, on an ensemble of one; one after the other."""
+    return run_points(scene, [op for op in OPERATIONS if op.by_ensemble], 1)
+
+
+def run_points(scene: Scene, ops: Iterable[Operation], at_once: int) -> Rows:
+    """These operations at every point but the last."""
+    cells = [(op, point) for op in ops for point in points.ON_ONE_SERVER]
+    rows: Rows = {}
+    with ThreadPoolExecutor(at_once, thread_name_prefix="experiment") as pool:
+        found = pool.map(lambda cell: explained(cell[0], cell[1], scene), cells)
+        for (op, _), row in zip(cells, found, strict=True):
+            rows.setdefault(op.title, []).append(row)
     return rows
 
 
-def prepared(op: Operation, case: Case, point: Experiment) -> Row:
-    """One experiment, from the beginning."""
-    op.prepare(case)
-    return point(op, case)
-
-
-def run_behind(lag: Lag, observer: Client, root: str) -> Rows:
+def run_behind(scene: Scene, lag: Lag) -> Rows:
     """Every operation, ended by a move to a server that is behind; one after the other."""
 
     def moved(op: Operation, case: Case) -> Row:
-        return points.behind(op, case, lag)
+        try:
+            return points.behind(op, case, lag)
+        finally:
+            lag.end()
 
-    rows: Rows = {}
-    for op in OPERATIONS:
-        with Case(lag.up_to_date, observer, root) as case:
-            try:
-                rows[op.title] = [explained(op, partial(prepared, op, case, moved))]
-            finally:
-                lag.end()
-    return rows
+    return {op.title: [explained(op, moved, scene)] for op in OPERATIONS if not op.by_ensemble}
 
 
-def explained(op: Operation, run: Callable[[], Row]) -> Row:
-    """A row; whatever goes wrong says whose it is."""
+def explained(op: Operation, point: Experiment, scene: Scene) -> Row:
+    """One experiment, from the beginning; whatever goes wrong says whose it is."""
     try:
-        return run()
+        with Case(scene) as case:
+            op.prepare(case)
+            return point(op, case)
     except Exception as error:
-        error.add_note(f"in an experiment on {op.title}")
+        error.add_note(f"in an experiment on {op.title}, with {scene.way.title}")
         raise
 
 

@@ -9,24 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.case import Case, Scene, repeat
+from tests.connection_loss.clients import BLOCKING, Make, Recipes
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import told
-from tests.family_helpers import lease_nodes, lease_of
 from tests.lock_helpers import GRACE, PATIENCE, Running, requests
-from tests.server_control import ZooKeeperServer, poll
-from zkwire import (
-    BlockingLock,
-    Client,
-    NonBlockingLock,
-    ReadWriteLock,
-    SequentialLock,
-    ZooKeeperError,
-)
-from zkwire.recipes.locks import Locking
+from tests.server_control import poll
+from zkwire import Client, ZooKeeperError
 from zkwire.testing.faults import Hold
 from zkwire.testing.proxy import Frame, Gate, cut_after, cut_before
 
@@ -39,50 +31,71 @@ class Kind(NamedTuple):
     """One kind of lock."""
 
     title: str
-    make: Callable[[Client, str], Locking]
+    make: Make
     create: int = 1
     """Which create is that of the node which decides; a lease stands in another queue before."""
     waits: bool = True
-    rival: Callable[[Client, str], Locking] | None = None
+    rival: Make | None = None
     """Whom it must not share the lock with, if that is another kind."""
+    nodes: int = 1
+    """How many nodes a holder has."""
+    below: tuple[str, ...] = ("",)
+    """Where they are, from the lock's path on."""
 
 
-def writing(client: Client, path: str) -> Locking:
-    return ReadWriteLock(client, path).write
+def sequential(recipes: Recipes, client: Any, path: str) -> Any:
+    return recipes.SequentialLock(client, path)
 
 
-def reading(client: Client, path: str) -> Locking:
-    return ReadWriteLock(client, path).read
+def writing(recipes: Recipes, client: Any, path: str) -> Any:
+    return recipes.ReadWriteLock(client, path).write
+
+
+def lease(recipes: Recipes, client: Any, path: str) -> Any:
+    """A lease that is not taken yet."""
+    return recipes.Lease(recipes.Semaphore(client, path, 1)._core())
+
+
+def both(recipes: Recipes, client: Any, path: str) -> Any:
+    return recipes.MultiLock(*(sequential(recipes, client, f"{path}/{name}") for name in "ab"))
 
 
 KINDS = (
-    Kind("NonBlockingLock", NonBlockingLock, waits=False),
-    Kind("BlockingLock", BlockingLock),
-    Kind("SequentialLock", SequentialLock),
+    Kind("NonBlockingLock", lambda recipes, client, path: recipes.NonBlockingLock(client, path),
+         waits=False),
+    Kind("BlockingLock", lambda recipes, client, path: recipes.BlockingLock(client, path)),
+    Kind("SequentialLock", sequential),
+    Kind("ReentrantLock, twice", lambda recipes, client, path: recipes.ReentrantLock(client, path),
+         rival=sequential),
+    Kind("Election", lambda recipes, client, path: recipes.Election(client, path).lead()),
     Kind("ReadWriteLock, the write side", writing),
-    Kind("ReadWriteLock, the read side", reading, rival=writing),
-    Kind("Semaphore, one lease", lease_of, create=2),
+    Kind("ReadWriteLock, the read side",
+         lambda recipes, client, path: recipes.ReadWriteLock(client, path).read, rival=writing),
+    Kind("Semaphore, one lease", lease, create=2, below=("/leases", "/locks")),
+    Kind("MultiLock, of two SequentialLocks", both, create=2, nodes=2, below=("/a", "/b")),
 )  # fmt: skip
 
 
 class Life(Case):
     """One lock of one client behind the proxy, and another contender's, on the same path."""
 
-    def __init__(self, server: ZooKeeperServer, observer: Client, root: str, kind: Kind) -> None:
-        super().__init__(server, observer, root)
+    def __init__(self, scene: Scene, kind: Kind) -> None:
+        super().__init__(scene)
         self.kind = kind
-        first = kind.make(observer, self.path)
-        assert first.acquire(GRACE)  # so that what the lock's path needs is there
-        first.release()
-        self.own = kind.make(self.subject, self.path)
-        self.other = (kind.rival or kind.make)(observer, self.path)
+        self.other = (kind.rival or kind.make)(BLOCKING.recipes, self.observer, self.path)
+        assert self.other.acquire(GRACE)  # so that what the lock's path needs is there
+        self.other.release()
+        self.own = self.subjects_lock(kind.make)
         self._connection = 0
+
+    def all_nodes(self) -> list[str]:
+        """The nodes of all contenders."""
+        return [node for place in self.kind.below for node in self.nodes(self.path + place)]
 
     def own_nodes(self, view: Client | None = None) -> int:
         """How many nodes of this client there are, as the server says."""
         owner = self.subject.session_id
-        nodes = self.nodes(self.path) + lease_nodes(self, self.path)
-        stats = [(view or self.observer).exists(node) for node in nodes]
+        stats = [(view or self.observer).exists(node) for node in self.all_nodes()]
         return sum(stat is not None and stat.ephemeral_owner == owner for stat in stats)
 
     def owned(self, reply: Frame) -> bool:
@@ -118,11 +131,11 @@ class Life(Case):
         return ", ".join(f"`{op}`" for op in ops) or "nothing"
 
     def held_by_one(self) -> str:
-        """The lock is held, by one node, and by nobody else."""
+        """The lock is held, by as many nodes as it needs, and by nobody else."""
         assert self.own.held
-        assert self.own_nodes() == 1, f"{self.own_nodes()} nodes"
+        assert self.own_nodes() == self.kind.nodes, f"{self.own_nodes()} nodes"
         assert not self.other.try_acquire(), "two hold"
-        return "held, by one node"
+        return "held, by one node" if self.kind.nodes == 1 else f"held, by {self.kind.nodes} nodes"
 
     def free_again(self) -> str:
         """Nothing is left, and the next one gets it."""
@@ -136,8 +149,10 @@ class Life(Case):
 Point: TypeAlias = Callable[[Life], tuple[str, ...]]
 
 
-def words(nodes: int) -> str:
-    """What the server has of a contender."""
+def words(nodes: int, of: int = 1) -> str:
+    """What the server has of a contender, or of a holder that has several."""
+    if nodes and of > 1:
+        return f"{nodes} of its {of} nodes"
     return {0: "no node", 1: "its node"}.get(nodes, f"{nodes} nodes")
 
 
@@ -275,7 +290,7 @@ def release_without_connection(life: Life) -> tuple[str, ...]:
     life.cut()
     call: Running[object] = Running(life.own.release)
     poll("it claims no more", lambda: not life.own.held or None, PATIENCE)
-    seen = words(life.own_nodes())
+    seen = words(life.own_nodes(), life.kind.nodes)
     life.come_back()
     got = outcome(call)
     end = life.free_again()
@@ -310,8 +325,8 @@ def release_through_loss(life: Life) -> tuple[str, ...]:
     end = life.free_again()
     did = life.done_by_itself()
     assert life.other.held
-    assert life.nodes(life.path) or lease_nodes(life, life.path)
-    return words(nodes), did, got, end
+    assert life.all_nodes()
+    return words(nodes, life.kind.nodes), did, got, end
 
 
 def cleaned(life: Life, frames: list[Frame]) -> bool:
@@ -335,8 +350,7 @@ def node_deleted_unheard(life: Life) -> tuple[str, ...]:
     """The lock was lost to somebody who deleted the node."""
     hold(life)
     life.cut()
-    for node in lease_nodes(life, life.path) or life.nodes(life.path):
-        life.observer.delete(node)
+    life.observer.delete(life.all_nodes()[-1])  # of several, the one that is released first
     life.come_back()
     assert life.own.lost.wait(PATIENCE)
     call: Running[object] = Running(life.own.release)
@@ -358,7 +372,7 @@ RELEASE: tuple[Point, ...] = (
 Rows = dict[tuple[str, str], list[tuple[str, ...]]]
 
 
-def run_all(server: ZooKeeperServer, observer: Client, root: str) -> Rows:
+def run_all(scene: Scene) -> Rows:
     """Every kind of lock at every point."""
     cells = [
         (kind, name, point)
@@ -371,10 +385,10 @@ def run_all(server: ZooKeeperServer, observer: Client, root: str) -> Rows:
     def run(cell: tuple[Kind, str, Point]) -> tuple[str, ...]:
         kind, _, point = cell
         try:
-            with Life(server, observer, root, kind) as life:
+            with Life(scene, kind) as life:
                 return point(life)
         except Exception as error:
-            error.add_note(f"in {point.__name__} of {kind.title}")
+            error.add_note(f"in {point.__name__} of {kind.title}, with {scene.way.title}")
             raise
 
     rows: Rows = {}
@@ -384,15 +398,15 @@ def run_all(server: ZooKeeperServer, observer: Client, root: str) -> Rows:
     return rows
 
 
-def run_behind(lag: Lag, observer: Client, root: str) -> Rows:
+def run_behind(scene: Scene, lag: Lag) -> Rows:
     """Every kind of lock, moved to a server that is behind; one after the other."""
     rows: Rows = {}
     for kind in KINDS:
-        with Life(lag.up_to_date, observer, root, kind) as life:
+        with Life(scene, kind) as life:
             try:
                 rows["acquire", kind.title] = [acquire_behind(life, lag)]
             except Exception as error:
-                error.add_note(f"in an experiment on {kind.title}")
+                error.add_note(f"in an experiment on {kind.title}, with {scene.way.title}")
                 raise
             finally:
                 lag.end()

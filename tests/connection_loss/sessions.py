@@ -6,13 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import told
 from tests.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
-from tests.server_control import ZooKeeperServer, poll
-from zkwire import Client, SequentialLock, State
+from tests.server_control import poll
+from zkwire import SequentialLock, State
 
 HEADS = ("moment", "the client's state", "a call gets", "the holder", "on the server",
          "the next one")  # fmt: skip
@@ -23,12 +23,12 @@ Row: TypeAlias = tuple[str, ...]
 class Tale(Case):
     """A holder behind the proxy, and somebody who waits for the lock."""
 
-    def __init__(
-        self, server: ZooKeeperServer, observer: Client, root: str, timeout: float = LONG
-    ) -> None:
-        super().__init__(server, observer, root, timeout)
-        self.holder = SequentialLock(self.subject, self.path)
-        self.next = SequentialLock(observer, self.path)
+    def __init__(self, scene: Scene, timeout: float = LONG) -> None:
+        super().__init__(scene, timeout)
+        self.holder = self.subjects_lock(
+            lambda recipes, client, path: recipes.SequentialLock(client, path)
+        )
+        self.next = SequentialLock(self.observer, self.path)
         assert self.holder.acquire(GRACE)
         self.session_id = self.subject.session_id
         self.subject.sync()
@@ -53,14 +53,19 @@ class Tale(Case):
         """Wait until the client has noticed."""
         poll("it notices", lambda: not self.subject.state.usable or None, PATIENCE)
 
+    def close(self) -> None:
+        """Close the client; `close` waits for a second only, and a busy machine may take longer."""
+        self.subject.close()
+        poll("it is closed", lambda: self.subject.state.terminal or None, PATIENCE)
+
 
 def outcome(case: Case, call: Callable[[], object]) -> str:
     return told(case.ending(call))
 
 
-def cut_and_back(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+def cut_and_back(scene: Scene) -> list[Row]:
     """The connection breaks visibly, and there is another one in time."""
-    with Tale(server, observer, root) as tale:
+    with Tale(scene) as tale:
         rows = [tale.row("connected", outcome(tale, tale.subject.sync))]
         tale.proxy.refuse()
         tale.proxy.cut_all()
@@ -74,16 +79,16 @@ def cut_and_back(server: ZooKeeperServer, observer: Client, root: str) -> list[R
     return rows
 
 
-def silence(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+def silence(scene: Scene) -> list[Row]:
     """The network swallows everything; at first nobody can know."""
-    with Tale(server, observer, root) as tale:
+    with Tale(scene) as tale:
         tale.proxy.black_hole()
         return [tale.row("the network is silent, not for long yet", "waits for its answer")]
 
 
-def outlived(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+def outlived(scene: Scene) -> list[Row]:
     """Silence for longer than a session timeout, and then the network is back."""
-    with Tale(server, observer, root, SHORT) as tale:
+    with Tale(scene, SHORT) as tale:
         tale.proxy.black_hole()
         # While the lease ends the server may keep the session, or not: it counts from later on.
         granted = Running(lambda: (tale.next.acquire(PATIENCE), tale.holder.held))
@@ -104,21 +109,21 @@ def outlived(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
     return rows
 
 
-def closed_unreachable(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+def closed_unreachable(scene: Scene) -> list[Row]:
     """`close` when no server can be told."""
-    with Tale(server, observer, root, LONG) as tale:
+    with Tale(scene, LONG) as tale:
         tale.proxy.refuse()
         tale.proxy.cut_all()
         tale.disconnected()
-        tale.subject.close()
+        tale.close()
         call = outcome(tale, tale.subject.sync)
         return [tale.row("closed without a server; until the session timeout", call)]
 
 
-def closed(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+def closed(scene: Scene) -> list[Row]:
     """`close` with a connection."""
-    with Tale(server, observer, root) as tale:
-        tale.subject.close()
+    with Tale(scene) as tale:
+        tale.close()
         assert tale.next.acquire(GRACE)
         row = tale.row("closed", outcome(tale, tale.subject.sync))
         tale.next.release()
@@ -128,16 +133,16 @@ def closed(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
 TALES = (cut_and_back, silence, outlived, closed, closed_unreachable)
 
 
-def run_all(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+def run_all(scene: Scene) -> list[Row]:
     """All tales, side by side."""
     with ThreadPoolExecutor(len(TALES), thread_name_prefix="experiment") as pool:
-        told_all = list(pool.map(lambda tale: tale(server, observer, root), TALES))
+        told_all = list(pool.map(lambda tale: tale(scene), TALES))
     return [row for rows in told_all for row in rows]
 
 
-def run_behind(lag: Lag, observer: Client, root: str) -> list[Row]:
+def run_behind(scene: Scene, lag: Lag) -> list[Row]:
     """A server that is behind of what the client has seen refuses it."""
-    with Tale(lag.up_to_date, observer, root) as tale:
+    with Tale(scene) as tale:
         lag.catch_up()
         lag.begin()
         try:

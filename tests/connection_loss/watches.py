@@ -11,11 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import Case, repeat
+from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.lock_helpers import PATIENCE
-from tests.server_control import ZooKeeperServer, poll
+from tests.server_control import poll
 from zkwire import Client, SessionExpiredError
 
 AT_ONCE = 6
@@ -143,12 +143,11 @@ def stir(case: Case) -> None:
         client.create(f"{path}/stirred")
 
 
-def row(kind: Kind, change: str, make: Make, server: ZooKeeperServer, observer: Client,
-        root: str) -> Row:  # fmt: skip
+def row(kind: Kind, change: str, make: Make, scene: Scene) -> Row:
     """One change, once with a connection and once without."""
-    with Case(server, observer, root) as case:
+    with Case(scene) as case:
         told = live(kind, case, make)
-    with Case(server, observer, root) as case:
+    with Case(scene) as case:
         seen = lost(kind, case, make)
         advice = again(kind, case)
     missing = [name for name in told if name not in seen]
@@ -159,9 +158,9 @@ def listed(names: list[str]) -> str:
     return ", ".join(names)
 
 
-def session_ended(kind: Kind, server: ZooKeeperServer, observer: Client, root: str) -> Row:
+def session_ended(kind: Kind, scene: Scene) -> Row:
     """The session expires meanwhile."""
-    with Case(server, observer, root) as case:
+    with Case(scene) as case:
         begin(kind, case)
         case.expire(case.subject)
         error = case.ending(lambda: case.watch.wait(PATIENCE))
@@ -174,9 +173,9 @@ def session_ended(kind: Kind, server: ZooKeeperServer, observer: Client, root: s
             "make a new `Client`, read again and set it again")  # fmt: skip
 
 
-def moved(kind: Kind, lag: Lag, observer: Client, root: str) -> Row:
+def moved(kind: Kind, scene: Scene, lag: Lag) -> Row:
     """The next server is behind: it does not know of the change yet."""
-    with Case(lag.up_to_date, observer, root) as case:
+    with Case(scene) as case:
         begin(kind, case)
         lag.catch_up()
         case.proxy.upstream = lag.hosts
@@ -213,32 +212,32 @@ def taken(case: Case) -> list[str]:
     return seen
 
 
-def run_all(server: ZooKeeperServer, observer: Client, root: str) -> list[Row]:
+def run_all(scene: Scene) -> list[Row]:
     """Every kind of watch through every change, and through the end of its session."""
     jobs: list[tuple[Any, ...]] = []
     for kind in KINDS:
         for title, make in (ON_NODE if kind.there else ON_NOTHING).items():
-            jobs.append((row, kind, title, make, server, observer, root))
-        jobs.append((session_ended, kind, server, observer, root))
+            jobs.append((row, kind, title, make, scene))
+        jobs.append((session_ended, kind, scene))
 
     def run(job: tuple[Any, ...]) -> Row:
         function, *arguments = job
         try:
             return function(*arguments)
         except Exception as error:
-            error.add_note(f"in an experiment on a watch: {arguments[0].title}, {arguments[1]}")
+            error.add_note(f"in an experiment on a watch: {arguments}")
             raise
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="experiment") as pool:
         return list(pool.map(run, jobs))
 
 
-def run_behind(lag: Lag, observer: Client, root: str) -> list[Row]:
+def run_behind(scene: Scene, lag: Lag) -> list[Row]:
     """Every kind of watch, moved to a server that is behind."""
     rows = []
     for kind in KINDS:
         try:
-            rows.append(moved(kind, lag, observer, root))
+            rows.append(moved(kind, scene, lag))
         finally:
             lag.end()
     return rows

@@ -10,6 +10,7 @@ import selectors
 from contextlib import nullcontext, suppress
 
 from zkwire.engine import Engine
+from zkwire.link import LONG_LINE, SPARSE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.aio.pump import AsyncPump
+
+
+# Seconds; the event loop knows no shorter ones.
+PAUSE = 0.001
 
 
 class LoopSelector:
@@ -64,6 +69,7 @@ class LoopDriver:
         self.engine = Engine(pump, nullcontext(), LoopSelector(loop, self), self.wake)
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None
+        self._pausing: asyncio.TimerHandle | None = None
         self._turns = False  # at this moment
         self._stopped = False
 
@@ -89,8 +95,26 @@ class LoopDriver:
             return
         if events & selectors.EVENT_READ:
             pump.read(link)
+            if link.got < SPARSE and pump.session.unanswered >= LONG_LINE and not link.end:
+                self._pause()
         if events & selectors.EVENT_WRITE:
             pump.send_rest(link)
+
+    def _pause(self) -> None:
+        """Let more answers arrive; see :data:`zkwire.link.LONG_LINE`."""
+        if self._pausing is None and not self._stopped:
+            self._pausing = self._loop.call_later(PAUSE, self._read_on)
+            self._listen()
+
+    def _read_on(self) -> None:
+        self._pausing = None
+        self._listen()
+
+    def _listen(self) -> None:
+        link = self._pump.link
+        if link is not None:
+            reading = selectors.EVENT_READ if self._pausing is None else 0
+            self.engine.listen(reading | (selectors.EVENT_WRITE if link.pending else 0))
 
     def turn(self) -> None:
         """Let the engine do what is to be done, and come back when the next thing is due."""
@@ -105,10 +129,7 @@ class LoopDriver:
             due = self.engine.prepare()
         finally:
             self._turns = False
-        link = self._pump.link
-        if link is not None:
-            writing = selectors.EVENT_WRITE if link.pending else 0
-            self.engine.listen(selectors.EVENT_READ | writing)
+        self._listen()
         self._set_timer(due)
 
     def _set_timer(self, due: float | None) -> None:
@@ -128,10 +149,10 @@ class LoopDriver:
 
     def _rest(self) -> None:
         self._stopped = True
-        for handle in (self._timer, self._turning):
+        for handle in (self._timer, self._turning, self._pausing):
             if handle is not None:
                 handle.cancel()
-        self._timer = self._turning = None
+        self._timer = self._turning = self._pausing = None
 
     def abandon(self) -> None:
         """In a forked child: nothing happens any more, even if the loop goes on there."""

@@ -16,7 +16,8 @@ from zkwire.background import Task
 from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.forking import remember
-from zkwire.pump import FLUSH_AT, LOOK, clock
+from zkwire.pump import FLUSH_AT
+from zkwire.roles import LOOK, clock
 from zkwire.states import StateWait
 
 TYPE_CHECKING = False
@@ -97,11 +98,14 @@ class AsyncPump:
         session.submit(call, self.now())
         if not session.usable:
             self._turn_soon()  # it has a deadline
-        elif (eager and session.idle) or session.queued >= FLUSH_AT:
+        elif (eager and not session.unanswered) or session.queued >= FLUSH_AT:
             self.flush()
         elif not self._flushing:
             self._flushing = True
             loop.call_soon(self._flush_gathered)
+
+    def flush_soon(self) -> None:
+        """What was submitted leaves in the loop's next turn."""
 
     def _flush_gathered(self) -> None:
         self._flushing = False
@@ -290,6 +294,8 @@ class AsyncPump:
             link.send(data)
         if link is not None and not link.writable:
             self._turn_soon()  # to listen until it is writable, or to end it
+
+    flush_due = flush
 
     def send_rest(self, link: Link) -> None:
         """The socket takes bytes again."""

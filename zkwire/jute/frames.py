@@ -33,44 +33,54 @@ def frame(body: bytes) -> bytes:
 class FrameSplitter:
     """Cuts a stream of bytes into frames of at most ``limit`` bytes."""
 
-    __slots__ = ("_limit", "_need", "_partial")
+    __slots__ = ("_need", "_partial", "limit")
 
     def __init__(self, limit: int = RECEIVE_LIMIT) -> None:
-        self._limit = limit
+        self.limit = limit
         self._partial = bytearray()
         self._need = 4
 
-    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int, int]]:
-        """Yield ``(data, start, end)`` for each frame that ``chunk`` completes, prefix not counted.
-
-        Raises ProtocolError at a forbidden length, after the frames before it.  The iterator must
-        be exhausted before the next call.
-        """
-        if self._partial:
+    def join(self, chunk: bytes) -> bytes:
+        """``chunk`` behind what is left of earlier ones; b"" as long as no frame is whole."""
+        if not self._partial:
+            return chunk
+        if len(self._partial) + len(chunk) < self._need:
             self._partial += chunk
-            if len(self._partial) < self._need:
-                return
-            chunk = bytes(self._partial)
-            self._partial = bytearray()
-        at, have, need = 0, len(chunk), 4
+            return b""
+        whole = b"".join((self._partial, chunk))
+        self._partial = bytearray()
+        return whole
+
+    def cut(self, data: bytes, at: int = 0) -> Iterator[tuple[bytes, int, int]]:
+        """Yield ``(data, start, end)`` for each whole frame from ``at`` on, prefix not counted.
+
+        ``data`` comes from :meth:`join`; what is left is kept for it.  Raises ProtocolError at a
+        forbidden length, after the frames before it.  The iterator must be exhausted before the
+        next call.
+        """
+        have, need = len(data), 4
         while have - at >= 4:
-            (length,) = _read_length(chunk, at)
-            if not 0 <= length <= self._limit:
+            (length,) = _read_length(data, at)
+            if not 0 <= length <= self.limit:
                 raise self._forbidden(length)
             need = length + 4
             if at + need > have:
                 break
-            yield chunk, at + 4, at + need
+            yield data, at + 4, at + need
             at += need
             need = 4
         if at < have:
-            self._partial += chunk[at:]
+            self._partial += data[at:]
             self._need = need
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int, int]]:
+        """:meth:`cut` what :meth:`join` makes of ``chunk``."""
+        return self.cut(self.join(chunk))
 
     def _forbidden(self, length: int) -> ProtocolError:
         if length < 0:
             return ProtocolError(f"a frame claims {length} bytes")
-        return ReplyTooLargeError(f"a frame of {length} bytes is over the limit of {self._limit}")
+        return ReplyTooLargeError(f"a frame of {length} bytes is over the limit of {self.limit}")
 
     @property
     def missing(self) -> int:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from functools import partial
+from functools import lru_cache, partial
 from operator import itemgetter
 
 from zkwire.errors import ProtocolError
@@ -121,6 +121,20 @@ def write_strings(strings: tuple[str, ...]) -> bytes:
         parts.append(struct.pack(">i", len(encoded)))
         parts.append(encoded)
     return b"".join(parts)
+
+
+def _records_writer(record: type[Record]) -> Callable[..., bytes]:
+    """What writes the elements of a vector of records, without the count.
+
+    Programs send the same few access lists with every create; encoding one takes as long as all
+    the rest of the request.
+    """
+
+    @lru_cache(maxsize=64)
+    def write(items: tuple[Record, ...]) -> bytes:
+        return b"".join([record.pack(*item) for item in items])
+
+    return write
 
 
 # --- layouts --------------------------------------------------------------------------------------
@@ -339,7 +353,7 @@ def _encode_field(field: Field, out: _Writer, parts: list[str]) -> None:
     if field.vector and field.record is not None:
         out.helper(field.record.__name__, field.record)
         size = f"len({name})"
-        value = f"b''.join([{field.record.__name__}.pack(*item) for item in {name}])"
+        value = f"{out.helper(f'write_{name}', _records_writer(field.record))}(tuple({name}))"
     elif field.vector:
         size, value = f"len({name})", f"write_strings({name})"
     else:

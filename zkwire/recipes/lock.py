@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.jute.records import Stat
     from zkwire.recipes.world import World
-    from zkwire.verbs import Verbs
+    from zkwire.verbs import Reply, Verbs
 
 
 class Attempt:
@@ -60,6 +60,7 @@ class LockCore:
         self._owed: Attempt | None = None  # may have left a node that nobody takes care of
         self._granted: Attempt | None = None
         self._guard: OwnNode | None = None
+        self._guarded: Reply[object] | None = None  # the answer to come to the guard's request
         self._fence: int | None = None
 
     # --- what a kind of lock adds -----------------------------------------------------------------
@@ -134,8 +135,8 @@ class LockCore:
         self._fence = attempt.stat.czxid
         self._granted = attempt
         self.world.hold(self.lost)
-        self.world.verbs._stand_guard(attempt.node, self._fence, self._guard)
-        self.world.flush()
+        self._guarded = self.world.verbs._stand_guard(attempt.node, self._fence, self._guard)
+        self.world.flush_soon()
         if not self.held:
             raise LockLostError(f"{self.path} was lost in the moment it was acquired")
 
@@ -168,6 +169,9 @@ class LockCore:
         self._granted = None
         if self._guard is not None:
             self.world.unhold(self.lost)
+            if self._guarded is not None:
+                self.world.withdraw(self._guarded)  # a lock that was held for a moment needs none
+                self._guarded = None
             self.world.forget(self._guard)
             self._guard = None
 

@@ -16,6 +16,7 @@ from zkwire.jute.records import SetWatches
 from zkwire.ops import SET_WATCHES
 from zkwire.testing.narration import event_in
 from zkwire.testing.reads import READS
+from zkwire.testing.tree import Node
 
 if TYPE_CHECKING:
     from zkwire.model import EventType
@@ -24,15 +25,34 @@ if TYPE_CHECKING:
     from zkwire.testing.world import World
 
 
-def _copied(tree: DataTree) -> DataTree:
-    """A tree for reads only."""
+def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:
+    """A tree for reads only; it shares with the one ``before`` what has not changed since."""
     old = copy(tree)
-    old.nodes = {}
-    for path, node in tree.nodes.items():
-        old.nodes[path] = same = copy(node)
-        same.children = None if node.children is None else set(node.children)
+    known = {} if before is None else before.nodes
+    old.nodes = {path: _same(node, known.get(path)) for path, node in tree.nodes.items()}
     old._of_session = {owner: dict(paths) for owner, paths in tree._of_session.items()}
     return old
+
+
+def _same(node: Node, known: Node | None) -> Node:
+    if known is not None and all(getattr(known, s) == getattr(node, s) for s in Node.__slots__):
+        return known
+    same = copy(node)
+    same.children = None if node.children is None else set(node.children)
+    return same
+
+
+def tree_print(tree: DataTree) -> int:
+    """Equal for trees that give equal answers, but for the times of their nodes.
+
+    In the order in which they were made: there are questions that the first one answers.
+    """
+    nodes = [
+        (path, n.owner, n.czxid, n.mzxid, n.pzxid, n.version, n.created, n.data, n.acl, n.aversion)
+        for path, n in tree.nodes.items()
+    ]
+    owned = [(owner, *paths) for owner, paths in tree._of_session.items()]
+    return hash((tree.zxid, *nodes, *sorted(owned)))
 
 
 class Past:
@@ -41,11 +61,12 @@ class Past:
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
         self._trees: list[DataTree] = []
+        self._prints: list[int] = []  # of the first ones of them; nobody else needs any
 
     def remember(self, tree: DataTree) -> None:
         """It is about to be written to."""
         if self._wanted:
-            self._trees.append(_copied(tree))
+            self._trees.append(_copied(tree, self._trees[-1] if self._trees else None))
 
     def oldest(self, zxid: int, tree: DataTree) -> DataTree:
         """The oldest one that shows at least ``zxid``."""
@@ -63,9 +84,12 @@ class Past:
         finally:
             world.tree = now
 
-    def memory(self) -> list[tuple[int, int]]:
-        """What of it can still be seen by somebody."""
-        return [(tree.zxid, len(tree.nodes)) for tree in self._trees]
+    def memory(self, zxid: int) -> list[int]:
+        """What of it can still be seen by those who have seen ``zxid``."""
+        self._prints += map(tree_print, self._trees[len(self._prints) :])
+        return [
+            found for tree, found in zip(self._trees, self._prints, strict=True) if tree.zxid >= zxid
+        ]
 
 
 class Behind:
@@ -75,6 +99,10 @@ class Behind:
         self.tree = tree
         self.held: list[bytes] = []
         self._events: set[tuple[EventType, str]] = set()
+
+    def memory(self) -> tuple[object, ...]:
+        """What decides about what comes."""
+        return (tree_print(self.tree), *self.held, "|", *sorted(self._events))
 
     def hold_back(self, frames: list[bytes]) -> list[bytes]:
         """Keep the events; the rest is on its way."""
@@ -93,8 +121,11 @@ class Behind:
 
         A watch that was asked for again when its event was held back is used up by that one.
         """
-        data = [p for p in world.watchers._data.paths.get(connection, ()) if not self._told(p)]
-        child = [p for p in world.watchers._child.paths.get(connection, ()) if not self._told(p)]
+        tables = (world.watchers._data, world.watchers._child)
+        data, child = (
+            sorted(path for path in table.paths.get(connection, ()) if not self._told(path))
+            for table in tables
+        )
         watches = SetWatches(
             self.tree.zxid,
             tuple(path for path in data if path in self.tree.nodes),

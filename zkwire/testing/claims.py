@@ -74,8 +74,8 @@ def at_most(number: int) -> Rule:
 class Claims:
     """ME: no two claim that may not.  FENCE: of two that may not, the later has the higher fence.
 
-    STATE: nobody claims whose session is over, nor long after its node was deleted.  ``grants`` is
-    the history.
+    STATE: nobody claims whose session is over or being closed, nor long after its node was
+    deleted.  ``grants`` is the history.
     """
 
     def __init__(self, rule: Rule = exclusive) -> None:
@@ -107,6 +107,8 @@ class Claims:
             client = claim.client
             if client.session.over:
                 raise ViolationError("STATE", f"{claim} claims although its session is over")
+            if client.close_at is not None:
+                raise ViolationError("STATE", f"{claim} claims although its client is being closed")
             if client.dead or client.killed or client.paused_until is not None:
                 continue
             fence = claim.lock.fence

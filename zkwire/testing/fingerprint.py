@@ -6,13 +6,15 @@ under way; and all times, as seconds from now.  Two objects are the same if ever
 be reached from them, and if they are shared by the same others.  What is not known to be without
 effect counts, so that at worst equal states are taken for different ones.
 
-Not part of it: what runs count for their reports, texts for people, and the names of connections.
-Numbers that a server has given out (zxids, sequence numbers) and xids are part of it.
+Not part of it: what runs count for their reports, the names of connections, and what nobody reads:
+when a node was made and written.  Numbers that a server has given out (zxids, sequence numbers) and
+xids are part of it.  What cannot be looked into is an error.
 """
 
 from __future__ import annotations
 
 import copyreg
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -21,33 +23,41 @@ from random import Random
 from types import (
     BuiltinFunctionType,
     CellType,
+    CodeType,
     CoroutineType,
     FrameType,
     FunctionType,
     GeneratorType,
+    MethodDescriptorType,
     MethodType,
     ModuleType,
 )
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zkwire.aio.world import AsyncWorld
 from zkwire.ops import Op
+from zkwire.session import Session
+from zkwire.testing.behind import tree_print
 from zkwire.testing.connection import Connection
-from zkwire.testing.simulated_client import Client, Shell, Task
+from zkwire.testing.simulated_client import Client, Link, Shell, Task
+from zkwire.testing.simulation import Simulation
 from zkwire.verbs import Verbs
-
-if TYPE_CHECKING:
-    from zkwire.testing.simulation import Simulation
 
 _EARLIEST: Final = 99.0
 """The simulation begins a second later; no span of time that stands in a state is as long."""
-_PLAIN: Final = frozenset({int, str, bytes, bool, type(None)})
-_NAMED: Final = (AsyncWorld, Shell, Verbs, Op, ModuleType, type, BuiltinFunctionType, property)
+_PLAIN: Final = frozenset({str, bytes, bool, type(None)})
+_NAMED: Final = (
+    AsyncWorld, Shell, Verbs, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
+)  # fmt: skip
 """What does not change, or only in what is looked at anyway; the name is enough."""
-_WITHOUT_EFFECT: Final = frozenset({
-    "print", "sim", "awaits", "failures", "last_failure", "trace", "__weakref__",
-    "result", "seen", "link", "ghosts",
-})  # fmt: skip
+_WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
+    Client: frozenset({"print", "sim", "seen", "link", "ghosts"}),
+    Task: frozenset({"awaits", "result"}),
+    Session: frozenset({"failures", "last_failure", "trace"}),
+}
+"""Attributes that are told elsewhere, or to people only."""
+_NOT_ON_THE_STACK: Final = (FrameType, CodeType, FunctionType)
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class statement has made it
 _NOTHING: Final = object()
 
 
@@ -69,8 +79,10 @@ class Reader:
         kind = value.__class__
         if kind in _PLAIN:
             self._out.append(value)
+        elif kind is int:
+            self._out.append(_told(value))
         elif kind is float:
-            self._out.append(round(value - self._now, 5) if value > _EARLIEST else value)
+            self._out.append(_told(round(value - self._now, 5) if value > _EARLIEST else value))
         elif issubclass(kind, tuple):  # has no identity that anybody could tell
             self.each(value)
         elif isinstance(value, Enum):
@@ -94,13 +106,12 @@ class Reader:
         self._out.append(len(self._out) - before)
 
     def _sorted(self, values: Iterable[Any]) -> None:
-        self._out += sorted(Reader(self._now).print(value) for value in values)
+        self.each(sorted(values, key=lambda value: Reader(self._now).print(value)))
 
     def _dict(self, values: dict[Any, Any]) -> None:
         for key, value in values.items():
-            if key not in _WITHOUT_EFFECT:
-                self._read("itself" if key == id(value) else key)
-                self._read(value)
+            self._read("itself" if key == id(value) else key)
+            self._read(value)
         self._out.append("}")
 
     def _name(self, value: Any) -> None:
@@ -114,8 +125,15 @@ class Reader:
         self._out.append(bytes(value))
 
     def _function(self, value: FunctionType) -> None:
+        self._out += (value.__qualname__, value.__code__)
+        self.each((value.__defaults__, value.__kwdefaults__, *(value.__closure__ or ())))
+
+    def _builtin(self, value: BuiltinFunctionType) -> None:
         self._out.append(value.__qualname__)
-        self.each(value.__closure__ or ())
+        self._read(value.__self__)
+
+    def _reduced(self, value: Any) -> None:
+        self.each(value.__reduce__()[1:])  # of an iterator: over what, and where
 
     def _cell(self, value: CellType) -> None:
         try:
@@ -131,18 +149,29 @@ class Reader:
         self.each((value.func, value.args, value.keywords))
 
     def _coroutine(self, value: CoroutineType[Any, Any, Any]) -> None:
-        self._frame(value.__qualname__, value.cr_frame)
+        self._frame(value, value.cr_frame)
         self._read(value.cr_await)
 
     def _generator(self, value: GeneratorType[Any, Any, Any]) -> None:
-        self._frame(value.__qualname__, value.gi_frame)
+        self._frame(value, value.gi_frame)
         self._read(value.gi_yieldfrom)
 
-    def _frame(self, name: str, frame: FrameType | None) -> None:
-        self._out.append(name)
-        if frame is not None:
-            self._out.append(frame.f_lasti)
-            self._dict(frame.f_locals)
+    def _frame(
+        self,
+        value: CoroutineType[Any, Any, Any] | GeneratorType[Any, Any, Any],
+        frame: FrameType | None,
+    ) -> None:
+        self._out.append(value.__qualname__)
+        if frame is None:
+            return
+        self._out.append(frame.f_lasti)
+        variables = frame.f_locals
+        # Sorted: their order tells when somebody has looked at this frame before.
+        self._dict(dict(sorted(variables.items())))
+        # What has no name: the error that a `finally` will raise again, where a loop has got to.
+        for found in gc.get_referents(value):
+            if not isinstance(found, _NOT_ON_THE_STACK) and found is not variables:
+                self._read(found)
 
     def _error(self, value: BaseException) -> None:
         self.each((value.args, vars(value)))
@@ -150,13 +179,15 @@ class Reader:
     def _connection(self, value: Connection) -> None:
         self._out += (value.member, value.ended, value.greeted)
 
-    def _instance(self, value: Any, names: tuple[str, ...]) -> None:
+    def _instance(self, value: Any, names: tuple[str, ...], without: frozenset[str]) -> None:
         for name in names:
             if (found := getattr(value, name, _NOTHING)) is not _NOTHING:
                 self._out.append(name)
                 self._read(found)
-        if (found := getattr(value, "__dict__", None)) is not None:
-            self._dict(found)
+        for name, found in getattr(value, "__dict__", {}).items():
+            if name not in without:
+                self._out.append(name)
+                self._read(found)
 
 
 _READERS: dict[type, Callable[[Reader, Any], None]] = {
@@ -171,10 +202,17 @@ _READERS: dict[type, Callable[[Reader, Any], None]] = {
     CellType: Reader._cell,
     MethodType: Reader._method,
     partial: Reader._partial,
+    BuiltinFunctionType: Reader._builtin,
+    range: Reader._reduced,
     CoroutineType: Reader._coroutine,
     GeneratorType: Reader._generator,
     Connection: Reader._connection,
 }
+
+
+def _told(number: float) -> float | str:
+    """What tells numbers apart by their hashes: those of -1 and -2 are the same."""
+    return str(number) if number < 0 else number
 
 
 def _reader_for(kind: type) -> Callable[[Reader, Any], None]:
@@ -182,33 +220,74 @@ def _reader_for(kind: type) -> Callable[[Reader, Any], None]:
         return Reader._name
     if issubclass(kind, BaseException):
         return Reader._error
+    if not kind.__flags__ & _HEAP_TYPE:
+        if not hasattr(kind, "__next__"):
+            raise TypeError(f"nobody can look into a {kind.__qualname__}")
+        return Reader._reduced
     slots = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - known to no stub
-    names = tuple(name for name in slots if name not in _WITHOUT_EFFECT)
-    return lambda reader, value: reader._instance(value, names)
+    without = frozenset[str]().union(
+        *(names for known, names in _WITHOUT_EFFECT.items() if issubclass(kind, known))
+    )
+    names = tuple(name for name in slots if name not in without and name != "__weakref__")
+    return lambda reader, value: reader._instance(value, names, without)
+
+
+# --- a state --------------------------------------------------------------------------------------
+
+
+def parts(sim: Simulation) -> tuple[int, ...]:
+    """Prints of the clock, the server and what checks remember; then of each client two.
+
+    One is of its process, with its tasks, the other of what is under way between it and the server.
+    """
+    found = [_clock(sim), _server(sim), _checks(sim)]
+    by_client: dict[Client, list[Task]] = {client: [] for client in sim.clients}
+    for task in sim.tasks:
+        by_client[task.client].append(task)
+    for client, tasks in by_client.items():
+        found += (_process(sim, client, tasks), _network(sim, client))
+    return tuple(found)
 
 
 def state_print(sim: Simulation) -> int:
     """Equal for equal states, up to accidents of one in 2**60."""
-    parts: list[object] = [_server(sim), round(sim.now % sim.tick, 5), bool(sim.stolen)]
-    for client in sim.clients:
-        tasks = [task for task in sim.tasks if task.client is client]
-        parts.append(_client(sim, client, tasks))
-    for check in sim.checks:
-        memory = getattr(check, "memory", None)
-        parts.append(memory() if memory is not None else 0)
-    return hash(tuple(parts))
+    return hash(parts(sim))
 
 
-def _client(sim: Simulation, client: Client, tasks: list[Task]) -> int:
-    """Its part of the state, which is made anew only if something has happened to it."""
+def _clock(sim: Simulation) -> int:
+    stolen = sorted((czxid, round(sim.now - at, 5)) for czxid, at in sim.stolen.items())
+    return hash((round(sim.now % sim.tick, 5), *stolen))
+
+
+def _checks(sim: Simulation) -> int:
+    memories = (getattr(check, "memory", None) for check in sim.checks)
+    return hash(tuple(memory() for memory in memories if memory is not None))
+
+
+def _process(sim: Simulation, client: Client, tasks: list[Task]) -> int:
+    """Made anew only if something has happened to it."""
     key = (client.print, sim.now, len(tasks))
     if client.seen is None or client.seen[0] != key:
         client.seen = (key, Reader(sim.now).print([tasks, client]))
+    return client.seen[1]
+
+
+def _network(sim: Simulation, client: Client) -> int:
     links = [*client.ghosts, *([client.link] if client.link is not None else ())]
-    frames = [(*link.up, "|", *link.down, link.written, link.connection.ended) for link in links]
-    behind = client.link and sim.behind.get(client.link.connection)
-    held = (behind.tree.zxid, *behind.held) if behind else ()
-    return hash((client.seen[1], client.link is None, held, *frames))
+    return hash((client.link is None, *(_link(sim, link) for link in links)))
+
+
+def _link(sim: Simulation, link: Link) -> tuple[object, ...]:
+    connection, behind = link.connection, sim.behind.get(link.connection)
+    stranger_until = sim.processor._strangers.get(connection)
+    session = connection.session
+    return (
+        (*link.up, "|", *link.down, link.written),
+        (connection.ended, connection.greeted, connection.member, connection.head is None),
+        session and session.session_id,
+        stranger_until and round(stranger_until - sim.now, 5),
+        behind and behind.memory(),
+    )
 
 
 def _server(sim: Simulation) -> int:
@@ -219,14 +298,11 @@ def _server(sim: Simulation) -> int:
         for number, link in enumerate([client.link, *client.ghosts])
         if link is not None
     }
-    nodes = [
-        (path, n.owner, n.czxid, n.mzxid, n.pzxid, n.version, n.created, n.data)
-        for path, n in sorted(tree.nodes.items())
-    ]
     sessions = [
-        (s.session_id, round(s.expires - now), s.member, *map(names.get, s.connections.values()))
+        (s.session_id, s.passwd, s.timeout, s.local, round(s.expires - now), s.member,
+         *((member, names.get(connection)) for member, connection in s.connections.items()))
         for s in sim.sessions
-    ]
+    ]  # fmt: skip
     watchers = sim.processor.world.watchers
     watches = [
         (path, str(names.get(connection)), int(mode), number)
@@ -234,4 +310,14 @@ def _server(sim: Simulation) -> int:
         for path, entries in table.watchers.items()
         for connection, mode in entries.items()
     ]
-    return hash((tree.zxid, *sim.past.memory(), *nodes, *sessions, *sorted(watches)))
+    return hash((
+        tree_print(tree), *sim.past.memory(_oldest_zxid(sim)), *sessions, *sorted(watches),
+        sim.sessions._next_id, round(sim.processor._reap_at - sim.now, 5),
+        *(round(now - tree.nodes[path].mtime) for path in tree._reapable),
+    ))  # fmt: skip
+
+
+def _oldest_zxid(sim: Simulation) -> int:
+    """No client can be shown anything older."""
+    known = (c.session.last_zxid for c in sim.clients if not (c.dead or c.session.over))
+    return min(known, default=sim.tree.zxid)

@@ -199,15 +199,43 @@ class _Way(NamedTuple):
     """How to get to a choice that was left to a later run."""
 
     steps: list[Step]
+    choice: Step | None
     states: tuple[Any, ...]  # the last one on the way, and those before it, nested
     left: int  # faults that may still happen
+
+
+class _Todo:
+    """The ways that are left to later runs.  Where a fault comes next is left to chance.
+
+    Until then it is the deepest way that comes next: so whoever goes in circles is found to do so.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._ways = [_Way([], None, (), most)]
+        self._faulty: list[list[_Way]] = [[] for _ in range(most)]
+        self._chance = Random(0)
+
+    def push(self, way: _Way) -> None:
+        is_fault = way.choice is not None and way.choice.kind in _FAULTS
+        (self._faulty[way.left] if is_fault else self._ways).append(way)
+
+    def pop(self) -> _Way | None:
+        if self._ways:
+            return self._ways.pop()
+        kinds = [ways for ways in self._faulty if ways]
+        if not kinds:
+            return None
+        ways = self._chance.choice(kinds)
+        at = self._chance.randrange(len(ways))
+        ways[at], ways[-1] = ways[-1], ways[at]
+        return ways.pop()
 
 
 class _Branch:
     """Goes one way, then always takes the first choice and leaves the others to later runs."""
 
-    def __init__(self, way: _Way, todo: list[_Way], seen: set[int], depth: int | None) -> None:
-        self._way = iter(way.steps)
+    def __init__(self, way: _Way, todo: _Todo, seen: set[int], depth: int | None) -> None:
+        self._way = iter(way.steps if way.choice is None else [*way.steps, way.choice])
         self._states = way.states
         self._left = way.left
         self._todo = todo
@@ -225,9 +253,10 @@ class _Branch:
             return steps[0]
         if not self._is_new(hash((state_print(sim), self._left)), sim):
             return None
+        done = sim.done.copy()
         for step in reversed(choices[1:]):
             left = self._left - (step.kind in _FAULTS)
-            self._todo.append(_Way([*sim.done, step], self._states, left))
+            self._todo.push(_Way(done, step, self._states, left))
         return steps[0]
 
     def _is_new(self, state: int, sim: Simulation) -> bool:
@@ -250,8 +279,11 @@ class _Branch:
 # --- many runs ------------------------------------------------------------------------------------
 
 
-class _Runner:
-    """Runs one scenario again and again, and reports the first failure."""
+class Runner:
+    """Runs one scenario again and again, and reports the first failure.
+
+    ``runs`` and ``steps`` say how much it was.
+    """
 
     def __init__(self, scenario: Scenario, options: dict[str, Any]) -> None:
         self._scenario = scenario
@@ -259,6 +291,7 @@ class _Runner:
         self.runs = self.steps = 0
 
     def run(self, schedule: Schedule, origin: str, seed: int = 0) -> Simulation:
+        """One more run; ``origin`` says in a failure what this one was."""
         sim = Simulation(seed=seed, **self._options)
         self._scenario(sim)
         self.runs += 1
@@ -316,39 +349,20 @@ class _Runner:
         return Figures(self.runs, self.steps)
 
 
-class _Counting:
-    """A schedule that looks at every state on its way."""
-
-    def __init__(self, schedule: Schedule, seen: set[int]) -> None:
-        self._schedule = schedule
-        self._seen = seen
-
-    def next(self, sim: Simulation) -> Step | None:
-        self._seen.add(state_print(sim))
-        return self._schedule.next(sim)
-
-
 def explore(
     scenario: Scenario,
     seeds: Iterable[int],
     *,
     most: int = 3,
-    worlds: int | None = None,
-    seen: set[int] | None = None,
     **options: Any,
 ) -> Figures:
     """Run under a random schedule for each seed, with at most so many faults each.
 
-    The worlds differ by the seed as well; with ``worlds`` there are only so many.  The states that
-    are met are put into ``seen``.
+    The worlds differ by the seed as well.
     """
-    runner = _Runner(scenario, options)
+    runner = Runner(scenario, options)
     for seed in seeds:
-        schedule: Schedule = Seeded(seed, most)
-        if seen is not None:
-            schedule = _Counting(schedule, seen)
-        world = seed if worlds is None else seed % worlds
-        runner.run(schedule, f"seed {seed}", world)
+        runner.run(Seeded(seed, most), f"seed {seed}", seed)
     return runner.figures
 
 
@@ -365,20 +379,20 @@ def exhaust(
 ) -> Figures:
     """Run under every schedule with up to ``most`` faults that differs in its first steps.
 
-    Of schedules that lead to the same state one is followed.  ``depth`` limits the steps, ``runs``,
+    Of schedules that lead to the same state one is followed.  Those without a fault come first, then
+    faults at places left to chance, so that what is stopped has looked everywhere.  ``depth`` limits the steps, ``runs``,
     ``states`` and ``seconds`` how much is looked at.  Only states count that ``seen`` has not yet.
     """
-    runner = _Runner(scenario, options)
-    todo = [_Way([], (), most)]
+    runner = Runner(scenario, options)
+    todo = _Todo(most)
     latest = time.monotonic() + seconds
     seen = set() if seen is None else seen
     before = len(seen)
-    while todo:
+    while (way := todo.pop()) is not None:
         found = len(seen) - before
         enough = runner.runs == runs or (states is not None and found >= states)
         if enough or time.monotonic() > latest:
             return Figures(runner.runs, runner.steps, found, complete=False)
-        way = todo.pop()
         runner.run(_Branch(way, todo, seen, depth), f"{len(way.steps)} steps chosen in turn")
     return Figures(runner.runs, runner.steps, len(seen) - before)
 
@@ -387,7 +401,7 @@ def sweep(
     scenario: Scenario, base: Callable[[], Schedule] = InTurn, *, seed: int = 0, **options: Any
 ) -> Figures:
     """Run with every single fault at every step of one schedule."""
-    runner = _Runner(scenario, options)
+    runner = Runner(scenario, options)
     length = len(runner.run(base(), "the plain run", seed).done)
     for at in range(length):
         choices, which = 1, 0
@@ -402,7 +416,7 @@ def cancel_everywhere(
     scenario: Scenario, base: Callable[[], Schedule] = InTurn, *, seed: int = 0, **options: Any
 ) -> Figures:
     """Run with a cancellation at every await of every task, early and late."""
-    runner = _Runner(scenario, options)
+    runner = Runner(scenario, options)
     plain = runner.run(base(), "the plain run", seed)
     for task in [task for task in plain.ended if not task.background]:
         for at in range(1, task.awaits + 1):

@@ -129,6 +129,7 @@ class Client:
         self.due = False  # a deadline has passed
         self.killed = False
         self.dead = False
+        self.spawned: dict[str, int] = {}  # tasks by name, but for those in the background
         self.print = 0  # of its history
         self.seen: tuple[object, int] | None = None  # its part of the last state's print
 
@@ -216,6 +217,7 @@ class Shell:
         self._client = client
         self.session = client.session
         self.flush = client.flush
+        self.flush_soon = client.flush
         self._sim = client.sim
 
     def now(self) -> float:

@@ -137,7 +137,6 @@ class Simulation:
         self.ended: list[Task] = []
         self._by_name: dict[str, Client] = {}
         self._of_connection: dict[Connection, Client] = {}
-        self._numbers: dict[str, int] = {}
         self.behind: dict[Connection, Behind] = {}  # whose server is
         self.past = Past(wanted="lag" in self._allowed)
         self.processor = Processor(rng=self.rng, tick=tick, members=servers)
@@ -304,9 +303,19 @@ class Simulation:
     def add_task(
         self, client: Client, coroutine: Coroutine[Any, Any, Any], name: str, *, background: bool
     ) -> Task:
-        """For clients: one more task, under a name that no other has."""
+        """For clients: one more task, under a name that no other has.
+
+        In the background a name is used again as soon as it is free: how many have ended before is
+        no part of a state.
+        """
         stem = name or (f"{client.name}.background" if background else client.name)
-        number = self._numbers[stem] = self._numbers.get(stem, 0) + 1
+        number = client.spawned.get(stem, 0) + 1
+        if background:
+            number = 1
+            while (stem if number == 1 else f"{stem}{number}") in self._tasks:
+                number += 1
+        else:
+            client.spawned[stem] = number
         task = Task(stem if number == 1 else f"{stem}{number}", client, coroutine, background)
         self._tasks[task.name] = task
         return task
@@ -447,7 +456,10 @@ class Simulation:
             for task in self._tasks.values()
             if task.deadline is not None and not task.client.paused
         ]
-        self.now = min([moment for moment in due if moment > self.now], default=self.now)
+        before = self.now
+        self.now = min([moment for moment in due if moment > before], default=before)
+        if not self.tree._reapable:  # or else the clock would stop for a round that finds nothing
+            self.processor._reap_at += self.now - before
         self.processor.advance(self.now)
         self.collect()
         for client in self.clients:

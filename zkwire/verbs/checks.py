@@ -6,6 +6,7 @@ Each function returns what it was given, or what is sent for it.
 from __future__ import annotations
 
 from zkwire.jute import records as r
+from zkwire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def check_version(version: int) -> int:
 
 def check_acl(acl: Sequence[r.ACL]) -> tuple[r.ACL, ...]:
     """An ACL as a tuple; a server would refuse an empty one."""
+    if acl is OPEN_ACL_UNSAFE:
+        return OPEN_ACL_UNSAFE
     if isinstance(acl, r.ACL) or not isinstance(acl, list | tuple):
         raise TypeError("acl must be a list or tuple of ACL")
     if not acl:

@@ -1,0 +1,474 @@
+"""Single steps of recipes, each with answers that the test has written down: what is hard to make
+happen on a server at the right moment. No client, no time, no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.scripted import STAT
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    LockLostError,
+    LockTakenError,
+    MultiError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    SequenceExhaustedError,
+    SessionExpiredError,
+)
+from zkwire.model import DataAndStat, Event
+from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock
+from zkwire.recipes.async_locks import AsyncSequentialLock
+from zkwire.recipes.contenders import contenders
+from zkwire.recipes.driver import run
+from zkwire.recipes.family import MultiLock, ReentrantLock
+from zkwire.recipes.lock import Attempt
+from zkwire.recipes.locks import SequentialLock
+from zkwire.recipes.multi_lock import MultiLockCore
+from zkwire.recipes.read_write import ReadLockCore
+from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.trees import ensure_path, walk
+
+# ruff: noqa: PT012 - how a scope ends is what the tests of the shells are about
+
+OWN = STAT.ephemeral_owner
+LAST = 2147483647
+
+
+class Answer:
+    """A reply that has come already."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+        yield
+
+
+class World:
+    """A client of which only the answers exist, by the names of verbs; ``asked`` is what it saw.
+
+    A lock's own node is made and listed without being written down.
+    """
+
+    session_id = OWN
+    session_timeout = 9.0
+    lease_deadline = 100.0
+
+    def __init__(self, **answers: list[object]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.spawned: list[Callable[[Any], Coroutine[Any, Any, object]]] = []
+        self.time = 0.0
+        self._made: list[str] = []
+
+    @property
+    def verbs(self) -> World:
+        return self
+
+    def __getattr__(self, name: str) -> Callable[..., Answer]:
+        return lambda *arguments, **_: self._answer(name, *arguments)
+
+    def _answer(self, name: str, *arguments: Any) -> Answer:
+        self.asked.append(name)
+        if self.answers.get(name):
+            return Answer(self.answers[name].pop(0))
+        if name == "create_with_stat":
+            self._made.append(f"{arguments[0]}0000000001")
+            return Answer((self._made[-1], STAT))
+        if name == "get_children":
+            return Answer([node.rpartition("/")[2] for node in self._made])
+        return Answer(None)
+
+    def check(self) -> None: ...
+    def flush_soon(self) -> None: ...
+    def hold(self, hold: object) -> None: ...
+    def unhold(self, hold: object) -> None: ...
+    def forget(self, watch: object) -> None: ...
+    def when_ready(self, waitable: object, function: object) -> None: ...
+
+    def withdraw(self, reply: object) -> bool:
+        return False
+
+    def _stand_guard(self, node: str, fence: int, guard: object) -> Answer:
+        return Answer(None)
+
+    def now(self) -> float:
+        return self.time
+
+    def unique(self) -> str:
+        return "unique"
+
+    def spawn(self, work: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+        self.spawned.append(work)
+
+    async def connected(self, deadline: float | None) -> None: ...
+
+    async def until(self, reply: Awaitable[Any], deadline: float | None) -> Any:
+        return await reply
+
+    async def event(self, watch: object, deadline: float | None) -> Event | None:
+        return None
+
+
+def sequential(**answers: list[object]) -> tuple[SequentialLockCore, World]:
+    world: Any = World(**answers)
+    return SequentialLockCore(world, "/lock"), world
+
+
+def single(**answers: list[object]) -> tuple[SingleNodeLock, World]:
+    world: Any = World(**answers)
+    return SingleNodeLock(world, "/lock"), world
+
+
+def an_attempt(node: str | None = None) -> Attempt:
+    attempt = Attempt(OWN, "unique")
+    attempt.node = node
+    return attempt
+
+
+def client_of(world: World) -> Any:
+    return SimpleNamespace(_world=world)
+
+
+# --- what all share -------------------------------------------------------------------------------
+
+
+def test_a_recipe_that_suspends_under_the_blocking_client_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="suspended"):
+        run(asyncio.sleep(0))
+
+
+def test_contenders_that_a_lost_connection_hides_are_read_again() -> None:
+    world: Any = World(
+        get_children=[["x-0000000004"]],
+        get_data=[OutcomeUnknownError("lost"), DataAndStat(b"text", STAT)],
+    )
+    assert [seen.text for seen in run(contenders(world, "/lock", None))] == ["text"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_path_that_must_not_be_made_will_do_if_it_is_there(there: bool) -> None:
+    world: Any = World(create=[NoAuthError("no")], exists=[STAT if there else None])
+    with contextlib.nullcontext() if there else pytest.raises(NoAuthError):
+        run(ensure_path(world, "/a", (), None))
+
+
+def test_a_path_whose_making_is_lost_is_made_again() -> None:
+    world: Any = World(create=[NotSentError("lost"), NodeExistsError("there")])
+    run(ensure_path(world, "/a", (), None))
+    assert world.asked == ["create", "create"]
+
+
+def test_a_path_above_the_root_cannot_be_made() -> None:
+    world: Any = World(create=[NoNodeError("no chroot")])
+    with pytest.raises(NoNodeError):
+        run(ensure_path(world, "/", (), None))
+
+
+async def _walked(world: Any) -> list[str]:
+    return [node async for node in walk(world, "/", None)]
+
+
+def test_a_walk_reads_again_what_a_lost_connection_hides() -> None:
+    lost = OutcomeUnknownError("lost")
+    # The readings of one level leave together, so the second of /a comes behind the first of /b.
+    world = World(get_children=[lost, ["a", "b"], lost, lost, [], NoNodeError("gone")])
+    assert run(_walked(world)) == ["/", "/a"]
+
+
+def test_a_node_that_vanishes_before_its_turn_is_no_part_of_the_walk() -> None:
+    world = World(get_children=[["a", "b"], NoNodeError("gone"), []])
+    assert run(_walked(world)) == ["/", "/b"]
+
+
+# --- all locks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_an_interrupt_does_not_keep_a_lock_from_being_cleaned_up(twice: bool) -> None:
+    core, world = sequential()
+    assert run(core.acquire(None, True))
+    errors: list[BaseException] = [KeyboardInterrupt()] * (1 + twice)
+
+    def unhold(hold: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    world.unhold = unhold  # type: ignore[method-assign]
+    core.give_up()
+    assert len(world.spawned) == 1
+    assert not core.held
+
+
+def test_a_clean_up_goes_on_over_lost_connections_until_the_session_is_over() -> None:
+    core, world = sequential(delete=[NotSentError("lost"), SessionExpiredError("over")])
+    assert run(core.acquire(None, True))
+    core.give_up()
+    run(world.spawned[0](world))
+    assert world.asked[-2:] == ["delete", "delete"]
+
+
+def test_a_withdrawal_after_the_end_of_the_session_is_done() -> None:
+    core, world = sequential()
+    assert run(core.acquire(None, True))
+
+    def spawn(work: object) -> None:
+        raise SessionExpiredError("over")
+
+    world.spawn = spawn  # type: ignore[method-assign]
+    core.give_up()
+    assert not core.held
+
+
+def test_a_release_after_the_lease_has_run_out_says_that_the_lock_was_lost() -> None:
+    core, world = sequential()
+    assert run(core.acquire(None, True))
+    world.time = World.lease_deadline
+    with pytest.raises(LockLostError, match="for a session timeout"):
+        run(core.release())
+    assert len(world.spawned) == 1
+
+
+def test_a_lock_whose_guard_cannot_stand_is_not_held() -> None:
+    core, world = sequential()
+
+    def refuse(node: str, fence: int, guard: object) -> Answer:
+        raise SessionExpiredError("over")
+
+    world._stand_guard = refuse  # type: ignore[method-assign]
+    with pytest.raises(SessionExpiredError):
+        run(core.acquire(None, True))
+    assert not core.held
+    assert len(world.spawned) == 1
+
+
+def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
+    core, world = sequential()
+    world.time = World.lease_deadline
+    with pytest.raises(LockLostError, match="in the moment"):
+        run(core.acquire(None, True))
+    assert len(world.spawned) == 1
+
+
+def test_a_loss_shows_what_has_become_of_it() -> None:
+    core, _ = sequential()
+    assert run(core.acquire(None, True))
+    both = MultiLockCore([core]).lost
+    assert (repr(core.lost), repr(both)) == ("<Lost: not lost>", "<AnyLost: not lost>")
+    both._parts = [core.lost]
+    core.lost.lose("stolen")
+    assert (repr(core.lost), repr(both)) == ("<Lost: stolen>", "<AnyLost: stolen>")
+    released, _ = sequential()
+    released.lost.let_go()
+    both._parts = [released.lost]
+    assert (repr(released.lost), repr(both)) == ("<Lost: released>", "<AnyLost: released>")
+
+
+# --- the sequential lock --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [NotSentError, OutcomeUnknownError])
+def test_a_place_in_the_queue_is_kept_when_only_the_listing_is_lost(
+    loss: type[ConnectionLossError],
+) -> None:
+    core, world = sequential(get_children=[loss("lost")])
+    assert run(core.acquire(None, True))
+    assert world.asked == ["create_with_stat", "get_children", "get_children"]
+
+
+def test_a_create_that_was_not_sent_is_repeated_without_a_look() -> None:
+    core, world = sequential(create_with_stat=[NotSentError("lost")], get_children=[["x"]])
+    assert run(core.acquire(None, True))
+    assert world.asked == ["create_with_stat", "get_children"] * 2
+
+
+def test_who_does_not_hold_has_nothing_to_leave() -> None:
+    core, world = sequential()
+    run(core.leave(None))
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "spawned"),
+    [(NoNodeError, 0), (OutcomeUnknownError, 1), (OperationTimeoutError, 1)],
+)
+def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
+    error: type[Exception], spawned: int
+) -> None:
+    core, world = sequential(delete=[error("no")])
+    attempt = an_attempt("/lock/x-lock-0000000002")
+    attempt.entered = True
+    run(core._step_back(attempt, None))
+    assert len(world.spawned) == spawned
+    assert not attempt.entered
+
+
+@pytest.mark.parametrize("error", [NoNodeError, NoAuthError])
+def test_a_node_that_is_gone_or_not_ours_is_left_alone(error: type[Exception]) -> None:
+    core, world = sequential(delete=[error("no")])
+    verbs: Any = world
+    run(core._leave(verbs, an_attempt("/lock/x-lock-0000000002")))
+    assert world.asked == ["delete"]
+
+
+@pytest.mark.parametrize("number", [-1, LAST - 999])
+def test_near_the_end_of_the_numbers_nobody_enters(number: int) -> None:
+    node = f"/lock/{an_attempt().id}-lock-{number:010d}"
+    core, world = sequential(create_with_stat=[(node, STAT)])
+    with pytest.raises(SequenceExhaustedError):
+        run(core.acquire(None, True))
+    assert len(world.spawned) == 1
+
+
+# --- the read-write lock --------------------------------------------------------------------------
+
+
+def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockCore, World]:
+    """A reader beside a write lock whose node has these names, one at each look."""
+    names = iter(writers)
+
+    class Writer:
+        @property
+        def node_name(self) -> str | None:
+            return next(names, None)
+
+    world, writer = World(**answers), Writer()
+    loose: Any = (world, "/lock", "", writer)
+    return ReadLockCore(*loose), world
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_downgrade_in_doubt_looks_for_its_node_when_the_writer_has_gone(made: bool) -> None:
+    reader = f"{an_attempt().id}-__READ__0000000001"
+    core, world = downgrade(
+        "w-__WRIT__0000000001",
+        multi=[OutcomeUnknownError("lost")],
+        exists=[None, STAT],
+        get_children=[[], [reader] if made else []],
+    )
+    attempt = an_attempt()
+    run(core._enter(attempt, None))
+    assert attempt.node is not None
+    assert ("create_with_stat" in world.asked) != made
+
+
+def test_a_downgrade_that_is_refused_says_why() -> None:
+    core, _ = downgrade(multi=[MultiError([None, NoAuthError("no")], 1)])
+    with pytest.raises(NoAuthError):
+        run(core._stand_beside("w-__WRIT__0000000001", an_attempt(), None))
+
+
+def test_a_downgrade_whose_queue_is_gone_at_once_sees_nobody() -> None:
+    core, _ = downgrade(exists=[STAT], get_children=[NoNodeError("gone")])
+    attempt = an_attempt()
+    assert run(core._stand_beside("w-__WRIT__0000000001", attempt, None)) == []
+
+
+# --- the locks of one node ------------------------------------------------------------------------
+
+
+def own() -> DataAndStat:
+    return DataAndStat(an_attempt().id.encode(), STAT)
+
+
+def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
+    core, _ = single(create_with_stat=[NodeExistsError("there")], get_data=[own()])
+    assert run(core.acquire(None, True))
+    assert core.held
+
+
+def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
+    core, world = single(create_with_stat=[NotSentError("lost"), NodeExistsError("there")])
+    assert not run(core.acquire(None, False))
+    assert world.asked == ["create_with_stat", "create_with_stat"]
+
+
+def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
+    core, world = single(get_data=[own(), own()], delete=[BadVersionError("written")])
+    verbs: Any = world
+    run(core._leave(verbs, an_attempt()))
+    assert world.asked == ["sync", "get_data", "delete"] * 2
+
+
+# --- the shells -----------------------------------------------------------------------------------
+
+
+def test_the_locks_of_a_multi_lock_are_of_one_client() -> None:
+    with pytest.raises(ValueError, match="one client"):
+        MultiLockCore([sequential()[0], SequentialLockCore(World(), "/other")])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(broken: bool) -> None:
+    client = client_of(World())
+    multi, reentrant = MultiLock(SequentialLock(client, "/a")), ReentrantLock(client, "/b")
+    for lock, lost in ((multi, multi.locks[0].lost), (reentrant, reentrant.lock.lost)):
+        with pytest.raises(KeyError if broken else LockLostError), lock:
+            lost.lose("stolen")
+            if broken:
+                raise KeyError
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> None:
+    client = client_of(World())
+
+    async def scenario() -> None:
+        multi = AsyncMultiLock(AsyncSequentialLock(client, "/a"))
+        reentrant = AsyncReentrantLock(client, "/b")
+        for lock, lost in ((multi, multi.locks[0].lost), (reentrant, reentrant.lock.lost)):
+            with pytest.raises(KeyError if broken else LockLostError):
+                async with lock:
+                    lost.lose("stolen")
+                    if broken:
+                        raise KeyError
+
+    asyncio.run(scenario())
+
+
+def test_a_multi_lock_of_a_task_says_what_it_holds() -> None:
+    world = World()
+
+    async def scenario() -> None:
+        both = AsyncMultiLock(AsyncSequentialLock(client_of(world), "/a"))
+        assert await both.acquire(0)
+        assert both.lease_remaining() == World.lease_deadline
+        await both.release()
+        assert both.lease_remaining() == 0.0
+
+    asyncio.run(scenario())
+
+
+def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = AsyncMultiLock(AsyncSequentialLock(client_of(World()), "/a"))
+
+    async def refuse(timeout: float | None = None) -> bool:
+        return False
+
+    monkeypatch.setattr(both, "acquire", refuse)
+
+    async def scenario() -> None:
+        with pytest.raises(LockTakenError):
+            async with both:
+                pass
+
+    asyncio.run(scenario())

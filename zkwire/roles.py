@@ -1,0 +1,402 @@
+"""Who reads, who writes and who sleeps: the threads of one client around one connection.
+
+Who reads: a thread that waits for an answer takes the *read role* if it is free and reads the
+socket itself, handing out what comes for others, until its own answer is there (leader and
+followers, after Schmidt et al.).  One request at a time then costs one send and one receive and no
+switch between threads.  Who waits for anything else, a watch or a state, reads only as long as
+nobody waits for an answer.  The I/O thread reads when nobody waits at all: pings, callbacks' watch
+events, unread pipelines.
+
+Who writes: whoever has submitted something and finds the *write role* free.  Sends never block;
+what the kernel does not take is left to the I/O thread.
+
+Invariants:
+
+* The state lock ``mutex`` guards the automaton and is never held across a system call that can
+  block.  Nothing that belongs to a user runs under it.
+* Only the I/O thread, which no interrupt reaches, makes and ends connections and calls what the
+  automaton wants called.  The one exception are sleepers: a reader wakes them itself, and because
+  an interrupt could lose one of them, the end of a connection wakes all.
+* The roles change hands under the mutex, and nobody waits for one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from functools import partial
+
+from zkwire.background import report
+from zkwire.dial import readable_within
+from zkwire.errors import ForkedError
+from zkwire.link import INTERRUPTED, LONG_LINE, SPARSE
+from zkwire.waiting import LONGEST_SLEEP, Sleeper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkwire.calls import Call, Waitable, Waker
+    from zkwire.io_thread import IOThread
+    from zkwire.link import Link
+    from zkwire.session import Session
+
+# Seconds between two looks at the deadlines by who reads; the shortest deadline is a ping's.
+LOOK = 0.005
+
+# Seconds for which a request that nobody waits for may wait for others to leave with.
+LINGER = 0.01
+
+# Seconds for each answer that is expected, for which who reads lets more of them arrive.
+PAUSE, LONGEST_PAUSE = 4e-6, 1e-3
+
+# Seconds on a clock that never goes back.  CLOCK_MONOTONIC stands still while the machine sleeps;
+# the server's clock does not.
+clock: Callable[[], float] = time.monotonic
+if hasattr(time, "CLOCK_BOOTTIME"):
+    clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+
+
+class Roles:
+    """See the module's docstring."""
+
+    def __init__(self, session: Session, now: Callable[[], float] | None) -> None:
+        self.session = session
+        self.now = now or clock
+        self.mutex = threading.Lock()
+        self.link: Link | None = None
+        self.io: IOThread | None = None
+        self.due: deque[Waker] = deque()  # what the automaton wants called
+        self.soon: deque[Callable[[], None]] = deque()  # what others want called
+        self.sleepers: set[Sleeper] = set()
+        self._followers: deque[Sleeper] = deque()
+        self.ended = False
+        self.forked = False
+
+    def check(self) -> None:
+        """Raise in a forked child, and when nothing can happen any more."""
+        if self.forked:
+            raise ForkedError(
+                "this client belongs to the parent process; make a Client in this process"
+            )
+        if self.ended:
+            raise self.session.ending()
+
+    def wake(self) -> None:
+        """Make the I/O thread look at what there is to do."""
+        io = self.io
+        if io is not None:
+            io.wake()
+
+    def wait(self, waitable: Waitable, timeout: float | None = None, *, lead: bool = False) -> bool:
+        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
+
+        ``lead``: an answer is on its way, so read it here if nobody else is reading.
+        """
+        deadline = None if timeout is None else self.now() + timeout
+        left: Link | None = None  # where this one has made room for who waits for an answer
+        while not waitable.ready:
+            if self.ended or self.forked:
+                self.check()
+            link = self.link
+            if link is left or not self._lead(waitable, deadline, guest=not lead):
+                self.flush()
+                self._sleep(waitable, deadline, lead)
+            elif not lead:
+                left = link
+            if deadline is not None and self.now() >= deadline:
+                if lead:
+                    self.hand_over()  # it may have been this caller's turn to read
+                return waitable.ready
+        return True
+
+    # --- what is to be called ---------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Take over what the automaton wants called; under the mutex, so that the order holds."""
+        if self.session.wakeups:
+            self.due.extend(self.session.take_wakeups())
+
+    def _have_called(self) -> None:
+        """Have the I/O thread call what is due, or what it will not come by to call any more."""
+        if self.due:
+            self.wake()
+            if self.ended:
+                self.call_due()
+
+    def call_due(self) -> None:
+        """Call what the automaton wants called, in order; by the I/O thread."""
+        while True:
+            with self.mutex:
+                self._collect()
+                due, self.due = self.due, deque()
+            if not due:
+                return
+            for function in due:
+                try:
+                    function()
+                except Exception as error:
+                    report(error)
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        self.soon.append(function)
+        self.wake()
+        if self.ended:
+            self.call_soon()  # the I/O thread may not come by any more
+
+    def call_soon(self) -> None:
+        """Call what has been put off, by the I/O thread."""
+        while True:
+            try:
+                function = self.soon.popleft()
+            except IndexError:
+                return
+            function()
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def _sleep(self, waitable: Waitable, deadline: float | None, lead: bool) -> None:
+        """Sleep until something may have changed for this waiter."""
+        sleeper = Sleeper(waitable)
+        try:
+            with self.mutex:
+                if waitable.ready or self.ended:
+                    return
+                waitable.add_waker(sleeper)
+                self.sleepers.add(sleeper)
+                if lead:
+                    self._followers.append(sleeper)
+                link = self.link
+            # The role may have become free before this sleeper was known to its holder.
+            if not lead or link is None or link.end or link.reader is not None:
+                sleeper.sleep(None if deadline is None else deadline - self.now())
+        finally:
+            with self.mutex:
+                self.sleepers.discard(sleeper)
+                if sleeper in self._followers:
+                    self._followers.remove(sleeper)
+                waitable.drop_waker(sleeper)
+
+    def _lead(
+        self,
+        waitable: Waitable,
+        deadline: float | None,
+        *,
+        guest: bool = False,
+        fresh: Call | None = None,
+    ) -> bool:
+        """Send what there is to send, then read until ``waitable`` is ready, the connection ends or
+        the deadline has passed.
+
+        A ``guest`` stops, too, when somebody else wants to read.  ``fresh`` is a call that has not
+        been submitted.  False, and nothing has happened, if there is nothing to read from, if
+        another thread reads, or if something must go before the fresh call.
+        """
+        link = self.link
+        if link is None or link.end:
+            return False
+        if link.reader is not None:
+            link.wanted = link.wanted or not guest
+            return False
+        me: list[object] = []
+        try:
+            if not self._take_roles(link, me, fresh):
+                return False
+            if guest:
+                self._look_after(link, waitable, deadline)
+            else:
+                self._read_until(link, waitable, deadline)
+        except BaseException:
+            if (link.reader is me or link.writer is me) and not link.watched:
+                link.end = link.end or INTERRUPTED
+            raise
+        finally:
+            if link.writer is me:
+                link.writer = None
+            if link.reader is me:
+                link.watched, link.reader = False, None
+            if link.end or link.broken_pipe:
+                self._let_go()
+        if self._followers:
+            self.hand_over()
+        return True
+
+    def _take_roles(self, link: Link, me: object, fresh: Call | None) -> bool:
+        """See :meth:`_lead`: take the read role and, if it is free, for once the write role."""
+        session, data = self.session, b""
+        with self.mutex:
+            if link is not self.link or link.reader is not None:
+                return False
+            link.reader, link.wanted = me, False
+            if link.writer is None and link.writable:
+                link.writer = me
+                if fresh is not None:
+                    data = session.send_alone(fresh, self.now())
+                elif session.has_output:
+                    data = session.data_to_send(self.now())
+                link.written += len(data)
+        if data:
+            link.send(data)
+        if link.writer is me:
+            link.writer = None
+        if session.has_output:
+            self.flush()  # what others have submitted meanwhile
+        if link.unsent:
+            self._let_go()  # it must leave before the answer can come
+        return bool(data) or fresh is None
+
+    def _read_until(self, link: Link, waitable: Waitable, deadline: float | None) -> None:
+        """See :meth:`_lead`; with the read role."""
+        session = self.session
+        while not (waitable.ready or link.end):
+            if link.got < SPARSE and (expected := session.unanswered) >= LONG_LINE:
+                time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
+            if deadline is None:
+                self.read(link, block=True)
+            elif readable_within(link.sock, deadline - self.now()):
+                self.read(link, block=False)
+            else:
+                break
+            if not session.usable and session.challenge is not None:
+                self.wake()
+
+    def _look_after(self, link: Link, waitable: Waitable, deadline: float | None) -> None:
+        """:meth:`_read_until` for a guest; an interrupt does no harm unless it hits the reading."""
+        while self.session.usable and not (
+            waitable.ready or link.end or link.wanted or self._followers
+        ):
+            link.watched = True
+            left = LONGEST_SLEEP if deadline is None else min(deadline - self.now(), LONGEST_SLEEP)
+            if readable_within(link.sock, left):
+                link.watched = False
+                self.read(link, block=False)
+            elif deadline is not None and self.now() >= deadline:
+                break
+
+    def _let_go(self) -> None:
+        """A connection is not in use here any more, and perhaps to be ended or closed now."""
+        self.wake()
+        if self.ended and self.io is not None:
+            self.io.bury()  # the I/O thread will not come by
+
+    def hand_over(self) -> None:
+        """Wake one of those who found the read role taken, now that it is free."""
+        if self._followers:
+            with self.mutex:
+                while self._followers:
+                    sleeper = self._followers.popleft()
+                    if not sleeper.waitable.ready:  # else it will not read, and wake nobody
+                        sleeper()
+                        return
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def read(self, link: Link, *, block: bool) -> None:
+        """One receive and all that it brings; with the read role only."""
+        data = link.receive(block=block)
+        if not data:
+            return
+        session = self.session
+        with self.mutex:
+            if link.end or link is not self.link:
+                return
+            link.reads += 1
+            now = self.now()
+            session.receive_data(data, now)
+            if now >= link.look_at:
+                # In a flood of replies the I/O thread may not get the mutex in time for its pings.
+                link.look_at = now + LOOK
+                session.on_deadline(now)
+            if session.broken or session.over:
+                link.end = session.broken or "the session is over"
+            sleepers = self._take_sleepers() if session.wakeups else None
+        if sleepers is not None:
+            for sleeper in sleepers:
+                sleeper()
+            if self.due:
+                self.wake()
+        if session.has_output:
+            self.flush()
+
+    def _take_sleepers(self) -> list[Sleeper]:
+        """Collect, and take out of what is due the sleepers that nothing else stands before."""
+        self._collect()
+        sleepers: list[Sleeper] = []
+        while self.due and isinstance(self.due[0], Sleeper):
+            sleepers.append(self.due[0])
+            self.due.popleft()
+        return sleepers
+
+    def flush(self) -> None:
+        """Send what there is to send, unless another thread is at it: that one looks again."""
+        link = self.link
+        while link is not None and self.session.has_output and link.writable and self._write(link):
+            pass
+
+    def flush_soon(self) -> None:
+        """Have the I/O thread send what is queued within LINGER seconds, if nobody has by then."""
+        io = self.io
+        if io is not None and io.flush_at is None:
+            io.flush_at = self.now() + LINGER
+            io.wake()
+
+    def flush_due(self) -> None:
+        """Send what is not to linger any longer; by the I/O thread."""
+        io = self.io
+        if io is not None and io.flush_at is not None:
+            if self.now() < io.flush_at and not self.session.urgent:
+                return
+            io.flush_at = None  # first: what is queued from now on asks for it anew
+        self.flush()
+
+    def _write(self, link: Link) -> bool:
+        """Send one batch; False if that is for somebody else to do."""
+        me: list[object] = []
+        try:
+            with self.mutex:
+                if link is not self.link or link.writer is not None or not link.writable:
+                    return False
+                link.writer = me
+                data = self.session.data_to_send(self.now())
+                link.written += len(data)
+            if data:
+                link.send(data)
+        except BaseException:
+            if link.writer is me:
+                link.end = link.end or INTERRUPTED
+            raise
+        finally:
+            if link.writer is me:
+                link.writer = None
+            if not link.writable:
+                self._let_go()
+        return True
+
+    def send_rest(self, link: Link) -> None:
+        """The socket takes bytes again; by the I/O thread only."""
+        with self.mutex:
+            mine = link.pending and not link.end and link.writer is None
+            if mine:
+                link.writer = self
+        if mine:
+            try:
+                data, link.unsent = link.unsent, memoryview(b"")
+                link.written += len(data)
+                link.send(data)
+            finally:
+                link.writer = None
+        self.flush()
+
+    # --- after a fork -----------------------------------------------------------------------------
+
+    def abandon_process(self) -> None:
+        """In a forked child: let go of the parent's connection without a byte or a FIN."""
+        self.forked = True
+        self.mutex = threading.Lock()  # its holder may be a thread that does not exist here
+        link, io = self.link, self.io
+        self.link = self.io = None
+        if link is not None:
+            link.sock.close()
+        if io is not None:
+            io.abandon()
