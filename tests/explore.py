@@ -8,8 +8,7 @@ A world is a kind of lock, what its contenders do (wait, wait for a limited time
 many they are.  First every schedule with every fault at every place is followed (two faults for two
 contenders, one for three), of equal states only one, until nothing is left or the limit is reached;
 then come random histories with more contenders and up to five faults.  Counted are the different
-states of the small worlds, as `zkwire.testing.fingerprint` tells them apart.  Most of them are not
-reached by running: `tests.simulation_tables`.
+states of the small worlds, as `zkwire.testing.fingerprint` tells them apart.
 
 A failure prints the shortest steps that lead there, the history, and how to see it again.
 """
@@ -33,8 +32,7 @@ from tests.simulation_family import (
 )
 from tests.simulation_histories import users
 from tests.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, various
-from tests.simulation_tables import ForetoldError, exhaust
-from zkwire.testing.schedule import FailedRunError, Figures, Scenario, explore, replay
+from zkwire.testing.schedule import FailedRunError, Figures, Scenario, exhaust, explore, replay
 from zkwire.testing.trouble import FAULTS
 
 WAITING = Manners(stay=1)
@@ -104,8 +102,6 @@ def through(name: str, states: int, seconds: float) -> Done:
         )  # fmt: skip
     except FailedRunError as error:
         return Done(name, Figures(error.runs, 0), seen, told(name, 0, error))
-    except ForetoldError as error:
-        return Done(name, Figures(0, 0), seen, f"{name}: {error}")
     return Done(name, figures, seen)
 
 

@@ -22,6 +22,7 @@ NOT_LOADED = {
     "concurrent.futures",
     "dataclasses",
     "inspect",
+    "linecache",  # no record is compiled before its first use
     "logging",
     "multiprocessing",
     "random",

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.planted_bugs import BUGS
-from tests.simulation_tables import exhaust
-from zkwire.testing.schedule import FailedRunError, explore
+from zkwire.testing.schedule import FailedRunError, exhaust, explore
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 UNTIL_FOUND = int(4000 * FACTOR)

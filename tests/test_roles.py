@@ -1,14 +1,14 @@
-"""Who reads, and when: the waiter of a watch as a guest, pauses in a long pipeline, late guards."""
+"""Who reads, and when: not who waits for an event; pauses in a long pipeline; late guards."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 
+import zkwire.io_thread
 import zkwire.roles
 from tests.fake_server import Connection, FakeServer, reply
 from tests.family_helpers import soon
@@ -33,118 +33,55 @@ def client(server: FakeServer) -> Iterator[Client]:
         yield client
 
 
-def reader(client: Client) -> object:
-    link = client._pump.link
-    assert link is not None
-    return link.reader
-
-
-def waiting(client: Client, watch: Watch) -> Background:
-    """Somebody who waits for the watch, and reads meanwhile."""
-    waiter = Background(lambda: watch.wait(PATIENCE))
-    soon("the waiter reads", lambda: reader(client) is not None)
-    return waiter
-
-
 def watched(client: Client, path: str) -> Watch:
     watch = Watch()
     client.get_data(path, watch=watch)
     return watch
 
 
-# --- who waits for a watch ------------------------------------------------------------------------
+# --- who waits for an event -----------------------------------------------------------------------
 
 
-def test_who_waits_for_a_watch_reads_its_event(
+def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
     server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It has stood back from callers who read, and would come back too late for this test."""
+    monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
     client.create("/a")
+    io = client._pump.io
+    assert io is not None
+
+    def stands_back() -> bool:
+        client.sync()
+        return io._rearm_at is not None
+
+    soon("the I/O thread has seen somebody read", stands_back)
     watch = watched(client, "/a")
-    readers: list[str] = []
-    read = client._pump.read
-    waiter = waiting(client, watch)
-
-    def note(link: object, *, block: bool) -> None:
-        readers.append(threading.current_thread().name)
-        read(link, block=block)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(client._pump, "read", note)
-    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
-    event = waiter.result()
-    assert event is not None
-    assert event.type is EventType.NODE_DATA_CHANGED
-    assert readers
-    assert not any(name.startswith("zkwire") for name in readers), "no switch between threads"
-
-
-def test_a_waiter_makes_room_for_who_wants_an_answer(server: FakeServer, client: Client) -> None:
-    """The first answer is read by the waiter; then it stands back, and others read their own."""
-    client.create("/a")
-    watch = watched(client, "/a")
-    waiter = waiting(client, watch)
-    assert client.get_data("/a").data == b""
-    soon("the waiter has stood back", lambda: reader(client) is None)
-    for _ in range(3):
-        assert client.get_data("/a").data == b""
-        assert reader(client) is None
+    waiter = Background(lambda: watch.wait(PATIENCE))
+    soon("it listens again", lambda: io._rearm_at is None)
     server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
     assert waiter.result() is not None
 
 
-def test_a_waiter_that_is_interrupted_costs_nobody_the_connection(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
+    server: FakeServer, client: Client
 ) -> None:
+    """Who waits for an event must not have the read role: the handler stands on top of it."""
     client.create("/a")
     watch = watched(client, "/a")
-    link = client._pump.link
+    got: list[bytes] = []
 
-    def interrupted(sock: socket.socket, seconds: float) -> bool:
-        raise KeyboardInterrupt
+    def handle(*_: object) -> None:
+        got.append(client.get_data("/a").data)
+        server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
 
-    monkeypatch.setattr(zkwire.roles, "readable_within", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        watch.wait(PATIENCE)
-    monkeypatch.undo()
-    assert client.get_data("/a").data == b""
-    assert client._pump.link is link
-    assert reader(client) is None
-
-
-def test_a_waiter_that_is_interrupted_while_it_reads_ends_the_connection(
-    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it has read is lost, so nothing of that connection may be believed."""
-    client.create("/a")
-    watch = watched(client, "/a")
-    old = client._pump.link
-
-    def interrupted(link: object, *, block: bool) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(client._pump, "read", interrupted)
-    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/b")
-    with pytest.raises(KeyboardInterrupt):
-        watch.wait(PATIENCE)
-    monkeypatch.undo()
-    assert old is not None
-    assert old.end is not None
-    soon("there is another connection", lambda: client._pump.link not in (None, old))
-
-
-def test_a_waiter_keeps_its_time_limit(client: Client) -> None:
-    client.create("/a")
-    assert watched(client, "/a").wait(0.05) is None
-    assert reader(client) is None
-
-
-def test_a_waiter_is_told_of_the_end(server: FakeServer) -> None:
-    client = Client(server.hosts, session_timeout=20)
-    client.connect()
-    client.create("/a")
-    waiter = waiting(client, watched(client, "/a"))
-    client.close()
-    with pytest.raises(zkwire.ClientClosedError):
-        waiter.result()
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        assert watch.wait(PATIENCE) is not None
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert got == [b""]
 
 
 # --- pauses in a long pipeline --------------------------------------------------------------------

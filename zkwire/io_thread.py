@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zkwire.pump import Pump
 
 REARM = 0.005
+_AT_ONCE = 0.0
 
 
 class IOThread:
@@ -48,6 +49,12 @@ class IOThread:
         """From any thread: come back from select."""
         with self._waking_lock, contextlib.suppress(OSError):  # full, so awake anyway; or closed
             self._waking.send(b"\0")
+
+    def listen(self) -> None:
+        """From any thread: somebody waits for an event, so listen, if nobody else reads."""
+        if self._rearm_at is not None:
+            self._rearm_at = _AT_ONCE
+            self.wake()
 
     def run(self) -> None:
         """The thread's function."""
@@ -122,7 +129,7 @@ class IOThread:
         if link is None:
             return
         if self._rearm_at is not None and pump.now() >= self._rearm_at:
-            quiet = link.reads == self._reads_seen
+            quiet = link.reads == self._reads_seen or self._rearm_at == _AT_ONCE
             self._reads_seen = link.reads
             self._rearm_at = None if quiet else pump.now() + REARM
         reading = selectors.EVENT_READ if self._rearm_at is None else 0

@@ -35,15 +35,13 @@ class Link:
 
     __slots__ = (
         "broken_pipe", "end", "got", "look_at", "reader", "reads", "room", "sock", "unsent",
-        "wanted", "watched", "writer", "written",
+        "writer", "written",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.reader: object = None  # who has the read role
         self.writer: object = None  # who has the write role
-        self.wanted = False  # somebody who wants an answer has found the read role taken
-        self.watched = False  # who has the read role only waits for something to read
         self.reads = 0
         self.got = 0  # bytes, by the last receive
         self.room = FEW_BYTES

@@ -120,7 +120,7 @@ class Pump(Roles):
         What :meth:`submit` and :meth:`wait` do, with one look at the state instead of four.  The
         call need not have ended afterwards.
         """
-        if self.closing is not None or not self._lead(call, None, fresh=call):
+        if self.closing is not None or not self._lead(call, None, call):
             self.submit(call)
 
     async def until(self, waitable: Waitable) -> bool:

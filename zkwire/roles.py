@@ -3,9 +3,9 @@
 Who reads: a thread that waits for an answer takes the *read role* if it is free and reads the
 socket itself, handing out what comes for others, until its own answer is there (leader and
 followers, after Schmidt et al.).  One request at a time then costs one send and one receive and no
-switch between threads.  Who waits for anything else, a watch or a state, reads only as long as
-nobody waits for an answer.  The I/O thread reads when nobody waits at all: pings, callbacks' watch
-events, unread pipelines.
+switch between threads.  The I/O thread reads when nobody waits for an answer: watch events, pings,
+unread pipelines.  Who waits for an event may wait for hours, and a signal handler that wants an
+answer may hit him there, so he does not read; but he has the I/O thread listen at once.
 
 Who writes: whoever has submitted something and finds the *write role* free.  Sends never block;
 what the kernel does not take is left to the I/O thread.
@@ -31,7 +31,7 @@ from zkwire.background import report
 from zkwire.dial import readable_within
 from zkwire.errors import ForkedError
 from zkwire.link import INTERRUPTED, LONG_LINE, SPARSE
-from zkwire.waiting import LONGEST_SLEEP, Sleeper
+from zkwire.waiting import Sleeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,16 +95,12 @@ class Roles:
         ``lead``: an answer is on its way, so read it here if nobody else is reading.
         """
         deadline = None if timeout is None else self.now() + timeout
-        left: Link | None = None  # where this one has made room for who waits for an answer
         while not waitable.ready:
             if self.ended or self.forked:
                 self.check()
-            link = self.link
-            if link is left or not self._lead(waitable, deadline, guest=not lead):
+            if not (lead and self._lead(waitable, deadline)):
                 self.flush()
                 self._sleep(waitable, deadline, lead)
-            elif not lead:
-                left = link
             if deadline is not None and self.now() >= deadline:
                 if lead:
                     self.hand_over()  # it may have been this caller's turn to read
@@ -168,6 +164,8 @@ class Roles:
                 if lead:
                     self._followers.append(sleeper)
                 link = self.link
+            if not lead and self.io is not None:
+                self.io.listen()
             # The role may have become free before this sleeper was known to its holder.
             if not lead or link is None or link.end or link.reader is not None:
                 sleeper.sleep(None if deadline is None else deadline - self.now())
@@ -182,40 +180,31 @@ class Roles:
         self,
         waitable: Waitable,
         deadline: float | None,
-        *,
-        guest: bool = False,
         fresh: Call | None = None,
     ) -> bool:
         """Send what there is to send, then read until ``waitable`` is ready, the connection ends or
         the deadline has passed.
 
-        A ``guest`` stops, too, when somebody else wants to read.  ``fresh`` is a call that has not
-        been submitted.  False, and nothing has happened, if there is nothing to read from, if
-        another thread reads, or if something must go before the fresh call.
+        ``fresh`` is a call that has not been submitted.  False, and nothing has happened, if there
+        is nothing to read from, if another thread reads, or if something must go before that call.
         """
         link = self.link
-        if link is None or link.end:
-            return False
-        if link.reader is not None:
-            link.wanted = link.wanted or not guest
+        if link is None or link.end or link.reader is not None:
             return False
         me: list[object] = []
         try:
             if not self._take_roles(link, me, fresh):
                 return False
-            if guest:
-                self._look_after(link, waitable, deadline)
-            else:
-                self._read_until(link, waitable, deadline)
+            self._read_until(link, waitable, deadline)
         except BaseException:
-            if (link.reader is me or link.writer is me) and not link.watched:
+            if link.reader is me or link.writer is me:
                 link.end = link.end or INTERRUPTED
             raise
         finally:
             if link.writer is me:
                 link.writer = None
             if link.reader is me:
-                link.watched, link.reader = False, None
+                link.reader = None
             if link.end or link.broken_pipe:
                 self._let_go()
         if self._followers:
@@ -228,7 +217,7 @@ class Roles:
         with self.mutex:
             if link is not self.link or link.reader is not None:
                 return False
-            link.reader, link.wanted = me, False
+            link.reader = me
             if link.writer is None and link.writable:
                 link.writer = me
                 if fresh is not None:
@@ -260,19 +249,6 @@ class Roles:
                 break
             if not session.usable and session.challenge is not None:
                 self.wake()
-
-    def _look_after(self, link: Link, waitable: Waitable, deadline: float | None) -> None:
-        """:meth:`_read_until` for a guest; an interrupt does no harm unless it hits the reading."""
-        while self.session.usable and not (
-            waitable.ready or link.end or link.wanted or self._followers
-        ):
-            link.watched = True
-            left = LONGEST_SLEEP if deadline is None else min(deadline - self.now(), LONGEST_SLEEP)
-            if readable_within(link.sock, left):
-                link.watched = False
-                self.read(link, block=False)
-            elif deadline is not None and self.now() >= deadline:
-                break
 
     def _let_go(self) -> None:
         """A connection is not in use here any more, and perhaps to be ended or closed now."""

@@ -527,13 +527,12 @@ class Session:
         self._flight.last_zxid = max(self.last_zxid, zxid)
         if call.watch is not None:
             self._watching.settle(call, call.watch, code, record, zxid)
-        if call.outcome is None:
-            if call.wakers:
-                self.wakeups += call.take_wakers()
-            call.record = record
-            # A missing node is an answer to exists.
-            refused = code and not (code == _NO_NODE and op is ops.EXISTS)
-            call.outcome = Refused(code) if refused else ANSWERED
+        if call.wakers:
+            self.wakeups += call.take_wakers()
+        call.record = record
+        # A missing node is an answer to exists.
+        refused = code and not (code == _NO_NODE and op is ops.EXISTS)
+        call.outcome = Refused(code) if refused else ANSWERED
         # Late, so that an interrupt anywhere above leaves the call to connection_lost.
         self._flight.unanswered.popleft()
         if self._watching.requests:

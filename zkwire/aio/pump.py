@@ -89,13 +89,16 @@ class AsyncPump:
     def submit(self, call: Call, *, eager: bool = True) -> None:
         """Put a call behind all earlier ones; without ``eager`` never send it at once."""
         loop = self.start()
-        if self._closing and not self.session.over:
-            raise ClientClosedError("the client is being closed", op=call.op.name, path=call.path)
-        link = self.link
-        if link is not None and link.end and self._driver is not None:
-            self._driver.turn()  # it is broken: the call must not be lost with it
-        session = self.session
-        session.submit(call, self.now())
+        link, session = self.link, self.session
+        if link is None or link.end or self._closing:
+            self._prepare(call, link)
+        elif eager and not session.unanswered and link.writable:
+            data = session.send_alone(call, self.now())
+            if data:
+                self._send(link, data)
+                return
+        if not session.push(call):
+            session.submit(call, self.now())
         if not session.usable:
             self._turn_soon()  # it has a deadline
         elif (eager and not session.unanswered) or session.queued >= FLUSH_AT:
@@ -103,6 +106,13 @@ class AsyncPump:
         elif not self._flushing:
             self._flushing = True
             loop.call_soon(self._flush_gathered)
+
+    def _prepare(self, call: Call, link: Link | None) -> None:
+        """The connection is not as usual: refuse the call, or see to it that it is not lost."""
+        if self._closing and not self.session.over:
+            raise ClientClosedError("the client is being closed", op=call.op.name, path=call.path)
+        if link is not None and link.end and self._driver is not None:
+            self._driver.turn()  # it is broken: the call must not be lost with it
 
     def flush_soon(self) -> None:
         """What was submitted leaves in the loop's next turn."""
@@ -289,10 +299,12 @@ class AsyncPump:
         """Send what there is to send, as far as the kernel takes it."""
         link = self.link
         while link is not None and self.session.has_output and link.writable:
-            data = self.session.data_to_send(self.now())
-            link.written += len(data)
-            link.send(data)
-        if link is not None and not link.writable:
+            self._send(link, self.session.data_to_send(self.now()))
+
+    def _send(self, link: Link, data: bytes) -> None:
+        link.written += len(data)
+        link.send(data)
+        if not link.writable:
             self._turn_soon()  # to listen until it is writable, or to end it
 
     flush_due = flush

@@ -136,9 +136,19 @@ def _count(
         finally:
             for client in clients:
                 client.close()
-        # A holder's guard is told of its own node's end, too; that wakes nobody.
-        told = [f for f in proxy.frames() if f.kind == "notification"]
-        return len(told) - WAITERS, order
+        return _woken(proxy.frames()), order
+
+
+def _woken(frames: list[Frame]) -> int:
+    """Notifications to waiters: who has released is told of its own node's end, maybe."""
+    released: set[int] = set()
+    woken = 0
+    for frame in frames:
+        if frame.op == "delete":
+            released.add(frame.connection)
+        elif frame.kind == "notification" and frame.connection not in released:
+            woken += 1
+    return woken
 
 
 def _wait_once(lock: BlockingLock | SequentialLock, number: int, order: list[int]) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _UNKNOWN = -1  # the server fills it in, a client must not
 _ERROR = -1
-_END = MultiHeader.pack(_ERROR, True, _UNKNOWN)
 
 # MultiResponse.deserialize of the Java client; None: nothing follows the header.
 _RESULTS: dict[int, type[Record] | None] = {
@@ -47,7 +46,8 @@ def pack_multi(operations: Iterable[tuple[int, bytes]]) -> bytes:
     for opcode, body in operations:
         parts.append(MultiHeader.pack(opcode, False, _UNKNOWN))
         parts.append(body)
-    return b"".join([*parts, _END])
+    parts.append(MultiHeader.pack(_ERROR, True, _UNKNOWN))
+    return b"".join(parts)
 
 
 class MultiResponse(tuple[Record | None, ...]):

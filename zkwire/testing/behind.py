@@ -88,7 +88,9 @@ class Past:
         """What of it can still be seen by those who have seen ``zxid``."""
         self._prints += map(tree_print, self._trees[len(self._prints) :])
         return [
-            found for tree, found in zip(self._trees, self._prints, strict=True) if tree.zxid >= zxid
+            found
+            for tree, found in zip(self._trees, self._prints, strict=True)
+            if tree.zxid >= zxid
         ]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copyreg
 import gc
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from random import Random
@@ -82,7 +82,7 @@ class Reader:
         elif kind is int:
             self._out.append(_told(value))
         elif kind is float:
-            self._out.append(_told(round(value - self._now, 5) if value > _EARLIEST else value))
+            self._out.append(self._span(value) if value > _EARLIEST else _told(value))
         elif issubclass(kind, tuple):  # has no identity that anybody could tell
             self.each(value)
         elif isinstance(value, Enum):
@@ -97,6 +97,11 @@ class Reader:
                 reader = _READERS[kind] = _reader_for(kind)
             self._out.append(kind.__name__)
             reader(self, value)
+
+    def _span(self, moment: float) -> float | str:
+        seconds = moment - self._now
+        # Rounding must not hide whether it has come.
+        return _told(round(seconds, 5)) if abs(seconds) > 1e-5 else str(seconds > 0)
 
     def each(self, values: Iterable[Any]) -> None:
         """One after the other, and how many."""
@@ -134,6 +139,9 @@ class Reader:
 
     def _reduced(self, value: Any) -> None:
         self.each(value.__reduce__()[1:])  # of an iterator: over what, and where
+
+    def _awaited(self, value: Any) -> None:
+        self.each(gc.get_referents(value))  # of `coroutine.__await__()`: the coroutine
 
     def _cell(self, value: CellType) -> None:
         try:
@@ -216,14 +224,15 @@ def _told(number: float) -> float | str:
 
 
 def _reader_for(kind: type) -> Callable[[Reader, Any], None]:
+    reduces = "__reduce__" in vars(kind)
     if issubclass(kind, _NAMED):
         return Reader._name
     if issubclass(kind, BaseException):
         return Reader._error
     if not kind.__flags__ & _HEAP_TYPE:
-        if not hasattr(kind, "__next__"):
-            raise TypeError(f"nobody can look into a {kind.__qualname__}")
-        return Reader._reduced
+        if issubclass(kind, Iterator):
+            return Reader._reduced if reduces else Reader._awaited
+        raise TypeError(f"nobody can look into a {kind.__qualname__}")
     slots = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - known to no stub
     without = frozenset[str]().union(
         *(names for known, names in _WITHOUT_EFFECT.items() if issubclass(kind, known))

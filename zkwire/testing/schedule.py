@@ -379,9 +379,10 @@ def exhaust(
 ) -> Figures:
     """Run under every schedule with up to ``most`` faults that differs in its first steps.
 
-    Of schedules that lead to the same state one is followed.  Those without a fault come first, then
-    faults at places left to chance, so that what is stopped has looked everywhere.  ``depth`` limits the steps, ``runs``,
-    ``states`` and ``seconds`` how much is looked at.  Only states count that ``seen`` has not yet.
+    Of schedules that lead to the same state one is followed.  Those without a fault come first,
+    then faults at places left to chance, so that what is stopped has looked everywhere.  ``depth``
+    limits the steps, ``runs``, ``states`` and ``seconds`` how much is looked at.  Only states count
+    that ``seen`` has not yet.
     """
     runner = Runner(scenario, options)
     todo = _Todo(most)
