@@ -681,3 +681,39 @@ def test_watches_are_set_again_and_removed_under_their_whole_path() -> None:
     script.session.forget_watch(watch)
     assert _removal(script.flush()) == [RemoveWatchesRequest("/app/a", DATA_TYPE)]
     assert [frame.path for frame in traced] == ["/a"], "what is shown is the caller's path"
+
+
+def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back() -> None:
+    """The server has been told to keep it; nobody would want its event, and it wakes a waiter."""
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    kept = script.watching("get_data", "/b")
+    script.lose()
+    script.dial()
+    script.flush()
+    script.welcome()
+    [restoring] = script.flush()
+    assert restoring.name == "set_watches"
+    script.close_watch(watch)
+    again = script.call("get_data", "/a", watch=Watch())
+    assert not script.flush(), "before the answer nothing goes out"
+    script.serve(restoring)
+    assert script.names() == ["remove_watches", "get_data"], "in this order: the new one stays"
+    assert script.sent[-2].read(RemoveWatchesRequest).path == "/a"
+    assert armed(kept)
+    assert not again.ready
+
+
+def test_what_was_closed_while_it_was_restored_is_forgotten_with_the_connection() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.lose()
+    script.dial()
+    script.flush()
+    script.welcome()
+    script.flush()
+    script.close_watch(watch)
+    script.lose()
+    script.connect()
+    assert script.names() == []
+    assert [sent.name for sent in script.sent] == ["connect"]

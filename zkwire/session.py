@@ -297,8 +297,12 @@ class Session:
             self._watching.drop(watch)
 
     def _tell_server(self) -> None:
-        """Queue what the server must know about watches; a new connection has to know nothing."""
-        if self._watching.requests:
+        """Queue what the server must know about watches; a new connection has to know nothing.
+
+        But one that is about to be usable has been told of them: then this waits until it is.
+        """
+        opening = self._opening.restored and self.state is State.HANDSHAKE
+        if self._watching.requests and not opening:
             if self.usable and not self._closing:
                 self._flight.queue.extend(self._watching.requests)
             self._watching.requests.clear()
@@ -438,6 +442,9 @@ class Session:
             self._watching.state = State.CONNECTED_READ_ONLY if read_only else State.CONNECTED
             self._watching.reread()
             self._enter("usable read-only" if read_only else "usable")
+            # First: a call that is queued may set a watch there again.
+            self._flight.queue.extendleft(reversed(self._watching.requests))
+            self._watching.requests.clear()
             if read_only:
                 self._search.start(now)
 
