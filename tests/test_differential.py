@@ -109,10 +109,11 @@ def test_what_chance_seldom_meets(pair: Pair) -> None:
     assert player.errors["check_watches", 0] > 0
 
 
-def test_a_planted_difference_is_found(
-    pair: Pair, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a cversion that only counts creates, as it is stored, the comparison fails."""
+def test_a_planted_difference_is_found(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a cversion that only counts creates, as it is stored, the comparison fails.
+
+    Not by chance: how far a difference can be shrunk depends on the scenario.
+    """
     honest = Node.stat
 
     def planted(node: Node) -> Stat:
@@ -122,7 +123,7 @@ def test_a_planted_difference_is_found(
 
     monkeypatch.setattr(Node, "stat", planted)
     with pytest.raises(Difference, match="seed") as caught:
-        pair.run(f"{seed}/planted", 20 * SCENARIO_STEPS)
+        pair.run("4/planted", 20 * SCENARIO_STEPS)
     (note,) = caught.value.__notes__
     print(note)
     requests = int(note.split(" requests")[0].split()[-1])
