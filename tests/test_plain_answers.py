@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -158,6 +159,17 @@ def test_nothing_overtakes_what_waits() -> None:
     assert [sent.name for sent in script.flush()] == ["get_data"]
     script.session.on_deadline(script.now + 4)  # a ping is due
     assert script.session.send_alone(late, script.now) == b""
+
+
+def test_a_watch_that_is_refused_is_for_submit_to_refuse() -> None:
+    script = Script()
+    script.connect()
+    script.persistent("/a")
+    call = Call(ops.ADD_WATCH, "/a", b"", None, Watch(), "/a", ops.WatchKind.RECURSIVE)
+    assert script.session.send_alone(call, script.now) == b""
+    assert not script.session.unanswered
+    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
+        script.session.submit(call, script.now)
 
 
 def test_without_a_connection_only_submit_takes_a_call() -> None:

@@ -152,6 +152,16 @@ def sent(stage: Stage) -> list[str]:
     return [frame.op for frame in requests(stage.proxy.frames())]
 
 
+def test_a_call_that_is_refused_costs_nobody_the_connection(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    client.add_watch(fresh_path, Watch())
+    link = client._pump.link
+    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
+        client.add_watch(fresh_path, Watch(), recursive=True)
+    client.sync()
+    assert client._pump.link is link
+
+
 def test_a_lock_held_for_a_moment_is_two_round_trips(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -371,7 +371,10 @@ class Session:
         ):  # fmt: skip
             return b""
         if call.watch is not None:
-            self._watching.expect(call, call.watch)
+            try:
+                self._watching.expect(call, call.watch)
+            except RuntimeError:
+                return b""  # submit will say so, with no connection in hand
         self._live.last_send = now
         return self._flight.send(call, now)
 
