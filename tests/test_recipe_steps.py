@@ -267,6 +267,19 @@ def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
     assert len(world.spawned) == 1
 
 
+def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
+    """What the lost attempt may have left is cleaned up behind it."""
+    lock, world = sequential()
+    assert run(lock.acquire(None, True))
+    lost = lock.lost
+    lost.lose("its node was deleted")
+    assert not lock.held
+    assert run(lock.acquire(None, True))
+    assert lock.held
+    assert lock.lost is not lost
+    assert len(world.spawned) == 1
+
+
 def test_a_loss_shows_what_has_become_of_it() -> None:
     core, _ = sequential()
     assert run(core.acquire(None, True))
