@@ -22,9 +22,9 @@ from benchmarks.worker import Worker
 
 # CPU time of zkwire in proportion to another's: what was seen (beside other work), and bounds, past
 # one of which at least a client that costs twice as much does not get.
-SYNC_TO_CODEC = 4.0  # seen: 1.3 to 2.2
-PIPELINED_TO_CODEC = 6.0  # seen: 3.2 to 3.7
-SYNC_TO_KAZOO = 0.30  # seen: 0.16 to 0.26
+SYNC_TO_CODEC = 3.0  # seen: 1.3 to 2.3
+PIPELINED_TO_CODEC = 5.0  # seen: 3.2 to 3.7
+SYNC_TO_KAZOO = 0.27  # seen: 0.14 to 0.26
 PIPELINED_TO_KAZOO = 0.07  # seen: 0.04 to 0.05
 
 ATTEMPTS = 6
