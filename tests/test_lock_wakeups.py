@@ -8,6 +8,7 @@ from queue import SimpleQueue
 
 import pytest
 
+import zkwire.roles
 from tests.lock_helpers import (
     GRACE,
     PATIENCE,
@@ -90,6 +91,42 @@ def test_release_takes_one_round_trip(stage: Stage, kind: Kind, fresh_path: str)
     answer.release()
     releasing.result(GRACE)
     assert [op for op in sent(stage) if op != "get_children2"] == ["delete"]
+
+
+def test_a_lock_held_for_a_moment_is_two_round_trips(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its guard has not left when it is released, and then need not leave at all."""
+    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
+    stage.observer.create(fresh_path)
+    lock = stage.lock(SequentialLock, fresh_path)
+    for _ in range(3):
+        assert lock.acquire(PATIENCE)
+        assert lock.held
+        lock.release()
+    assert sent(stage) == ["create2", "get_children", "delete"] * 3
+    assert lock.lost.reason is None
+
+
+def test_the_guard_of_a_lock_that_is_kept_leaves_by_itself(stage: Stage, fresh_path: str) -> None:
+    stage.observer.create(fresh_path)
+    lock = stage.lock(SequentialLock, fresh_path)
+    assert lock.acquire(PATIENCE)
+    stage.proxy.wait_for(lambda frames: [f.op for f in requests(frames)][-1:] == ["get_children2"])
+    lock.release()
+
+
+def test_the_guard_leaves_with_the_next_request(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
+    stage.observer.create(fresh_path)
+    client = stage.client()
+    lock = SequentialLock(client, fresh_path)
+    assert lock.acquire(PATIENCE)
+    client.exists("/")
+    assert sent(stage) == ["create2", "get_children", "get_children2", "exists"]
+    lock.release()
 
 
 # --- wake-ups -------------------------------------------------------------------------------------

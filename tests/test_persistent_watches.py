@@ -241,6 +241,16 @@ def test_one_shot_and_lasting_on_one_path_lose_nothing(
     assert not lasting._events
 
 
+def test_a_call_that_is_refused_costs_nobody_the_connection(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    client.add_watch(fresh_path, Watch())
+    link = client._pump.link
+    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
+        client.add_watch(fresh_path, Watch(), recursive=True)
+    client.sync()
+    assert client._pump.link is link
+
+
 def test_what_servers_before_3_9_cannot_keep_apart_is_refused(
     stage: Stage, fresh_path: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Who reads, and when: not who waits for an event; pauses in a long pipeline; late guards."""
+"""Who reads, and when: not who waits for an event; pauses in a long pipeline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import zkwire.io_thread
 import zkwire.roles
 from tests.fake_server import Connection, FakeServer, reply
 from tests.family_helpers import soon
-from tests.lock_helpers import Stage, requests
-from tests.server_control import ZooKeeperServer
 from tests.test_client import PATIENCE, Background
-from zkwire import AsyncClient, Client, EventType, SequentialLock, Watch
+from zkwire import AsyncClient, Client, EventType, Watch
 from zkwire.aio.engine import LoopDriver
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.link import LONG_LINE
@@ -137,62 +135,3 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
     with FakeServer(dripping(count)) as server:
         asyncio.run(ask(server.hosts))
     assert bool(paused) == pauses
-
-
-# --- the guard of a lock --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
-
-
-def sent(stage: Stage) -> list[str]:
-    return [frame.op for frame in requests(stage.proxy.frames())]
-
-
-def test_a_call_that_is_refused_costs_nobody_the_connection(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    client.add_watch(fresh_path, Watch())
-    link = client._pump.link
-    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
-        client.add_watch(fresh_path, Watch(), recursive=True)
-    client.sync()
-    assert client._pump.link is link
-
-
-def test_a_lock_held_for_a_moment_is_two_round_trips(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its guard has not left when it is released, and then need not leave at all."""
-    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
-    stage.observer.create(fresh_path)
-    lock = stage.lock(SequentialLock, fresh_path)
-    for _ in range(3):
-        assert lock.acquire(PATIENCE)
-        assert lock.held
-        lock.release()
-    assert sent(stage) == ["create2", "get_children", "delete"] * 3
-    assert lock.lost.reason is None
-
-
-def test_the_guard_of_a_lock_that_is_kept_leaves_by_itself(stage: Stage, fresh_path: str) -> None:
-    stage.observer.create(fresh_path)
-    lock = stage.lock(SequentialLock, fresh_path)
-    assert lock.acquire(PATIENCE)
-    stage.proxy.wait_for(lambda frames: [f.op for f in requests(frames)][-1:] == ["get_children2"])
-    lock.release()
-
-
-def test_the_guard_leaves_with_the_next_request(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
-    stage.observer.create(fresh_path)
-    client = stage.client()
-    lock = SequentialLock(client, fresh_path)
-    assert lock.acquire(PATIENCE)
-    client.exists("/")
-    assert sent(stage) == ["create2", "get_children", "get_children2", "exists"]
-    lock.release()

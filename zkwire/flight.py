@@ -90,8 +90,8 @@ class Flight:
     def settle(self, data: bytes, live: Liveness, wakeups: list[Waker], now: float) -> int:
         """End the calls whose plain answers ``data`` begins with; the offset behind those.
 
-        Whatever is not plain, or not whole, or cannot be read, is left to the session, which takes
-        twice as long for a frame.
+        Whatever is not plain, or not whole, or cannot be read, is left to the session, which looks
+        at each frame by itself.
         """
         line, have, at, call = self.unanswered, len(data), 0, None
         newest = self.last_zxid

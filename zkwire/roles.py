@@ -176,12 +176,7 @@ class Roles:
                     self._followers.remove(sleeper)
                 waitable.drop_waker(sleeper)
 
-    def _lead(
-        self,
-        waitable: Waitable,
-        deadline: float | None,
-        fresh: Call | None = None,
-    ) -> bool:
+    def _lead(self, waitable: Waitable, deadline: float | None, fresh: Call | None = None) -> bool:
         """Send what there is to send, then read until ``waitable`` is ready, the connection ends or
         the deadline has passed.
 

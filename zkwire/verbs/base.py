@@ -71,15 +71,11 @@ class Requests:
         sequential: bool = False,
     ) -> Any:
         """Check the path, encode the request, submit it."""
-        full = check_path(path, sequential)
-        if self._chroot:
-            full = join(self._chroot, full, sequential)
+        full = self._full(path, sequential)
         assert op.request is not None
         body = op.request.pack(full, *fields)
         if watch is None:
-            if len(body) > LARGEST_BODY:
-                raise too_large(op, path, body)
-            return self._submit(self._kind(op, path, body, finish))
+            return self._send(op, path, body, finish)
         assert op.watch is not None
         return self._send_watching(op, path, body, finish, watch, full, op.watch, guards)
 
