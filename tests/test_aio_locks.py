@@ -121,7 +121,12 @@ globals().update(
     )
 )
 globals().update(scenarios(test_lock_recovery, {"test_lost_delete_of_a_timed_out_attempt"}, most=2))
-globals().update(scenarios(test_lock_wakeups, set()))
+globals().update(
+    scenarios(
+        test_lock_wakeups,
+        {"test_a_lock_held_for_a_moment_is_two_round_trips"},  # below: a moment is one turn of the loop
+    )
+)
 
 
 @lost_deletes
@@ -533,6 +538,10 @@ async def test_create_and_listing_leave_in_one_write(
         await asyncio.sleep(0)
         assert writes == [2, 1], "the guard, by itself"
         await lock.release()
+        writes.clear()
+        assert await lock.acquire()
+        await lock.release()
+        assert writes == [2, 1], "released in the same turn: the delete, and no guard"
 
 
 # --- a thousand -----------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+import zkwire.roles
 from tests.lock_helpers import (
     ALL_KINDS,
     GRACE,
@@ -119,8 +120,15 @@ class Run(Stage):
         self._unanswered: list[Frame] = []
         self.enumerated: int | None = None
         self.subject = self.client()
+        # A guard may leave late, or not at all; what is enumerated must not depend on the clock.
+        self.let_guards_leave(self.subject._pump.flush)
         self.own: Lock = kind(self.subject, path)
         self.other: Lock = kind(observer, path)
+
+    def let_guards_leave(self, flush_soon: Callable[[], object]) -> None:
+        """Call this instead of having the I/O thread send a guard that nothing has taken along."""
+        world: Any = self.subject._world
+        world.flush_soon = flush_soon
 
     def plan(self, faults: tuple[Fault, ...]) -> None:
         """Let these faults happen, one request after the other."""
@@ -179,6 +187,12 @@ def free(run: Run) -> None:
     run.assert_granted()
     Running(run.own.release).result()
     assert not run.own.held
+
+
+def held_for_a_moment(run: Run) -> None:
+    """Release before the guard has left, which then need not leave at all."""
+    run.let_guards_leave(run.subject._pump.flush_soon)
+    free(run)
 
 
 def waited(run: Run) -> None:
@@ -347,6 +361,19 @@ def test_every_fault_at_every_request(
     cycle: Cycle,
 ) -> None:
     Sweep(zookeeper, observer, POINTS).run_all(kind, cycle, fresh_path, capsys)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
+def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
+    zookeeper: ZooKeeperServer,
+    observer: Client,
+    fresh_path: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+) -> None:
+    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
+    Sweep(zookeeper, observer, POINTS).run_all(kind, held_for_a_moment, fresh_path, capsys)
 
 
 @pytest.mark.parametrize("cycle", [free_in_time, taken_in_time], ids=lambda cycle: cycle.__name__)
