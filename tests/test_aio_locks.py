@@ -124,7 +124,7 @@ globals().update(scenarios(test_lock_recovery, {"test_lost_delete_of_a_timed_out
 globals().update(
     scenarios(
         test_lock_wakeups,
-        {"test_a_lock_held_for_a_moment_is_two_round_trips"},  # below: a moment is one turn of the loop
+        {"test_a_lock_held_for_a_moment_is_two_round_trips"},  # below: a turn of the loop
     )
 )
 

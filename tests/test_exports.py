@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import tomllib
@@ -193,6 +194,14 @@ def test_star() -> None:
     names: dict[str, object] = {}
     exec("from zkwire import *", names)
     assert set(names) - {"__builtins__"} == PUBLIC
+
+
+def test_type_checkers_look_for_late_names_where_they_are() -> None:
+    tree = ast.parse(inspect.getsource(zkwire))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name: node.module for node in imports for alias in node.names} == zkwire._LATE
+    assert set(zkwire._LATE) <= PUBLIC
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_LOADED = {
     "asyncio",
     "concurrent.futures",
+    "contextlib",
     "dataclasses",
     "inspect",
     "linecache",  # no record is compiled before its first use
@@ -33,7 +34,12 @@ NOT_LOADED = {
     "threading",
     "typing",
     "zkwire.cli",
+    "zkwire.digest",
+    "zkwire.recipes.family",
+    "zkwire.recipes.locks",
+    "zkwire.sasl",
     "zkwire.testing",
+    "zkwire.trace",
 }
 
 PROBE = """
@@ -109,6 +115,39 @@ def test_an_import_loads_little(imported: Seen) -> None:
     # Of Python's own, what a plain `import enum, functools, struct, contextlib` loads, about.
     foreign = [name for name in imported["loaded"] if not name.startswith("zkwire")]
     assert len(foreign) < 40, foreign
+
+
+def test_who_asks_for_a_lock_gets_no_more_than_that() -> None:
+    loaded = set(run("import zkwire; zkwire.Lock")["loaded"])
+    assert "zkwire.recipes.sequential" in loaded
+    others = {"zkwire.recipes.family", "zkwire.recipes.semaphore", "zkwire.recipes.multi_lock"}
+    assert loaded.isdisjoint({*others, "asyncio", "zkwire.digest", "zkwire.sasl", "zkwire.trace"})
+
+
+def test_threads_may_ask_for_late_names_at_the_same_time() -> None:
+    """Each in another order: whoever comes first loads a module, the others wait for all of it."""
+    program = """
+import threading, zkwire
+names = sorted(zkwire._LATE)
+start = threading.Barrier(8)
+seen = []
+
+def ask(turn):
+    start.wait()
+    seen.append({name: getattr(zkwire, name) for name in names[turn:] + names[:turn]})
+
+threads = [threading.Thread(target=ask, args=(3 * turn,)) for turn in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert all(each == {name: vars(zkwire)[name] for name in names} for each in seen)
+print(len(seen))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("8\n", "")
 
 
 def test_an_import_prints_nothing() -> None:

@@ -4,7 +4,6 @@ Everything public is importable from here; importing it starts nothing.
 """
 
 from zkwire.client import Client, Transaction
-from zkwire.digest import digest_auth, digest_id
 from zkwire.errors import (
     AuthFailedError,
     BadArgumentsError,
@@ -64,19 +63,6 @@ from zkwire.model import (
     State,
     WatchType,
 )
-from zkwire.recipes.contenders import Contender
-from zkwire.recipes.family import (
-    Election,
-    Lease,
-    MultiLock,
-    ReadWriteLock,
-    ReentrantLock,
-    Semaphore,
-)
-from zkwire.recipes.locks import BlockingLock, Lock, NonBlockingLock, SequentialLock
-from zkwire.recipes.lost import Lost
-from zkwire.sasl import DigestMD5
-from zkwire.trace import TraceFrame
 from zkwire.verbs.multi import Check, Create, Delete, GetChildren, GetData, SetData
 from zkwire.watches import Watch
 
@@ -84,6 +70,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.aio.client import AsyncClient as AsyncClient
     from zkwire.aio.client import AsyncTransaction as AsyncTransaction
+    from zkwire.digest import digest_auth as digest_auth
+    from zkwire.digest import digest_id as digest_id
     from zkwire.recipes.async_family import AsyncElection as AsyncElection
     from zkwire.recipes.async_family import AsyncLease as AsyncLease
     from zkwire.recipes.async_family import AsyncMultiLock as AsyncMultiLock
@@ -94,10 +82,24 @@ if TYPE_CHECKING:
     from zkwire.recipes.async_locks import AsyncLock as AsyncLock
     from zkwire.recipes.async_locks import AsyncNonBlockingLock as AsyncNonBlockingLock
     from zkwire.recipes.async_locks import AsyncSequentialLock as AsyncSequentialLock
+    from zkwire.recipes.contenders import Contender as Contender
+    from zkwire.recipes.family import Election as Election
+    from zkwire.recipes.family import Lease as Lease
+    from zkwire.recipes.family import MultiLock as MultiLock
+    from zkwire.recipes.family import ReadWriteLock as ReadWriteLock
+    from zkwire.recipes.family import ReentrantLock as ReentrantLock
+    from zkwire.recipes.family import Semaphore as Semaphore
+    from zkwire.recipes.locks import BlockingLock as BlockingLock
+    from zkwire.recipes.locks import Lock as Lock
+    from zkwire.recipes.locks import NonBlockingLock as NonBlockingLock
+    from zkwire.recipes.locks import SequentialLock as SequentialLock
+    from zkwire.recipes.lost import Lost as Lost
+    from zkwire.sasl import DigestMD5 as DigestMD5
+    from zkwire.trace import TraceFrame as TraceFrame
 
 __version__ = "0.1.0"
 
-# asyncio is expensive to load, so these are loaded when they are first asked for.
+# Loaded when they are first asked for: asyncio is expensive, and nobody needs all of the rest.
 _LATE = {
     "AsyncBlockingLock": "zkwire.recipes.async_locks",
     "AsyncClient": "zkwire.aio.client",
@@ -111,6 +113,22 @@ _LATE = {
     "AsyncSemaphore": "zkwire.recipes.async_family",
     "AsyncSequentialLock": "zkwire.recipes.async_locks",
     "AsyncTransaction": "zkwire.aio.client",
+    "BlockingLock": "zkwire.recipes.locks",
+    "Contender": "zkwire.recipes.contenders",
+    "DigestMD5": "zkwire.sasl",
+    "Election": "zkwire.recipes.family",
+    "Lease": "zkwire.recipes.family",
+    "Lock": "zkwire.recipes.locks",
+    "Lost": "zkwire.recipes.lost",
+    "MultiLock": "zkwire.recipes.family",
+    "NonBlockingLock": "zkwire.recipes.locks",
+    "ReadWriteLock": "zkwire.recipes.family",
+    "ReentrantLock": "zkwire.recipes.family",
+    "Semaphore": "zkwire.recipes.family",
+    "SequentialLock": "zkwire.recipes.locks",
+    "TraceFrame": "zkwire.trace",
+    "digest_auth": "zkwire.digest",
+    "digest_id": "zkwire.digest",
 }
 
 __all__ = [

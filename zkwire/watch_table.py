@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zkwire.watches import Watch
 
     Place = tuple[WatchKind, str]
+    Paths = dict[str, dict[Hashable, Watch]]
     Batch = tuple[list[str], list[str], list[str], list[str], list[str]]
 
 # A set_watches frame must stay far below a server's limit of 1 MiB (ZOOKEEPER-706).
@@ -37,10 +38,15 @@ _CONCERNED: dict[int, tuple[WatchKind, ...]] = {
 class WatchTable:
     """All watches that are set, by kind and by the server's path."""
 
-    __slots__ = ("_set",)
+    __slots__ = ("_concerned", "_set")
 
     def __init__(self) -> None:
-        self._set: dict[WatchKind, dict[str, dict[Hashable, Watch]]] = {k: {} for k in WatchKind}
+        self._set: dict[WatchKind, Paths] = {kind: {} for kind in WatchKind}
+        # For each event the tables to look into, and whether it spends what it finds there.
+        self._concerned: dict[int, list[tuple[WatchKind, Paths, bool]]] = {
+            event: [(kind, self._set[kind], kind not in LASTING) for kind in kinds]
+            for event, kinds in _CONCERNED.items()
+        }
 
     def __len__(self) -> int:
         return sum(len(w) for paths in self._set.values() for w in paths.values())
@@ -71,29 +77,28 @@ class WatchTable:
 
         With each: whether the event spends it, or it goes on because it is persistent only.
         """
-        found: dict[Hashable, tuple[Watch, bool]] = {}
-        for kind in _CONCERNED.get(event, ()):
-            for identity, watch in self._set[kind].get(path, {}).items():
-                found.setdefault(identity, (watch, kind not in LASTING))
+        found: list[tuple[Watch, bool]] = []
+        for _, paths, spent in self._concerned.get(event, ()):
+            if path in paths:
+                found += [(watch, spent) for watch in paths[path].values()]
         recursive = self._set[WatchKind.RECURSIVE]
         # A server sends it for a child watch on the same path; recursive watches do not see it.
         if recursive and event in _CONCERNED and event != EventType.NODE_CHILDREN_CHANGED:
             for above in ancestors(path):
-                for identity, watch in recursive.get(above, {}).items():
-                    found.setdefault(identity, (watch, False))
-        return list(found.values())
+                if above in recursive:
+                    found += [(watch, False) for watch in recursive[above].values()]
+        return found if len(found) < 2 else _each_once(found)
 
     def fire(self, event: int, path: str) -> list[Watch]:
         """Take out and return the one-shot watches that an event of this type concerns."""
         fired: dict[Hashable, Watch] = {}
-        for kind in _CONCERNED.get(event, ()):
-            if kind in LASTING:
-                continue
-            for identity, watch in self._set[kind].pop(path, {}).items():
-                watch.places.discard((kind, path))
-                if identity in fired:
-                    watch.disarm()
-                fired.setdefault(identity, watch)
+        for kind, paths, spent in self._concerned.get(event, ()):
+            if spent and path in paths:
+                for identity, watch in paths.pop(path).items():
+                    watch.places.discard((kind, path))
+                    if identity in fired:
+                        watch.disarm()
+                    fired.setdefault(identity, watch)
         return list(fired.values())
 
     def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
@@ -124,6 +129,14 @@ class WatchTable:
         early = ((k, p) for k in WatchKind for p in self._set[k] if (k, p in recursive) != _LATE)
         yield from _pieces(early)
         yield from _pieces((WatchKind.CHILD, path) for path in late)
+
+
+def _each_once(found: list[tuple[Watch, bool]]) -> list[tuple[Watch, bool]]:
+    """By identity; of several the first."""
+    once: dict[Hashable, tuple[Watch, bool]] = {}
+    for watch, spent in found:
+        once.setdefault(watch.identity, (watch, spent))
+    return list(once.values())
 
 
 def _pieces(places: Iterable[Place]) -> Iterator[Batch]:

@@ -6,8 +6,6 @@ state ("it is there", "it is gone") and not at a change.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from zkwire.errors import (
     ConnectionLossError,
     NoAuthError,
@@ -97,6 +95,8 @@ async def delete_tree(world: World, path: str, deadline: float | None) -> None:
 
 async def _delete_all(world: World, nodes: list[str], deadline: float | None) -> None:
     """Try to delete the nodes; the next walk shows what is left."""
+    from contextlib import suppress  # not at the top: every import of zkwire would load it
+
     for reply in [world.verbs.delete(node) for node in nodes]:
         with suppress(NoNodeError, NotEmptyError, ConnectionLossError):
             await world.until(reply, deadline)
