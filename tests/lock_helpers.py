@@ -294,12 +294,13 @@ def greeting(proxy: FaultProxy, session_id: int) -> ConnectResponse:
 
 
 def end_session(hosts: str, known: ConnectResponse) -> None:
-    """Resume a session on a connection of one's own, and close it."""
+    """Resume a session on a connection of one's own, and close it; LookupError if it is over."""
     host, _, port = hosts.partition(",")[0].rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
         request = ConnectRequest(0, 0, known.time_out, known.session_id, known.passwd, False)
         connection.sendall(frame(request.encode()))
-        assert ConnectResponse.decode(read_frame(connection)).session_id == known.session_id
+        if ConnectResponse.decode(read_frame(connection)).session_id != known.session_id:
+            raise LookupError(f"the session {known.session_id:#x} is over already")
         connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
         read_frame(connection)
 
