@@ -3,6 +3,10 @@
 Whoever holds the lock writes, by a request that the server refuses without the lock's node; and
 everybody reads, before and after.  In the simulation steps take no time; in a history each takes a
 microsecond.
+
+Who stands in the queue is told by the server's tree, and not by the contenders, who may not know:
+each node there waits under a name of its own, from the step in which it is made until it is gone,
+granted or not.  So whoever is granted the lock while an older node stands has overtaken it.
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ from tests.history import Record, check
 from tests.simulation_family import make, manners_of
 from tests.simulation_locks import PATH
 from zkwire.errors import LockLostError, ZooKeeperError
+from zkwire.model import EventType
 from zkwire.recipes.sequential import SequentialLockCore
-from zkwire.testing.claims import Claims
+from zkwire.testing.claims import Claims, Rule, exclusive
 from zkwire.testing.simulated_client import ViolationError
 from zkwire.verbs.multi import SetData
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
 REGISTER = "/register"
 _STEP = 1e-6
+_BELOW = PATH + "/"
 
 
 class Recorder:
@@ -37,13 +43,24 @@ class Recorder:
         self._claims = claims
         self._grants = 0
         self._holding: set[str] = set()
+        self._places: dict[str, int] = {}  # the queue's nodes, with their czxids
+        self._changed = 0  # the zxid of the last change of the queue
+        self._events = 0
 
     def now(self) -> float:
         """A moment of its own for each step."""
         return self._sim.now + _STEP * len(self._sim.done)
 
     def step(self, sim: Simulation) -> None:
-        """After every step: whose claim has begun or ended."""
+        """After every step: who has come, gone, been woken; whose claim has begun or ended."""
+        queue = sim.tree.nodes.get(PATH)
+        changed = queue.pzxid if queue is not None else 0
+        if changed != self._changed:
+            self._changed = changed
+            self._look_at_queue(sim, (queue and queue.children) or set())
+        if len(sim.events) != self._events:
+            self._look_at_events(sim)
+        self._look_at_processes(sim)
         holding = {
             claim.client.name for claim in self._claims.held() if claim.lock.fence not in sim.stolen
         }
@@ -53,6 +70,35 @@ class Recorder:
             who = grant.claim.client.name
             self.records.append(Record(self.now(), who, "grant", PATH, fence=grant.fence))
         self._grants, self._holding = len(self._claims.grants), holding
+
+    def _look_at_processes(self, sim: Simulation) -> None:
+        """Who stands still is not late; when replies are slow, everybody may be."""
+        kind, who = sim.done[-1]
+        if kind in ("pause", "resume"):
+            self.records.append(Record(self.now(), who, kind))
+        elif kind == "slow":
+            for client in sim.clients:
+                self.records += [
+                    Record(self.now(), client.name, what) for what in ("pause", "resume")
+                ]
+
+    def _look_at_queue(self, sim: Simulation, names: set[str]) -> None:
+        for name in self._places.keys() - names:
+            self._place("give up", self._places.pop(name))
+        for name in names - self._places.keys():
+            self._places[name] = sim.tree.nodes[f"{PATH}/{name}"].czxid
+            self._place("arrive", self._places[name])
+
+    def _place(self, what: str, fence: int) -> None:
+        self.records.append(Record(self.now(), f"place {fence:#x}", what, PATH, fence=fence))
+
+    def _look_at_events(self, sim: Simulation) -> None:
+        """Once an outsider has deleted nodes, whoever waits behind them may wake too soon."""
+        for _, kind, path, client in sim.events[self._events :] if not sim.stolen else ():
+            own = f"{client.session.session_id:016x}" in path
+            if kind is EventType.NODE_DELETED and path.startswith(_BELOW) and not own:
+                self.records.append(Record(self.now(), client.name, "wake", PATH, note=path))
+        self._events = len(sim.events)
 
     def end(self, sim: Simulation) -> None:
         """Every client has closed or released: what the records say must be possible."""
@@ -110,11 +156,28 @@ class _User:
             value=value, zxid=zxid, version=version, synced=synced,
         ))  # fmt: skip
 
+    async def _acquire(self, deadline: float | None) -> bool:
+        """A grant is noted by the recorder, which compares it with those of others."""
+        world, records, now = self._client.world, self._recorder.records, self._recorder.now
+        limit = None if deadline is None else max(0.0, deadline - world.now())
+        records.append(Record(now(), self._client.name, "ask", PATH, limit=limit))
+        note = "not in time"
+        try:
+            if await self._lock.acquire(deadline, True):
+                return True
+        except BaseException as error:
+            note = type(error).__name__
+            raise
+        finally:
+            if not self._lock.held:
+                records.append(Record(now(), self._client.name, "give up", PATH, note=note))
+        return False
+
     async def contend(self, deadline: float | None, rounds: int) -> list[bool]:
         """Acquire, write and read, release; and read outside."""
         for number in range(rounds):
             await self.read(synced=number % 2 == 1)
-            if await self._lock.acquire(deadline, True):
+            if await self._acquire(deadline):
                 try:
                     await self.write()
                     await self.read()
@@ -124,11 +187,16 @@ class _User:
         return [True]
 
 
-def users(core: type[SequentialLockCore] = SequentialLockCore) -> Scenario:
-    """Contenders that differ from seed to seed."""
+def users(
+    core: type[SequentialLockCore] = SequentialLockCore, *, rule: Rule = exclusive
+) -> Scenario:
+    """Contenders that differ from seed to seed.
+
+    By ``rule`` claims are judged as they come, by `tests.history` all that is recorded in the end.
+    """
 
     def scenario(sim: Simulation) -> None:
-        claims, manners = Claims(), manners_of(sim)
+        claims, manners = Claims(rule), manners_of(sim)
         recorder = Recorder(sim, claims)
         sim.checks += [claims, recorder]
         make(sim, PATH, REGISTER)

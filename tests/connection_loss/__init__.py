@@ -11,6 +11,6 @@ it, which is run at each point of failure and must end in what was intended.
 
 `case.py` one experiment's world · `clients.py` the two clients in one shape · `points.py` the
 points of failure · `operation.py` what is said of an operation · `changes.py` `reads.py` the
-operations · `lagging.py` a real follower that is behind · `recipes.py` `watches.py` `sessions.py`
-the other tables · `every.py` all of them together · `document.py` the file
+operations · `lagging.py` a real follower that is behind · `members.py` `recipes.py` `watches.py`
+`sessions.py` the other tables · `every.py` all of them together · `document.py` the file
 """

@@ -7,18 +7,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tests.connection_loss import document, operations, recipes, sessions, watches
+from tests.connection_loss import document, members, operations, recipes, sessions, watches
 from tests.connection_loss.case import Scene
 from tests.connection_loss.clients import every_way
 from tests.connection_loss.lagging import Lag, lagging_follower
 from tests.lock_helpers import LONG
-from tests.server_control import Backend, Settings, ZooKeeperServer
+from tests.server_control import Backend, ZooKeeperServer
 from zkwire import Client
-
-# It can be reconfigured, by anybody: it is nobody else's.
-ENSEMBLE_OF_ONE = Settings(
-    options={"standaloneEnabled": "false", "reconfigEnabled": "true", "skipACL": "yes"}
-)
 
 
 @dataclass(frozen=True)
@@ -29,6 +24,7 @@ class Runs:
     recipes: recipes.Rows
     watches: list[watches.Row]
     sessions: list[sessions.Row]
+    members: list[members.Row]
 
 
 def tables(backend: Backend) -> dict[str, dict[str, str]]:
@@ -56,6 +52,7 @@ def run_all(scene: Scene) -> Runs:
             recipes.run_all(scene),
             watches.run_all(scene),
             of_sessions.result(),
+            [],
         )
 
 
@@ -63,31 +60,30 @@ def in_ensembles(backend: Backend) -> dict[str, Runs]:
     """What needs an ensemble of one's own, or a server that is behind, by client."""
     root = "/loss"
     with (
-        backend.standalone(ENSEMBLE_OF_ONE) as one,
         lagging_follower(backend) as lag,
-        Client(one.hosts, session_timeout=LONG) as observer_of_one,
         Client(lag.up_to_date.hosts, session_timeout=LONG) as observer,
         every_way() as ways,
     ):
-        observer_of_one.create(root)
         observer.create(root)
-        return {
-            way.title: run_behind(
-                Scene(lag.up_to_date, observer, root, way),
-                lag,
-                Scene(one, observer_of_one, root, way),
-            )
-            for way in ways
+        found = {
+            way.title: run_behind(Scene(lag.up_to_date, observer, root, way), lag) for way in ways
         }
+        for way in ways:  # and now it matters no more which of the members leads
+            found[way.title].members.extend(members.run_removals(way, lag.ensemble, root))
+    return found
 
 
-def run_behind(scene: Scene, lag: Lag, one: Scene) -> Runs:
+def run_behind(scene: Scene, lag: Lag) -> Runs:
     """One client through all of it."""
+    rows = operations.run_in_ensemble(scene)
+    for title, moved in operations.run_behind(scene, lag).items():
+        rows.setdefault(title, []).extend(moved)
     return Runs(
-        {**operations.run_in_ensemble(one), **operations.run_behind(scene, lag)},
+        rows,
         recipes.run_behind(scene, lag),
         watches.run_behind(scene, lag),
         sessions.run_behind(scene, lag),
+        members.run_behind(scene, lag),
     )
 
 
@@ -104,6 +100,7 @@ def rendered(on_one: Runs, behind: Runs) -> dict[str, str]:
         "operations": operations.render(of_operations),
         "recipes": recipes.render(of_recipes),
         "sessions": sessions.render(on_one.sessions + behind.sessions),
+        "members": members.render(behind.members),
         "watches": watches.render(on_one.watches + behind.watches),
     }
 

@@ -5,15 +5,21 @@ keeps everything back, in order, except for the two kinds of packet that are no 
 pings, and the leader's word on whose sessions are alive. So the follower takes sessions over and
 answers reads, from a past that it does not know to be one, just as a follower does whose machine
 is slow to apply what it was told.
+
+Members tell each other the ensemble's configuration and believe it, so the relay cannot stand in
+the `zoo.cfg` of one of them. Instead the first two members have names, and the third finds other
+addresses under them: there the relays stand, at the same ports.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 
 from tests.server_control import Backend, Ensemble, Settings, ZooKeeperServer
 from zkwire import Client
@@ -22,8 +28,22 @@ _PING, _REVALIDATE, _SNAPSHOT = 5, 6, 15
 _OVERTAKING = {_PING, _REVALIDATE}
 _SNAPSHOT_END = b"\x00\x00\x00\x0aBenWasHere"
 _CHUNK = 64 * 1024
-# The ensemble must bear the silence of an experiment, pauses of the machine included.
-_SYNC_LIMIT_TICKS = "300"
+_SETTINGS = Settings(
+    options={
+        # The ensemble must bear the silence of an experiment, pauses of the machine included.
+        "syncLimit": "300",
+        # When a leader is removed, the one that shall follow it now and then waits for so long for
+        # others that do not know (seen on 3.8.0), and only then is there an election.
+        "initLimit": "10",
+        # It can be reconfigured, by anybody: it is nobody else's.
+        "reconfigEnabled": "true",
+        "skipACL": "yes",
+    },
+    # A file of each server's own, as each runs in its own directory.
+    java_flags=("-Djdk.net.hosts.file=hosts",),
+)
+_NAMES = {1: "one", 2: "two"}
+_HERE, _RELAYED = "127.0.0.1", "127.0.0.2"
 
 
 class Packets:
@@ -68,18 +88,21 @@ class Packets:
 
 
 class Relay:
-    """A port that stands for another server's, for one follower; see the module's docstring."""
+    """Stands for another server's port, for one follower; see the module's docstring.
 
-    def __init__(self, port: int) -> None:
+    What is no conversation between leader and follower passes as it comes, ``plain``.
+    """
+
+    def __init__(self, port: int, *, plain: bool = False) -> None:
         self._target = port
+        self._plain = plain
         self._lock = threading.Lock()
         self._lagging = False
         self._kept: list[bytes] = []
         self._follower: socket.socket | None = None
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = socket.create_server((_RELAYED, port))
         self._start(self._accept)
 
     def _start(self, target: object, *arguments: object) -> None:
@@ -92,19 +115,19 @@ class Relay:
             while True:
                 follower, _ = self._listener.accept()
                 try:
-                    leader = socket.create_connection(("127.0.0.1", self._target))
+                    leader = socket.create_connection((_HERE, self._target))
                 except OSError:
                     follower.close()
                     continue
                 self._sockets += follower, leader
-                self._start(self._up, follower, leader)
-                self._start(self._down, leader, follower)
+                self._start(self._pass_on, follower, leader)
+                self._start(self._pass_on if self._plain else self._down, leader, follower)
 
-    def _up(self, follower: socket.socket, leader: socket.socket) -> None:
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
-            while data := follower.recv(_CHUNK):
-                leader.sendall(data)
-        _shut(leader, follower)
+            while data := source.recv(_CHUNK):
+                target.sendall(data)
+        _shut(source, target)
 
     def _down(self, leader: socket.socket, follower: socket.socket) -> None:
         packets = Packets()
@@ -156,6 +179,7 @@ class Lag:
     """An ensemble of three whose third member can be made to lag."""
 
     def __init__(self, ensemble: Ensemble, relays: list[Relay], view: Client) -> None:
+        self.ensemble = ensemble
         self.up_to_date: ZooKeeperServer = ensemble.servers[0]
         self.hosts = ensemble.servers[2].hosts
         self._relays = relays
@@ -180,11 +204,11 @@ class Lag:
 def lagging_follower(backend: Backend) -> Iterator[Lag]:
     """Start an ensemble; its first two members elect a leader before the third comes."""
     with ExitStack() as stack:
-        settings = Settings(options={"syncLimit": _SYNC_LIMIT_TICKS})
-        ensemble = stack.enter_context(backend.make_ensemble(settings))
+        ensemble = stack.enter_context(backend.make_ensemble(_SETTINGS))
         relays: list[Relay] = []
-        for number in (1, 2):
-            relays.append(stack.enter_context(closing_relay(ensemble, number)))
+        for quorum, election in named(ensemble):
+            relays.append(stack.enter_context(closing(Relay(quorum))))
+            stack.enter_context(closing(Relay(election, plain=True)))
         for server in ensemble.servers[:2]:
             server.start(wait=False)
         ensemble.servers[0].wait_serving()
@@ -193,18 +217,19 @@ def lagging_follower(backend: Backend) -> Iterator[Lag]:
         yield Lag(ensemble, relays, view)
 
 
-@contextmanager
-def closing_relay(ensemble: Ensemble, number: int) -> Iterator[Relay]:
-    """Put a relay between the third member and another one, in its configuration alone."""
-    config = ensemble.servers[2].directory / "zoo.cfg"  # type: ignore[attr-defined]
-    lines = config.read_text().splitlines()
-    prefix = f"server.{number}="
-    (line,) = [line for line in lines if line.startswith(prefix)]
-    host, quorum, election = line.removeprefix(prefix).split(":")
-    relay = Relay(int(quorum))
-    try:
-        lines[lines.index(line)] = f"{prefix}{host}:{relay.port}:{election}"
-        config.write_text("\n".join(lines) + "\n")
-        yield relay
-    finally:
-        relay.close()
+def named(ensemble: Ensemble) -> Iterator[tuple[int, int]]:
+    """Give the first two members their names, and all members their address books.
+
+    Yields the ports of the two, for followers and for elections.
+    """
+    for member, server in enumerate(ensemble.servers, 1):
+        directory: Path = server.directory  # type: ignore[attr-defined]
+        address = _RELAYED if member == 3 else _HERE
+        (directory / "hosts").write_text("".join(f"{address} {n}\n" for n in _NAMES.values()))
+        config = (directory / "zoo.cfg").read_text()
+        for number, name in _NAMES.items():
+            config = config.replace(f"server.{number}={_HERE}:", f"server.{number}={name}:")
+        (directory / "zoo.cfg").write_text(config)
+    for name in _NAMES.values():
+        (ports,) = re.findall(rf"={name}:(\d+):(\d+)", config)
+        yield int(ports[0]), int(ports[1])

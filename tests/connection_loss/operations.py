@@ -28,7 +28,7 @@ def run_all(scene: Scene) -> Rows:
 
 
 def run_in_ensemble(scene: Scene) -> Rows:
-    """What a server alone refuses, on an ensemble of one; one after the other."""
+    """What a server alone refuses; one after the other."""
     return run_points(scene, [op for op in OPERATIONS if op.by_ensemble], 1)
 
 
@@ -52,7 +52,7 @@ def run_behind(scene: Scene, lag: Lag) -> Rows:
         finally:
             lag.end()
 
-    return {op.title: [explained(op, moved, scene)] for op in OPERATIONS if not op.by_ensemble}
+    return {op.title: [explained(op, moved, scene)] for op in OPERATIONS}
 
 
 def explained(op: Operation, point: Experiment, scene: Scene) -> Row:

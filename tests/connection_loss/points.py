@@ -179,6 +179,7 @@ def seen(op: Operation, case: Case) -> str:
 def followed(op: Operation, case: Case, advice: Callable[[], Any]) -> str:
     """Do as advised; where that has led to, which must be what was intended."""
     advice()
+    case.observer.sync()  # it may have been followed on another server
     count = op.count(case, case.observer)
     assert count in op.goals, f"{op.title}: the advice leads to {op.words.get(count, count)!r}"
     return op.words[count] if op.count is not never else "answered"

@@ -90,18 +90,21 @@ class AsyncPump:
         """Put a call behind all earlier ones; without ``eager`` never send it at once."""
         loop = self.start()
         link, session = self.link, self.session
+        alone = eager and not session.unanswered
         if link is None or link.end or self._closing:
             self._prepare(call, link)
-        elif eager and not session.unanswered and link.writable:
+        elif alone and link.writable:
             data = session.send_alone(call, self.now())
             if data:
                 self._send(link, data)
                 return
-        if not session.push(call):
+        queued = session.push(call)
+        if not queued:
             session.submit(call, self.now())
+            queued = session.queued
         if not session.usable:
             self._turn_soon()  # it has a deadline
-        elif (eager and not session.unanswered) or session.queued >= FLUSH_AT:
+        elif alone or queued >= FLUSH_AT:
             self.flush()
         elif not self._flushing:
             self._flushing = True

@@ -1,0 +1,305 @@
+"""What becomes of a `reconfig` where servers differ: one that is behind, or that it removes.
+
+The removed one is the server that the client is connected to.  It is a member again afterwards, so
+the experiments can share an ensemble; but the removal of a leader has another one elected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from tests.connection_loss.case import Case, Scene, repeat, result_of
+from tests.connection_loss.changes import (
+    another_joined,
+    join_another,
+    joined,
+    note_version,
+    read_config,
+    reconfig,
+    reconfig_again,
+    without_both,
+)
+from tests.connection_loss.clients import Way
+from tests.connection_loss.document import table
+from tests.connection_loss.lagging import Lag
+from tests.connection_loss.points import carried_out, told
+from tests.lock_helpers import GRACE, PATIENCE
+from tests.server_control import Ensemble, ZooKeeperServer, poll
+from zkwire import (
+    BadVersionError,
+    Client,
+    NewConfigNoQuorumError,
+    ReconfigInProgressError,
+)
+from zkwire.testing.proxy import Frame, cut_after
+
+HEADS = ("asked of", "on the ensemble", "the caller gets", "the session", "what is safe to do next",
+         "then")  # fmt: skip
+RECOVER = "as in the table of `reconfig`"
+OUTLIVES_ELECTIONS = 50.0
+DONE = {False: "not done", True: "done"}
+
+Row: TypeAlias = tuple[str, ...]
+
+
+# --- a server that is behind ----------------------------------------------------------------------
+
+
+def run_behind(scene: Scene, lag: Lag) -> list[Row]:
+    """Both ways of asking a server that is behind."""
+    there = scene._replace(server=lag.ensemble.servers[2])
+    rows = []
+    for experiment in (asked_behind, read_behind):
+        with Case(there) as case:
+            without_both(case)
+            try:
+                rows.append(experiment(case, lag))
+            finally:
+                lag.end()
+    return rows
+
+
+def asked_behind(case: Case, lag: Lag) -> Row:
+    """It passes the request on, and hears of the answer late; until then it answers others only."""
+    case.subject.sync()
+    note_version(case)
+    lag.begin()
+    reply = reconfig(case.subject.pipeline, case)
+    case.subject.pipeline.exists(case.base)
+    poll("the ensemble has done it", lambda: joined(case, case.observer) or None, PATIENCE)
+    assert not joined(case, lag.view), "the server is not behind"
+    assert not answered(case), "the server is not behind"
+    lag.end()
+    error = case.ending(lambda: result_of(reply))
+    assert joined(case, case.subject), "an answer before the change"
+    return (
+        "a server that is behind", "done", f"waits; {told(error)} when that server has caught up",
+        session(case), "nothing: wait for it", "done",
+    )  # fmt: skip
+
+
+def read_behind(case: Case, lag: Lag) -> Row:
+    """Somebody else was there, and it does not know."""
+    case.subject.sync()
+    lag.begin()
+    join_another(case)
+    note_version(case)
+    reply = reconfig(case.subject.pipeline, case)
+    assert not another_joined(case, lag.view), "the server is not behind"
+    assert not answered(case), "the server is not behind"
+    lag.end()
+    error = case.ending(lambda: result_of(reply))
+    there = DONE[bool(joined(case, case.subject))]
+    note_version(case)
+    assert reconfig_again(case, case.subject) == "done"
+    return (
+        "a server that is behind, with the version that it shows", there,
+        f"waits; {told(error)} when that server has caught up", session(case),
+        "read `get_config` and decide anew", DONE[bool(joined(case, case.subject))],
+    )  # fmt: skip
+
+
+def answered(case: Case) -> bool:
+    """Whether there was an answer to the change, or to what was asked behind it."""
+    return any(carried_out(case.proxy.frames(), wire) for wire in ("reconfig", "exists"))
+
+
+def session(case: Case) -> str:
+    """How it has gone on: nothing has happened to the connection."""
+    assert connections(case.proxy.frames()) == 1
+    return "goes on, on the same connection"
+
+
+def connections(frames: list[Frame]) -> int:
+    return len({frame.connection for frame in frames if frame.op == "connect"})
+
+
+# --- a change that removes the server one is connected to -----------------------------------------
+
+
+class Removal(Case):
+    """A lock's holder that is connected to a member, and takes this one out of the ensemble."""
+
+    def __init__(self, scene: Scene, ensemble: Ensemble, staying: Ensemble) -> None:
+        super().__init__(scene, OUTLIVES_ELECTIONS)
+        self.staying = staying
+        self.number = ensemble.servers.index(scene.server) + 1
+        self.holder = self.subjects_lock(
+            lambda recipes, client, path: recipes.SequentialLock(client, path)
+        )
+        assert self.holder.acquire(GRACE)
+        self.session_id = self.subject.session_id
+        self.subject.sync()
+        note_version(self)
+
+    def ask(self, verbs: Any) -> Any:
+        """The change, if nobody else has made one."""
+        return verbs.reconfig(leaving=[str(self.number)], version=self.notes["version"])
+
+    def removed(self) -> bool:
+        """Whether the ensemble knows it no more; the observer's server may not know that yet."""
+        self.observer.sync()
+        return not lines_of(self.number, read_config(self, self.observer))
+
+    def recover(self) -> None:
+        """Repeat it with the same version; if that is gone, see whether it is done."""
+        while True:
+            try:
+                repeat(self.ask, self.subject)
+            except ReconfigInProgressError:
+                continue
+            except BadVersionError:
+                repeat(self.subject.sync)
+                assert not lines_of(self.number, read_config(self)), "somebody else's"
+            return
+
+    def where(self) -> str:
+        """How the session goes on; the lock is still held by it, and it can still write."""
+        repeat(self.subject.sync)
+        assert self.subject.session_id == self.session_id
+        repeat(self.subject.set_data, self.base, b"written")
+        repeat(self.observer.sync)
+        assert self.holder.held
+        (node,) = repeat(self.nodes, self.path)
+        stat = repeat(self.observer.exists, node)
+        assert stat is not None
+        assert stat.ephemeral_owner == self.session_id
+        # The server that it has left may not have noticed yet; so it is not asked.
+        moved = self.staying.server_for_session(self.session_id)
+        who = "that server" if moved is None else "a member"
+        if connections(self.proxy.frames()) == 1:
+            return f"goes on, on the same connection to {who}"
+        return f"goes on, on a new connection to {who}"
+
+
+def lines_of(number: int, config: str) -> list[str]:
+    return [line for line in config.splitlines() if line.startswith(f"server.{number}=")]
+
+
+def follower(case: Removal) -> Row:
+    """Nothing is in the way."""
+    error = case.ending(lambda: case.ask(case.subject))
+    return row(case, "a follower, which it removes", told(error), "nothing")
+
+
+def follower_reply_lost(case: Removal) -> Row:
+    """The connection breaks, and the next one is to the same server."""
+    case.proxy.on("reconfig", action=cut_after)
+    error = case.ending(lambda: case.ask(case.subject))
+    return row(
+        case, "a follower, which it removes; the reply is lost", told(error), RECOVER, case.recover
+    )
+
+
+def follower_left(case: Removal) -> Row:
+    """The connection breaks, and the next one is to a member."""
+    case.proxy.on("reconfig", action=cut_after)
+    case.proxy.upstream = case.staying.servers[0].hosts
+    error = case.ending(lambda: case.ask(case.subject))
+    return row(
+        case, "a follower, which it removes; the reply is lost, and a member is next",
+        told(error), RECOVER, case.recover,
+    )  # fmt: skip
+
+
+def follower_again(case: Removal) -> Row:
+    """Who has left already may leave; and yet there is a new version, on which others fail."""
+    case.ask(case.subject)
+    repeat(case.subject.sync)
+    note_version(case)
+    error = case.ending(lambda: case.subject.reconfig(leaving=[str(case.number)]))
+    assert isinstance(case.ending(lambda: case.ask(case.subject)), BadVersionError)
+    return row(
+        case, "a follower, which it has removed already; without a `version`", told(error),
+        "nothing",
+    )  # fmt: skip
+
+
+def leader(case: Removal) -> Row:
+    """It hands its office over, closes all its connections and comes back as a follower.
+
+    Whether the answer comes before that is left to chance, and the advice is to act as if not.
+    """
+    error = case.ending(lambda: case.ask(case.subject))
+    if error is not None:
+        assert told(error) == UNKNOWN
+    return row(
+        case, "the leader, which it removes", f"a result, or {UNKNOWN}", RECOVER, case.recover
+    )
+
+
+UNKNOWN = "`OutcomeUnknownError`, `maybe_applied`"
+
+
+def row(
+    case: Removal, title: str, caller: str, advice: str,
+    follow: Callable[[], object] = lambda: None,
+) -> Row:  # fmt: skip
+    """See what has become of it, and follow the advice."""
+    led = "the leader" in title
+    if led:
+        poll("another one leads", lambda: other_leader(case), OUTLIVES_ELECTIONS)
+    there = "removed" if repeat(case.removed) else "still a member"
+    where = case.where()
+    if led:
+        there += "; another one leads"
+        assert "new connection" in where, "a leader that has been removed keeps its connections"
+    follow()
+    then = DONE[repeat(case.removed)]
+    assert then == DONE[True], f"{title}: the advice leads to {then!r}"
+    return title, there, caller, where, advice, then
+
+
+def other_leader(case: Removal) -> ZooKeeperServer | None:
+    """Who leads now, if it is not the server that was removed."""
+    return next((server for server in case.staying.servers if server.mode() == "leader"), None)
+
+
+REMOVALS = (follower, follower_reply_lost, follower_left, follower_again, leader)
+
+
+def run_removals(way: Way, ensemble: Ensemble, root: str) -> list[Row]:
+    """All of them, one after the other."""
+    rows = []
+    for experiment in REMOVALS:
+        leading = ensemble.leader()
+        others = [server for server in ensemble.servers if server is not leading]
+        server = leading if experiment is leader else others[0]
+        staying = Ensemble([s for s in ensemble.servers if s is not server])
+        with (
+            Client(staying.hosts, session_timeout=OUTLIVES_ELECTIONS) as observer,
+            member_again(observer, ensemble, server),
+            Removal(Scene(server, observer, root, way), ensemble, staying) as case,
+        ):
+            rows.append(experiment(case))
+    return rows
+
+
+@contextmanager
+def member_again(observer: Client, ensemble: Ensemble, server: ZooKeeperServer) -> Iterator[None]:
+    """In the end that server is a member, as it was; who joins must tell where clients find it."""
+    number = ensemble.servers.index(server) + 1
+    observer.sync()
+    (line,) = lines_of(number, observer.get_config().data.decode())
+    line = f"{line.partition(';')[0]};{server.hosts}"
+    try:
+        yield
+    finally:
+        poll("it is a member again", lambda: joins(observer, line), PATIENCE)
+    ensemble.wait_serving()
+
+
+def joins(observer: Client, line: str) -> bool | None:
+    """None if it has not caught up with the others yet: before that it cannot be counted on."""
+    try:
+        repeat(observer.reconfig, joining=[line])
+    except (NewConfigNoQuorumError, ReconfigInProgressError):
+        return None
+    return True
+
+
+def render(rows: list[Row]) -> str:
+    """The table."""
+    return table(HEADS, rows)
