@@ -123,6 +123,24 @@ class Life(Case):
         """Let the client connect again."""
         self.proxy.refuse(False)
 
+    def wait_cleaned(self) -> None:
+        """Wait until each node of its own has been deleted, or seen to be gone, since the loss.
+
+        That is done in the background, so a caller's next request may be sent before.
+        """
+
+        def ended(reply: Frame) -> bool:
+            gone = reply.op == "get_data" and bool(reply.error or not self.owned(reply))
+            return reply.op == "delete" or gone
+
+        def cleaned(frames: list[Frame]) -> bool:
+            replies = [
+                f for f in frames if f.direction == "s2c" and f.connection > self._connection
+            ]
+            return sum(map(ended, replies)) >= self.kind.nodes
+
+        self.proxy.wait_for(cleaned, PATIENCE)
+
     def done_by_itself(self) -> str:
         """The requests since the loss; the tests' own are those about the root."""
         repeat(self.subject.sync)
@@ -321,19 +339,12 @@ def release_through_loss(life: Life) -> tuple[str, ...]:
         assert life.other.acquire(GRACE)  # it must be left alone
     life.come_back()
     got = outcome(call)
-    life.proxy.wait_for(lambda frames: cleaned(life, frames), PATIENCE)
+    life.wait_cleaned()
     end = life.free_again()
     did = life.done_by_itself()
     assert life.other.held
     assert life.all_nodes()
     return words(nodes, life.kind.nodes), did, got, end
-
-
-def cleaned(life: Life, frames: list[Frame]) -> bool:
-    """Whether the clean-up has deleted its node, or seen that there is none of its own."""
-    answered = [f for f in frames if f.direction == "s2c" and f.connection > life._connection]
-    gone = any(f.op == "get_data" and (f.error or not life.owned(f)) for f in answered)
-    return gone or any(f.op == "delete" for f in answered)
 
 
 def release_expired(life: Life) -> tuple[str, ...]:
@@ -355,6 +366,7 @@ def node_deleted_unheard(life: Life) -> tuple[str, ...]:
     assert life.own.lost.wait(PATIENCE)
     call: Running[object] = Running(life.own.release)
     got = outcome(call)
+    life.wait_cleaned()
     end = life.free_again()
     return ("its node deleted by somebody during a loss", words(life.own_nodes()),
             life.done_by_itself(), got, end)  # fmt: skip
