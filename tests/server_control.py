@@ -267,7 +267,8 @@ class Ensemble:
         while True:
             running = [server for server in self.servers if server.running]
             modes = [s.wait_serving(max(0.0, deadline - time.monotonic())) for s in running]
-            if modes.count("leader") == 1:
+            # A member that was alone goes on being read-only until it has heard of the leader.
+            if modes.count("leader") == 1 and "read-only" not in modes:
                 return running[modes.index("leader")]
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.hosts}: no leader within {seconds:g} s")
