@@ -176,7 +176,7 @@ def acquire_as_third_party(stage: Stage, kind: Kind, path: str) -> int:
     """Somebody new gets the lock soon and gives it up; the fence."""
     lock = kind(stage.observer, path)
     try:
-        acquire_soon(lock)
+        acquire_soon(lock, PATIENCE)
     except TimeoutError as error:
         raise AssertionError(f"a third party cannot acquire; nodes: {stage.nodes(path)}") from error
     lock.release()
