@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import hypothesis
 import pytest
 
+from tests.lock_helpers import LONG
 from tests.real_servers import UncontrollableError, find_backend
 from tests.secure_servers import (  # noqa: F401 - fixtures
     authority,
@@ -29,6 +30,7 @@ from tests.secure_servers import (  # noqa: F401 - fixtures
     tls_zookeeper_for_certified,
 )
 from tests.server_control import Backend, Ensemble, NoBackendError, ZooKeeperServer, poll
+from zkwire import Client
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -111,6 +113,13 @@ def fresh_path(request: pytest.FixtureRequest) -> str:
     """A path that no other test and no other run uses; nothing is there yet."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", request.node.name)[:60]
     return f"/t-{name}-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
+    """One client for everything that the faults of a test are not to hit."""
+    with Client(zookeeper.hosts, session_timeout=LONG) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

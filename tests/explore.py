@@ -1,6 +1,6 @@
 """Small worlds through and through, and many random ones: `python3 -m tests.explore`.
 
-    python3 -m tests.explore           a million states, 50,000 histories: two to three CPU hours
+    python3 -m tests.explore           over a million states, 50,000 histories: some three CPU hours
     python3 -m tests.explore --states 500 --histories 2000      about a minute
     python3 -m tests.explore --replay "sequential, waiting, 2" --steps "run a; up a; cut a"
 

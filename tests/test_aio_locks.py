@@ -179,12 +179,6 @@ class AsyncSweep(Sweep):
         return made
 
 
-@pytest.fixture
-def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
-    with Client(zookeeper.hosts, session_timeout=LONG) as client:
-        yield client
-
-
 @pytest.mark.parametrize(
     ("kind", "cycle"), CYCLES, ids=[f"{kind.__name__}-{cycle.__name__}" for kind, cycle in CYCLES]
 )

@@ -22,7 +22,6 @@ from tests.family_helpers import (
 )
 from tests.lock_helpers import (
     GRACE,
-    LONG,
     PATIENCE,
     Running,
     Stage,
@@ -472,13 +471,6 @@ LOCKS: dict[str, tuple[Make, Make]] = {
 CYCLES: list[tuple[str, Cycle]] = [
     (name, cycle) for name in LOCKS for cycle in (free, waited, tried, timed_out, closed)
 ]
-
-
-@pytest.fixture
-def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
-    """One client for everything that the faults are not to hit."""
-    with Client(zookeeper.hosts, session_timeout=LONG) as client:
-        yield client
 
 
 @pytest.mark.parametrize(("name", "cycle"), CYCLES, ids=[f"{n}-{c.__name__}" for n, c in CYCLES])

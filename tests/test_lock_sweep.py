@@ -10,7 +10,7 @@ lives, no node stays behind, and somebody new gets the lock soon.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ import zkwire.roles
 from tests.lock_helpers import (
     ALL_KINDS,
     GRACE,
-    LONG,
     PATIENCE,
     WAITING_KINDS,
     Kind,
@@ -340,13 +339,6 @@ class Sweep:
         run.wait_no_nodes(run.path)
         assert not run.own.held
         assert run.subject.session_id == session_id
-
-
-@pytest.fixture
-def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
-    """One client for everything that the faults are not to hit."""
-    with Client(zookeeper.hosts, session_timeout=LONG) as client:
-        yield client
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ gets the lock soon, with a higher fence.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 
@@ -17,7 +17,6 @@ import pytest
 from tests.lock_helpers import (
     ALL_KINDS,
     GRACE,
-    LONG,
     PATIENCE,
     WAITING_KINDS,
     Kind,
@@ -155,13 +154,6 @@ class EndedSweep:
         if run.subject.state is State.EXPIRED:
             with pytest.raises(SessionExpiredError):
                 run.own.try_acquire()
-
-
-@pytest.fixture
-def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
-    """One client for everything that is not to end."""
-    with Client(zookeeper.hosts, session_timeout=LONG) as client:
-        yield client
 
 
 @pytest.mark.parametrize(

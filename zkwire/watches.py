@@ -182,7 +182,7 @@ class Watch(Waitable):
 
     def take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; a callback's events are handed to the callback thread."""
-        wakers, self.wakers = self.wakers, ()
+        wakers = super().take_wakers()
         if self.callback is not None and self._events:
             wakers += (self._hand_on,)
         return wakers

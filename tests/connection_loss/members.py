@@ -38,6 +38,7 @@ from zkwire.testing.proxy import Frame, cut_after
 HEADS = ("asked of", "on the ensemble", "the caller gets", "the session", "what is safe to do next",
          "then")  # fmt: skip
 RECOVER = "as in the table of `reconfig`"
+UNKNOWN = "`OutcomeUnknownError`, `maybe_applied`"
 OUTLIVES_ELECTIONS = 50.0
 DONE = {False: "not done", True: "done"}
 
@@ -225,12 +226,12 @@ def leader(case: Removal) -> Row:
     error = case.ending(lambda: case.ask(case.subject))
     if error is not None:
         assert told(error) == UNKNOWN
-    return row(
+    poll("another one leads", lambda: other_leader(case), OUTLIVES_ELECTIONS)
+    title, there, caller, where, *rest = row(
         case, "the leader, which it removes", f"a result, or {UNKNOWN}", RECOVER, case.recover
     )
-
-
-UNKNOWN = "`OutcomeUnknownError`, `maybe_applied`"
+    assert "new connection" in where, "a leader that has been removed keeps its connections"
+    return title, f"{there}; another one leads", caller, where, *rest
 
 
 def row(
@@ -238,14 +239,8 @@ def row(
     follow: Callable[[], object] = lambda: None,
 ) -> Row:  # fmt: skip
     """See what has become of it, and follow the advice."""
-    led = "the leader" in title
-    if led:
-        poll("another one leads", lambda: other_leader(case), OUTLIVES_ELECTIONS)
     there = "removed" if repeat(case.removed) else "still a member"
     where = case.where()
-    if led:
-        there += "; another one leads"
-        assert "new connection" in where, "a leader that has been removed keeps its connections"
     follow()
     then = DONE[repeat(case.removed)]
     assert then == DONE[True], f"{title}: the advice leads to {then!r}"
