@@ -38,7 +38,7 @@ _CONCERNED: dict[int, tuple[WatchKind, ...]] = {
 class WatchTable:
     """All watches that are set, by kind and by the server's path."""
 
-    __slots__ = ("_concerned", "_set")
+    __slots__ = ("_concerned", "_recursive", "_set")
 
     def __init__(self) -> None:
         self._set: dict[WatchKind, Paths] = {kind: {} for kind in WatchKind}
@@ -47,6 +47,7 @@ class WatchTable:
             event: [(kind, self._set[kind], kind not in LASTING) for kind in kinds]
             for event, kinds in _CONCERNED.items()
         }
+        self._recursive = self._set[WatchKind.RECURSIVE]
 
     def __len__(self) -> int:
         return sum(len(w) for paths in self._set.values() for w in paths.values())
@@ -80,8 +81,9 @@ class WatchTable:
         found: list[tuple[Watch, bool]] = []
         for _, paths, spent in self._concerned.get(event, ()):
             if path in paths:
-                found += [(watch, spent) for watch in paths[path].values()]
-        recursive = self._set[WatchKind.RECURSIVE]
+                for watch in paths[path].values():
+                    found.append((watch, spent))
+        recursive = self._recursive
         # A server sends it for a child watch on the same path; recursive watches do not see it.
         if recursive and event in _CONCERNED and event != EventType.NODE_CHILDREN_CHANGED:
             for above in ancestors(path):
@@ -98,7 +100,8 @@ class WatchTable:
                     watch.places.discard((kind, path))
                     if identity in fired:
                         watch.disarm()
-                    fired.setdefault(identity, watch)
+                    else:
+                        fired[identity] = watch
         return list(fired.values())
 
     def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
@@ -124,7 +127,7 @@ class WatchTable:
         persistent ones come last, but behind a recursive one a child watch on the same path, whose
         event it does not get.
         """
-        recursive = self._set[WatchKind.RECURSIVE]
+        recursive = self._recursive
         late = [path for path in self._set[WatchKind.CHILD] if path in recursive]
         early = ((k, p) for k in WatchKind for p in self._set[k] if (k, p in recursive) != _LATE)
         yield from _pieces(early)

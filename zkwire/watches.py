@@ -163,7 +163,7 @@ class Watch(Waitable):
         else:
             self._armed = max(0, self._armed - 1)
 
-    def deliver(self, event: Event, *, spent: bool = True) -> None:
+    def deliver(self, event: Event, spent: bool = True) -> None:
         """The watch has fired, which has ``spent`` what a read had set.
 
         Idempotent: an interrupt may make the automaton begin anew.

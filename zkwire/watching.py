@@ -174,7 +174,7 @@ class Watching:
         return _new(Event, (_TYPES[number], strip(self._chroot, path), self.state, zxid))
 
     def _deliver(self, watch: Watch, event: Event, *, spent: bool = True) -> None:
-        watch.deliver(event, spent=spent)
+        watch.deliver(event, spent)
         self._wakeups += watch.take_wakers()
 
     def receive(self, number: int, path: str, zxid: int) -> None:
@@ -194,7 +194,9 @@ class Watching:
         if self._firing is not None:
             number, path, event, told = self._firing
             for watch, spent in told:
-                self._deliver(watch, event, spent=spent)
+                watch.deliver(event, spent)
+                if watch.wakers or watch.callback is not None:
+                    self._wakeups += watch.take_wakers()
             self.table.fire(number, path)
             self._firing = None
 

@@ -103,7 +103,7 @@ class OwnNode(Watch):
         super().__init__()
         self._lost = lost
 
-    def deliver(self, event: Event, *, spent: bool = True) -> None:
+    def deliver(self, event: Event, spent: bool = True) -> None:
         """Lose the lock: whatever has happened to the children, the node is not this lock's.
 
         An ephemeral node has none.  After a reconnection NODE_CHILDREN_CHANGED means that the node
