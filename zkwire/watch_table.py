@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     Place = tuple[WatchKind, str]
     Paths = dict[str, dict[Hashable, Watch]]
+    Told = tuple[Watch, bool]
+    Spent = tuple[WatchKind, Paths]
     Batch = tuple[list[str], list[str], list[str], list[str], list[str]]
 
 # A set_watches frame must stay far below a server's limit of 1 MiB (ZOOKEEPER-706).
@@ -73,36 +75,37 @@ class WatchTable:
             watches[watch.identity] = watch
             watch.places.add((kind, path))
 
-    def concerned(self, event: int, path: str) -> list[tuple[Watch, bool]]:
+    def concerned(self, event: int, path: str) -> tuple[list[Told], list[Spent]]:
         """The watches that an event of this type on ``path`` concerns, each once.
 
-        With each: whether the event spends it, or it goes on because it is persistent only.
+        With each: whether the event spends it, or it goes on because it is persistent only.  And
+        where those are that it spends, for :meth:`take_out`.
         """
-        found: list[tuple[Watch, bool]] = []
-        for _, paths, spent in self._concerned.get(event, ()):
+        found: list[Told] = []
+        spent: list[Spent] = []
+        for kind, paths, spends in self._concerned.get(event, ()):
             if path in paths:
                 for watch in paths[path].values():
-                    found.append((watch, spent))
+                    found.append((watch, spends))
+                if spends:
+                    spent.append((kind, paths))
         recursive = self._recursive
         # A server sends it for a child watch on the same path; recursive watches do not see it.
         if recursive and event in _CONCERNED and event != EventType.NODE_CHILDREN_CHANGED:
             for above in ancestors(path):
                 if above in recursive:
                     found += [(watch, False) for watch in recursive[above].values()]
-        return found if len(found) < 2 else _each_once(found)
+        return found if len(found) < 2 else _each_once(found), spent
 
-    def fire(self, event: int, path: str) -> list[Watch]:
-        """Take out and return the one-shot watches that an event of this type concerns."""
-        fired: dict[Hashable, Watch] = {}
-        for kind, paths, spent in self._concerned.get(event, ()):
-            if spent and path in paths:
-                for identity, watch in paths.pop(path).items():
-                    watch.places.discard((kind, path))
-                    if identity in fired:
-                        watch.disarm()
-                    else:
-                        fired[identity] = watch
-        return list(fired.values())
+    def take_out(self, path: str, spent: list[Spent]) -> None:
+        """Take the watches out that an event on ``path`` has spent.  Idempotent."""
+        seen: set[Hashable] = set()
+        for kind, paths in spent:
+            for identity, watch in paths.pop(path, {}).items():
+                watch.places.discard((kind, path))
+                if identity in seen:
+                    watch.disarm()  # it was told once, and had been set twice
+                seen.add(identity)
 
     def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
         """Take out one registration; False if it is not there any more."""
@@ -134,9 +137,9 @@ class WatchTable:
         yield from _pieces((WatchKind.CHILD, path) for path in late)
 
 
-def _each_once(found: list[tuple[Watch, bool]]) -> list[tuple[Watch, bool]]:
+def _each_once(found: list[Told]) -> list[Told]:
     """By identity; of several the first."""
-    once: dict[Hashable, tuple[Watch, bool]] = {}
+    once: dict[Hashable, Told] = {}
     for watch, spent in found:
         once.setdefault(watch.identity, (watch, spent))
     return list(once.values())

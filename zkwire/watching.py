@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.calls import Waker
-    from zkwire.watch_table import Place
+    from zkwire.watch_table import Place, Spent, Told
     from zkwire.watches import Watch
 
 _new: Callable[..., Event] = tuple.__new__  # pyright: ignore
@@ -85,7 +85,7 @@ class Watching:
         self._wakeups = wakeups
         self._expected: dict[Place, list[Call]] = {}  # requests under way that may set a watch
         self._owed: set[str] = set()  # paths with a persistent watch that nobody needs any more
-        self._firing: tuple[int, str, Event, list[tuple[Watch, bool]]] | None = None
+        self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
 
     # --- a request that sets a watch --------------------------------------------------------------
 
@@ -179,11 +179,11 @@ class Watching:
 
     def receive(self, number: int, path: str, zxid: int) -> None:
         """The server says that something has happened to ``path``."""
-        told = self.table.concerned(number, path)
+        told, spent = self.table.concerned(number, path)
         if told:
             # A server before 3.9 sends no zxid, and none sends one for what it catches up with.
             event = self._event(number, path, zxid if zxid > 0 else None)
-            self._firing = number, path, event, told
+            self._firing = path, event, told, spent
             self.fire()
 
     def fire(self) -> None:
@@ -192,12 +192,12 @@ class Watching:
         Each is told once, however often this begins; only then they are taken out.
         """
         if self._firing is not None:
-            number, path, event, told = self._firing
-            for watch, spent in told:
-                watch.deliver(event, spent)
+            path, event, told, spent = self._firing
+            for watch, spends in told:
+                watch.deliver(event, spends)
                 if watch.wakers or watch.callback is not None:
                     self._wakeups += watch.take_wakers()
-            self.table.fire(number, path)
+            self.table.take_out(path, spent)
             self._firing = None
 
     def reread(self) -> None:
