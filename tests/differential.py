@@ -161,7 +161,8 @@ class Player:
             self._bases[index] = view.base = r.ReplyHeader.unpack(reply)[0].zxid
 
     def _reattach(self, actor: Actor, step: Reattach) -> None:
-        """The old connection ends, behind the events it was still owed."""
+        """The old connection ends; a server drops the events that it has not written by then."""
+        self._batch(actor, (plain(ops.WHO_AM_I),))  # behind them
         old = actor.views
         if step.intruded:
             self._intrude(actor)
