@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lock_helpers import LONG, Stage, acquire_soon
+from tests.lock_helpers import GRACE, LONG, Stage, acquire_soon
 from tests.scripted import Script
-from tests.server_control import ZooKeeperServer
+from tests.server_control import ZooKeeperServer, poll
 from zkwire import (
     CREATOR_ALL_ACL,
     Client,
@@ -238,7 +238,7 @@ def test_who_stands_in_front_is_waited_for_and_shown(stage: Stage, fresh_path: s
     stage.observer.create(f"{fresh_path}/x-lock-", b"\xff\n\x1b", sequential=True)
     lock = SequentialLock(stage.client(), fresh_path)
     assert not lock.acquire(0.3)
-    stage.observer.sync(fresh_path)
+    poll("it has gone again", lambda: len(stage.nodes(fresh_path)) == 1 or None, GRACE)
     (shown,) = lock.contenders()
     assert shown.session_id == 0
     assert shown.text == "\ufffd\n\x1b"
@@ -251,8 +251,7 @@ def test_a_counter_at_its_end_is_refused() -> None:
         for _ in range(2):
             with pytest.raises(SequenceExhaustedError):
                 SequentialLock(client, "/lock").acquire(LONG)
-        client.sync("/lock")
-        assert client.get_children("/lock") == []
+        poll("no node is left", lambda: not client.get_children("/lock") or None, GRACE)
 
 
 def test_names_like_ones_own_are_the_only_ones_deleted(
