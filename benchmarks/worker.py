@@ -27,12 +27,18 @@ CLASSES = {
 }
 
 
+def kind_of(name: str) -> type[Candidate]:
+    """The candidate of this name; it is imported only now, for not all can be everywhere."""
+    module, _, cls = CLASSES[name].partition(":")
+    kind: type[Candidate] = getattr(importlib.import_module(module), cls)
+    return kind
+
+
 class Worker:
     """One client, and its connections to the servers."""
 
     def __init__(self, name: str, addresses: dict[str, Address]) -> None:
-        module, _, cls = CLASSES[name].partition(":")
-        self._kind: type[Candidate] = getattr(importlib.import_module(module), cls)
+        self._kind = kind_of(name)
         self._addresses = addresses
         self._connected: dict[str, Candidate] = {}
         self._refused: dict[str, Exception] = {}

@@ -8,7 +8,6 @@ thing is counted besides: how often a lone call enters the kernel.  The rest is 
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from collections import Counter
@@ -21,10 +20,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.candidate import Candidate
 from benchmarks.servers import replay_server
 from benchmarks.wire import Address
-from benchmarks.worker import CLASSES
+from benchmarks.worker import kind_of
 
 # Instructions of zkwire in proportion to another's: seen with Python 3.11 to 3.13, and bounds that
 # a client does not keep that executes twice as much.
@@ -83,17 +81,11 @@ def address(tmp_path: Path) -> Iterator[Address]:
         yield address
 
 
-def opened(name: str, address: Address) -> Candidate:
-    module, _, cls = CLASSES[name].partition(":")
-    candidate: Candidate = getattr(importlib.import_module(module), cls)(address)
-    return candidate
-
-
 def per_get(name: str, address: Address, how: str) -> float:
     """Instructions per get: the median of some attempts."""
     instructions = Instructions()
     paths = [(f"/bench/d100/{number % 100:02d}",) for number in range(MANY)]
-    with instructions.in_new_threads(), closing(opened(name, address)) as candidate:
+    with instructions.in_new_threads(), closing(kind_of(name)(address)) as candidate:
         get = candidate.one("get")
 
         def one_at_a_time() -> None:
@@ -147,7 +139,7 @@ def test_a_lone_get_is_one_send_and_one_receive(address: Address) -> None:
 
     At a moment when the background thread reads for once, a call does sleep on a lock.
     """
-    with closing(opened("zkwire", address)) as candidate:
+    with closing(kind_of("zkwire")(address)) as candidate:
         get = candidate.one("get")
 
         def one_at_a_time() -> None:

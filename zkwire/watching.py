@@ -173,9 +173,10 @@ class Watching:
         # A fifth of the cost of an event: the class's own ways look at what is known here.
         return _new(Event, (_TYPES[number], strip(self._chroot, path), self.state, zxid))
 
-    def _deliver(self, watch: Watch, event: Event, *, spent: bool = True) -> None:
+    def _deliver(self, watch: Watch, event: Event, spent: bool = True) -> None:
         watch.deliver(event, spent)
-        self._wakeups += watch.take_wakers()
+        if watch.wakers or watch.callback is not None:
+            self._wakeups += watch.take_wakers()
 
     def receive(self, number: int, path: str, zxid: int) -> None:
         """The server says that something has happened to ``path``."""
@@ -194,9 +195,7 @@ class Watching:
         if self._firing is not None:
             path, event, told, spent = self._firing
             for watch, spends in told:
-                watch.deliver(event, spends)
-                if watch.wakers or watch.callback is not None:
-                    self._wakeups += watch.take_wakers()
+                self._deliver(watch, event, spends)
             self.table.take_out(path, spent)
             self._firing = None
 
