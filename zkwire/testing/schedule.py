@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from zkwire.testing.fingerprint import state_print
+from zkwire.testing.fingerprint import Known, state_print
 from zkwire.testing.simulated_client import Step, ViolationError
 from zkwire.testing.simulation import Schedule, Simulation
 from zkwire.testing.trouble import FAULTS
@@ -234,12 +234,15 @@ class _Todo:
 class _Branch:
     """Goes one way, then always takes the first choice and leaves the others to later runs."""
 
-    def __init__(self, way: _Way, todo: _Todo, seen: set[int], depth: int | None) -> None:
+    def __init__(
+        self, way: _Way, todo: _Todo, seen: set[int], known: Known, depth: int | None
+    ) -> None:
         self._way = iter(way.steps if way.choice is None else [*way.steps, way.choice])
         self._states = way.states
         self._left = way.left
         self._todo = todo
         self._seen = seen
+        self._known = known
         self._depth = depth
 
     def next(self, sim: Simulation) -> Step | None:
@@ -251,7 +254,7 @@ class _Branch:
         choices = [*steps, *sim.faults()] if self._left else steps
         if len(choices) == 1 or (self._depth is not None and len(sim.done) >= self._depth):
             return steps[0]
-        if not self._is_new(hash((state_print(sim), self._left)), sim):
+        if not self._is_new(hash((state_print(sim, self._known), self._left)), sim):
             return None
         done = sim.done.copy()
         for step in reversed(choices[1:]):
@@ -388,13 +391,15 @@ def exhaust(
     todo = _Todo(most)
     latest = time.monotonic() + seconds
     seen = set() if seen is None else seen
+    known: Known = {}
     before = len(seen)
     while (way := todo.pop()) is not None:
         found = len(seen) - before
         enough = runner.runs == runs or (states is not None and found >= states)
         if enough or time.monotonic() > latest:
             return Figures(runner.runs, runner.steps, found, complete=False)
-        runner.run(_Branch(way, todo, seen, depth), f"{len(way.steps)} steps chosen in turn")
+        branch = _Branch(way, todo, seen, known, depth)
+        runner.run(branch, f"{len(way.steps)} steps chosen in turn")
     return Figures(runner.runs, runner.steps, len(seen) - before)
 
 

@@ -131,7 +131,6 @@ class Client:
         self.dead = False
         self.spawned: dict[str, int] = {}  # tasks by name, but for those in the background
         self.print = 0  # of its history
-        self.seen: tuple[object, int] | None = None  # its part of the last state's print
 
     def __repr__(self) -> str:
         return f"<Client {self.name} {self.session.state.name}>"
