@@ -2,6 +2,8 @@
 
     python3 -m tests.explore           over a million states, 50,000 histories: some three CPU hours
     python3 -m tests.explore --states 500 --histories 2000      about a minute
+    python3 -m tests.explore --worlds ", 2" --faults 1 --states 9999999 --histories 0
+                                       two contenders and one fault, to the very end
     python3 -m tests.explore --replay "sequential, waiting, 2" --steps "run a; up a; cut a"
 
 A world is a kind of lock, what its contenders do (wait, wait for a limited time, only try) and how
@@ -92,13 +94,13 @@ class Done(NamedTuple):
     failure: str = ""
 
 
-def through(name: str, states: int, seconds: float) -> Done:
+def through(name: str, states: int, seconds: float, most: int = 2) -> Done:
     """Follow every schedule of a small world, within limits."""
     world, seen = SMALL[name], set[int]()
     try:
         figures = exhaust(
-            world.scenario, most=world.most, faults=world.faults, frames=False, seen=seen,
-            states=states, seconds=seconds,
+            world.scenario, most=min(most, world.most), faults=world.faults, frames=False,
+            seen=seen, states=states, seconds=seconds,
         )  # fmt: skip
     except FailedRunError as error:
         return Done(name, Figures(error.runs, 0), seen, told(name, 0, error))
@@ -138,8 +140,10 @@ def run(arguments: argparse.Namespace) -> int:
     begun, states, histories, failures = time.monotonic(), set[int](), 0, 0
     jobs = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
+        limits = (arguments.states, arguments.seconds, arguments.faults)
         for name in SMALL:
-            jobs.append(pool.submit(through, name, arguments.states, arguments.seconds))
+            if arguments.worlds in name:
+                jobs.append(pool.submit(through, name, *limits))
         for first in range(0, arguments.histories, BATCH):
             name = list(RANDOM)[first // BATCH % len(RANDOM)]
             number = min(BATCH, arguments.histories - first)
@@ -160,6 +164,8 @@ def run(arguments: argparse.Namespace) -> int:
 def main(given: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="tests.explore", description=__doc__.splitlines()[0])
+    parser.add_argument("--worlds", default="", help="small ones that have this in their names")
+    parser.add_argument("--faults", type=int, default=2, help="in a small world, at most")
     parser.add_argument("--states", type=int, default=50_000, help="of each small world, at most")
     parser.add_argument("--seconds", type=float, default=3600.0, help="for each small world")
     parser.add_argument("--histories", type=int, default=50_000, help="random ones")

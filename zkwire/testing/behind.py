@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from copy import copy
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from zkwire.jute.records import SetWatches
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from zkwire.testing.tree import DataTree
     from zkwire.testing.world import World
 
+_values = attrgetter(*Node.__slots__)
+
 
 def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:
     """A tree for reads only; it shares with the one ``before`` what has not changed since."""
@@ -35,7 +38,7 @@ def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:
 
 
 def _same(node: Node, known: Node | None) -> Node:
-    if known is not None and all(getattr(known, s) == getattr(node, s) for s in Node.__slots__):
+    if known is not None and _values(known) == _values(node):
         return known
     same = copy(node)
     same.children = None if node.children is None else set(node.children)
@@ -67,6 +70,12 @@ class Past:
         """It is about to be written to."""
         if self._wanted:
             self._trees.append(_copied(tree, self._trees[-1] if self._trees else None))
+
+    def forget(self) -> None:
+        """No server will be behind any more, but for those that are: what was is no state."""
+        self._wanted = False
+        self._trees.clear()
+        self._prints.clear()
 
     def oldest(self, zxid: int, tree: DataTree) -> DataTree:
         """The oldest one that shows at least ``zxid``."""

@@ -237,7 +237,9 @@ class _Branch:
     def __init__(
         self, way: _Way, todo: _Todo, seen: set[int], known: Known, depth: int | None
     ) -> None:
-        self._way = iter(way.steps if way.choice is None else [*way.steps, way.choice])
+        steps = way.steps if way.choice is None else [*way.steps, way.choice]
+        self._way = iter(steps)
+        self._lags = bool(way.left) or any(step.kind == "lag" for step in steps)
         self._states = way.states
         self._left = way.left
         self._todo = todo
@@ -247,7 +249,11 @@ class _Branch:
 
     def next(self, sim: Simulation) -> Step | None:
         for step in self._way:
+            if not self._lags:
+                sim.past.forget()
             return step
+        if not self._left:
+            sim.past.forget()
         steps = sim.steps()
         if not steps:
             return None
