@@ -520,6 +520,12 @@ class IgnoresReaders(WriteLockCore):
         return predecessor([name for name in names if not is_reader(name)], own)
 
 
+class BelievesTheEvent(WriteLockCore):
+    """A writer does not look whether a reader has come in where the writer before it stood."""
+
+    steady = True
+
+
 class OneTooMany(SemaphoreCore):
     """So many leases may stand before it, and one more."""
 
@@ -656,6 +662,9 @@ PLANTED: dict[str, tuple[Callable[[], Scenario], set[str]]] = {
     "a downgrade is tried once": (lambda: various_read_write(ReadWrite(BesideOnce)), {"ERROR"}),
     "a writer ignores readers": (
         lambda: various_read_write(ReadWrite(write=IgnoresReaders)), {"ME", "FIFO", "FENCE"},
+    ),
+    "a writer believes the event": (
+        lambda: various_read_write(ReadWrite(write=BelievesTheEvent)), {"ME", "FIFO", "FENCE"},
     ),
     "one lease too many": (lambda: various_semaphore(OneTooMany), {"ME", "FENCE"}),
     "no watch on the leases": (lambda: various_semaphore(NoWatch), {"LIVE"}),

@@ -215,10 +215,8 @@ class LateEnd(LockCore):
 class NoGuard(LockCore):
     """Does not watch its own node (B22)."""
 
-    def _grant(self, attempt: Attempt) -> None:
-        assert attempt.stat is not None
-        self._fence, self._granted = attempt.stat.czxid, attempt
-        self.world.hold(self.lost)
+    def _stand_guard(self, attempt: Attempt) -> None:
+        pass
 
 
 class SequentialNoCleaning(NoCleaning, SequentialLockCore):
@@ -295,12 +293,13 @@ class NoSecondLook(SequentialLockCore):
 class Exists(SequentialLockCore):
     """Waits by ``exists``, which says nothing when the node is gone already (B10)."""
 
-    async def _wait_for(self, ahead: str, deadline: float | None) -> None:
+    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
             await persist(self.world, deadline, self.world.verbs.exists, path, watch=watch)
             if await self.world.event(watch, deadline) is None:
                 raise OperationTimeoutError("not free in time")
+            return False
         finally:
             watch.close()
 
@@ -308,7 +307,7 @@ class Exists(SequentialLockCore):
 class WatchKept(SequentialLockCore):
     """Does not take its watch back when it gives up (B27)."""
 
-    async def _wait_for(self, ahead: str, deadline: float | None) -> None:
+    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
             await persist(self.world, deadline, self.world.verbs.get_data, path, watch=watch)
@@ -316,6 +315,7 @@ class WatchKept(SequentialLockCore):
                 raise OperationTimeoutError("not free in time")
         except NoNodeError:
             pass
+        return False
 
 
 class SessionIsName(SequentialLockCore):

@@ -50,6 +50,7 @@ from tests.test_failover import SESSION_TIMEOUT, each_role
 from tests.test_lock_recovery import (  # `queue` is a fixture
     ENOUGH,
     ENTER,
+    GUARD,
     Scene,
     assert_free,
     lost_deletes,
@@ -142,7 +143,7 @@ def test_lost_delete_of_a_timed_out_attempt(
         queue.cut("delete", cut, nth)
     with holding(rival):
         assert not lock.acquire(ENOUGH)
-        queue.expect(*ENTER, "get_data ok", "remove_watches *", *trace)
+        queue.expect(*ENTER, GUARD, "get_data ok", "remove_watches *", *trace)
         assert len(queue.nodes(queue.path)) == 1
     assert_free(queue, SequentialLock)
 
@@ -478,7 +479,9 @@ async def test_a_closed_client_tells_waiters_and_holders(
         if kind is AsyncNonBlockingLock:
             assert not await waiting
         else:
-            await eventually("it waits", lambda: watch_count(client) == 2)
+            # The next one in a queue watches its own node as well.
+            count = 3 if kind is AsyncSequentialLock else 2
+            await eventually("it waits", lambda: watch_count(client) == count)
     assert await lost is True
     assert not lock.held
     if kind is not AsyncNonBlockingLock:
@@ -560,7 +563,7 @@ def test_a_thousand_waiters_on_one_client(
                 await lock.release()
 
             tasks = [asyncio.ensure_future(wait(number)) for number in range(WAITERS)]
-            await eventually("all wait", lambda: watch_count(client) == WAITERS + 1, 4 * PATIENCE)
+            await eventually("all wait", lambda: watch_count(client) == WAITERS + 2, 4 * PATIENCE)
             started = time.monotonic()
             await holder.release()
             await asyncio.gather(*tasks)
@@ -581,7 +584,7 @@ def test_a_thousand_waiters_on_one_client(
             try:
                 locks = [AsyncSequentialLock(client, holder.path) for _ in range(count)]
                 tasks = [asyncio.ensure_future(lock.acquire()) for lock in locks]
-                await eventually("all wait", lambda: watch_count(client) == count + 1)
+                await eventually("all wait", lambda: watch_count(client) == count + 2)
                 held, _ = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
@@ -635,7 +638,7 @@ def test_locks_live_on_when_the_server_dies(ensemble: Ensemble, fresh_path: str,
             for rival in rivals:
                 assert await rival.acquire()
             waiters = [asyncio.ensure_future(lock.acquire()) for lock in (waiting, herd)]
-            await eventually("they wait", lambda: watch_count(client) == 3)
+            await eventually("they wait", lambda: watch_count(client) == 4)
             await blocking(server.kill)
 
             async def moved() -> bool:

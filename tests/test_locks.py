@@ -865,6 +865,21 @@ def test_waiter_whose_node_or_rival_goes_gets_the_lock(
     lock.release()
 
 
+def test_who_writes_into_the_node_ahead_does_not_let_anybody_in(
+    stage: Stage, fresh_path: str
+) -> None:
+    lock, rival = stage.lock(SequentialLock, fresh_path), stage.rival(SequentialLock, fresh_path)
+    assert rival.acquire(GRACE)
+    waiter = Running(lock.acquire)
+    wait_until_waiting(stage)
+    stage.observer.set_data(stage.nodes(fresh_path)[0], b"not a release")
+    wait_until_waiting(stage, nth=2)
+    assert_exclusive(rival, lock)
+    rival.release()
+    assert waiter.result(GRACE)
+    lock.release()
+
+
 def test_waiter_whose_node_was_deleted_goes_to_the_end(stage: Stage, fresh_path: str) -> None:
     lock = stage.lock(SequentialLock, fresh_path)
     rivals = [stage.rival(SequentialLock, fresh_path) for _ in range(2)]

@@ -28,7 +28,7 @@ from zkwire.errors import (
     SequenceExhaustedError,
     SessionExpiredError,
 )
-from zkwire.model import DataAndStat, Event
+from zkwire.model import DataAndStat, Event, EventType, State
 from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock
 from zkwire.recipes.async_locks import AsyncSequentialLock
 from zkwire.recipes.contenders import contenders
@@ -70,6 +70,7 @@ class World:
     session_id = OWN
     session_timeout = 9.0
     lease_deadline = 100.0
+    connection = "the first"
 
     def __init__(self, **answers: list[object]) -> None:
         self.answers = answers
@@ -259,6 +260,31 @@ def test_a_lock_whose_guard_cannot_stand_is_not_held() -> None:
     assert len(world.spawned) == 1
 
 
+def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
+    """Another thread may release it at once."""
+    core, world = sequential()
+    seen: list[bool] = []
+    world.hold = lambda hold: seen.append(core.held)  # type: ignore[method-assign]
+    world.flush_soon = lambda: seen.append(core.held)  # type: ignore[method-assign]
+    assert run(core.acquire(None, True))
+    assert seen == [False, False]
+    assert core.held
+
+
+def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
+    class Interrupted(SequentialLockCore):
+        def _grant(self, attempt: Attempt) -> None:
+            super()._grant(attempt)
+            raise KeyboardInterrupt
+
+    world: Any = World()
+    core = Interrupted(world, "/lock")
+    with pytest.raises(KeyboardInterrupt):
+        run(core.acquire(None, True))
+    assert not core.held
+    assert len(world.spawned) == 1
+
+
 def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
     core, world = sequential()
     world.time = World.lease_deadline
@@ -295,6 +321,47 @@ def test_a_loss_shows_what_has_become_of_it() -> None:
 
 
 # --- the sequential lock --------------------------------------------------------------------------
+
+
+def nothing(core: SequentialLockCore, world: World) -> None:
+    """Nothing happens beside the event."""
+
+
+def reconnect(core: SequentialLockCore, world: World) -> None:
+    """Set again on a new connection, watches fire in another order."""
+    world.connection = "another"
+
+
+def sleep_too_long(core: SequentialLockCore, world: World) -> None:
+    """The session may be gone, and the node with it; the look would tell, and renews the lease."""
+    world.time = world.lease_deadline
+
+
+def lose_the_place(core: SequentialLockCore, world: World) -> None:
+    """Somebody has deleted the node of the one that waits."""
+    core.lost.lose("its node was deleted")
+
+
+@pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])
+def test_whose_turn_it_is_by_the_event_alone(
+    meanwhile: Callable[[SequentialLockCore, World], None],
+) -> None:
+    """Only a child that was the next one and still stands, on one connection, in its lease."""
+    own = f"{OWN:016x}-unique-lock-0000000001"
+    core, world = sequential(get_children=[["x-lock-0000000000", own]])
+
+    async def event(watch: object, deadline: float | None) -> Event:
+        meanwhile(core, world)
+        return Event(EventType.NODE_DELETED, "/lock/x-lock-0000000000", State.CONNECTED)
+
+    world.event = event  # type: ignore[method-assign]
+    if meanwhile in (sleep_too_long, lose_the_place):  # here, where the answers do not change
+        with pytest.raises(LockLostError, match="in the moment"):
+            run(core.acquire(None, True))
+    else:
+        assert run(core.acquire(None, True))
+    looks = world.asked.count("get_children")
+    assert looks == (1 if meanwhile is nothing else 2)
 
 
 @pytest.mark.parametrize("loss", [NotSentError, OutcomeUnknownError])

@@ -24,8 +24,8 @@ SEEDS = range(1000)
 class NoDeadline(SequentialLockCore):
     """Waits for as long as it takes."""
 
-    async def _wait_for(self, ahead: str, deadline: float | None) -> None:
-        await super()._wait_for(ahead, None)
+    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
+        return await super()._wait_for(ahead, None)
 
 
 def anybody(_: Sequence[Claim]) -> bool:

@@ -57,5 +57,10 @@ class ClientWorld:
         """Until then, on the clock ``now``, the session is surely alive."""
         return 0.0 if self._pump.forked else self._pump.session.lease_deadline
 
+    @property
+    def connection(self) -> object:
+        """Another object for each connection, to be compared by ``is``."""
+        return self._pump.session.connection
+
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self.now())

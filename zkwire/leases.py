@@ -34,9 +34,10 @@ class Leases:
         self.holds[hold] = None
 
     def remove(self, hold: Hold) -> None:
-        """The opposite.  Idempotent."""
-        self.holds.pop(hold, None)
-        self._wakeups += hold.let_go()
+        """The opposite.  Idempotent; nothing for what is not held."""
+        if hold in self.holds:
+            self._wakeups += hold.let_go()
+            self.holds.pop(hold, None)  # last: an interrupt must not leave one untold
 
     def lose_all(self, message: str) -> None:
         """The session may be gone, or is."""

@@ -139,6 +139,11 @@ class Session:
         return self._identity.session_id
 
     @property
+    def connection(self) -> object:
+        """Another object for each connection, to be compared by ``is``."""
+        return self._opening
+
+    @property
     def credentials(self) -> Credentials:
         """What another client needs to go on with the session."""
         return Credentials(self._identity.session_id, self._identity.passwd)

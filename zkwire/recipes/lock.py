@@ -101,10 +101,12 @@ class LockCore:
             won = await self._contend(attempt, deadline, wait)
             if won:
                 self._grant(attempt)
-            self._owed = None
+            else:
+                self._owed = None
             return won
         except BaseException as error:
-            self._granted = None
+            if self._granted is not None:
+                self._owed, self._granted = self._granted, None
             self._settle()
             if wait and isinstance(error, OperationTimeoutError):
                 return False
@@ -127,18 +129,27 @@ class LockCore:
         if self.lost.ready:
             self.lost = Lost(self.world)
 
-    def _grant(self, attempt: Attempt) -> None:
-        """The attempt has won.  From here on a loss is noticed."""
+    def _stand_guard(self, attempt: Attempt) -> None:
+        """From here on it is noticed if somebody deletes the attempt's node."""
         assert attempt.node is not None
         assert attempt.stat is not None
         self._guard = OwnNode(self.lost)
+        guarded = self.world.verbs._stand_guard(attempt.node, attempt.stat.czxid, self._guard)
+        self._guarded = guarded
+
+    def _grant(self, attempt: Attempt) -> None:
+        """The attempt has won.  A loss is noticed before anybody can see a claim."""
+        assert attempt.stat is not None
+        if self._guard is None:
+            self._stand_guard(attempt)
         self._fence = attempt.stat.czxid
-        self._granted = attempt
         self.world.hold(self.lost)
-        self._guarded = self.world.verbs._stand_guard(attempt.node, self._fence, self._guard)
         self.world.flush_soon()
-        if not self.held:
+        if self.lost.is_set() or self.world.now() >= self.world.lease_deadline:
             raise LockLostError(f"{self.path} was lost in the moment it was acquired")
+        # Last, and together: another thread may release it at once.
+        self._granted = attempt
+        self._owed = None
 
     def _withdraw(self, attempt: Attempt) -> None:
         """Clean up behind an attempt, in the background; called where nothing may await."""

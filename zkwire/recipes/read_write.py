@@ -38,6 +38,7 @@ class WriteLockCore(SequentialLockCore):
     """The algorithm of the write lock: everybody before it."""
 
     label = "__WRIT__"
+    steady = False  # a reader may come in where a writer has stood
     read: ReadLockCore  # of the same object
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:

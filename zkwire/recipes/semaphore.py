@@ -65,7 +65,9 @@ class SemaphoreCore(SequentialLockCore):
         ahead = before(names, own)
         return None if len(ahead) < self._count else max(ahead)[1]
 
-    async def _look_again(self, names: list[str], ahead: str, deadline: float | None) -> list[str]:
+    async def _look_again(
+        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+    ) -> list[str]:
         return await self._await_change(names, deadline)
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:

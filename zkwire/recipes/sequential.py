@@ -2,7 +2,9 @@
 
 Everybody else watches only the child right before its own.  A release wakes one waiter, in order of
 arrival; so does the death or the timeout of a contender, which is why a waiter that wakes looks
-again instead of believing that it is its turn.
+again instead of believing that it is its turn.  The one that had only one child ahead need not: no
+later child gets a lower number.  It watches its own child too, so that it would know, before that
+event, if somebody had taken away its place in the queue.
 
 The create and the first listing leave in one write; the session's order makes the listing contain
 the new child, so a free lock costs one round trip.
@@ -33,7 +35,7 @@ from zkwire.errors import (
     SequenceExhaustedError,
     ServerError,
 )
-from zkwire.model import OPEN_ACL_UNSAFE
+from zkwire.model import OPEN_ACL_UNSAFE, EventType
 from zkwire.paths import LAST_SEQUENCE, sequence_number
 from zkwire.recipes.lock import Attempt, LockCore
 from zkwire.recipes.trees import ensure_path
@@ -64,6 +66,7 @@ class SequentialLockCore(LockCore):
     """
 
     label = "lock-"
+    steady = True  # nobody comes in ahead of who is in the queue
 
     def __init__(self, world: World, path: str, text: str = "") -> None:
         super().__init__(world, path)
@@ -80,6 +83,8 @@ class SequentialLockCore(LockCore):
             own = self._name(attempt)
             if own not in names:
                 # Somebody has deleted the node and with it the place in the queue.
+                self._release_claim()
+                self._forget_grant()
                 attempt.node = None
                 names = await self._enter(attempt, deadline)
                 continue
@@ -91,12 +96,32 @@ class SequentialLockCore(LockCore):
             if not wait:
                 await self._step_back(attempt, deadline)
                 return False
-            names = await self._look_again(names, ahead, deadline)
+            names = await self._look_again(attempt, names, ahead, deadline)
 
-    async def _look_again(self, names: list[str], ahead: str, deadline: float | None) -> list[str]:
+    async def _look_again(
+        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+    ) -> list[str]:
         """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
-        await self._wait_for(ahead, deadline)
+        left = [name for name in names if name != ahead]
+        is_next = self.steady and self._ahead(left, self._name(attempt)) is None
+        if is_next and self._guard is None:
+            self._stand_guard(attempt)
+        connection = self.world.connection
+        gone = await self._wait_for(ahead, deadline)
+        if is_next and gone and self._is_sure(connection):
+            return left
         return await self._list(deadline)
+
+    def _is_sure(self, connection: object) -> bool:
+        """Whether this attempt's child is there, after an event that has come on ``connection``.
+
+        After a reconnection events come in another order than the changes.
+        """
+        return (
+            connection is self.world.connection
+            and self.world.now() < self.world.lease_deadline
+            and not self.lost.is_set()
+        )
 
     def _tell_position(self, names: list[str], own: str) -> None:
         if self.on_position is not None:
@@ -168,16 +193,18 @@ class SequentialLockCore(LockCore):
             except ConnectionLossError:
                 pass
 
-    async def _wait_for(self, ahead: str, deadline: float | None) -> None:
-        """Return when the contender ``ahead`` may be gone."""
+    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
+        """Return when the contender ``ahead`` may be gone; True if it is."""
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
             # get_data and not exists: it leaves no watch behind on a node that is gone.
             await persist(self.world, deadline, self.world.verbs.get_data, path, watch=watch)
-            if await self.world.event(watch, deadline) is None:
+            event = await self.world.event(watch, deadline)
+            if event is None:
                 raise OperationTimeoutError(f"{self.path} was not free in time")
+            return event.type is EventType.NODE_DELETED
         except NoNodeError:
-            pass  # gone between the listing and the look: nobody would ever wake us
+            return True  # gone between the listing and the look: nobody would ever wake us
         finally:
             watch.close()
 

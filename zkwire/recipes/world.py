@@ -54,6 +54,11 @@ if TYPE_CHECKING:
             """Until then the session is surely alive; 0 when it may be gone."""
             ...
 
+        @property
+        def connection(self) -> object:
+            """Another object for each connection, to be compared by ``is``."""
+            ...
+
         def check(self) -> None:
             """Raise if the client cannot be used here: in a forked child, in another event loop."""
             ...
