@@ -24,9 +24,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,7 @@ class Checks:
 
     def __init__(self, pytest_arguments: list[str]) -> None:
         self.steps: list[Step] = []
+        self._chosen = bool(pytest_arguments)
         self._pytest = [PYTHON, "-m", "pytest", "--durations=15", *pytest_arguments]
 
     def environment(self) -> bool:
@@ -97,8 +99,13 @@ class Checks:
         )
 
     def test(self) -> None:
+        """Most tests with a server wait, and the others compute: so both run at once."""
         provide_zookeeper()
-        self.step("test", self._pytest, limit=TEST_LIMIT)
+        if self._chosen:
+            self.step("test", self._pytest, limit=TEST_LIMIT)
+            return
+        with self.beside("tests without a server", [*self._pytest, "-m", "not real"], TEST_LIMIT):
+            self.step("tests with servers", [*self._pytest, "-m", "real"], limit=TEST_LIMIT)
 
     def embedded(self) -> None:
         command = [*self._pytest, "-m", "real and not apache"]
@@ -146,6 +153,23 @@ class Checks:
         passed = run(command, limit, variables)
         self.steps.append(Step(name, passed, time.monotonic() - started))
 
+    @contextmanager
+    def beside(self, name: str, command: list[str], limit: float) -> Generator[None]:
+        """A step that runs meanwhile, at a low priority; what it prints is shown at its end."""
+        command = ["nice", *command]
+        print("\n$", shlex.join(command), "&", flush=True)
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            try:
+                yield
+            finally:
+                passed = succeeds(child, limit - (time.monotonic() - started))
+                seconds = time.monotonic() - started
+                output.seek(0)
+                print(f"\n# {name}:\n{output.read().decode(errors='replace')}", flush=True)
+                self.steps.append(Step(name, passed, seconds))
+
     def summary(self) -> bool:
         """Print how each step ended; whether all of them passed."""
         print("\nsummary")
@@ -164,8 +188,15 @@ def run(command: list[str], limit: float, variables: Mapping[str, str] | None = 
     print("\n$", *words, shlex.join(command), flush=True)
     started = time.monotonic()
     child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables})
+    passed = succeeds(child, limit)
+    print(f"# {time.monotonic() - started:.1f} s", flush=True)
+    return passed
+
+
+def succeeds(child: subprocess.Popen[bytes], limit: float) -> bool:
+    """Whether a process ends well within its limit, in seconds."""
     try:
-        code = child.wait(limit)
+        code = child.wait(max(0.0, limit))
         outcome = f"exit code {code}"
     except subprocess.TimeoutExpired:
         code = -signal.SIGINT
@@ -175,7 +206,7 @@ def run(command: list[str], limit: float, variables: Mapping[str, str] | None = 
     finally:
         with suppress(subprocess.TimeoutExpired):
             child.wait(END_SECONDS)
-    print(f"# {outcome}, {time.monotonic() - started:.1f} s", flush=True)
+    print(f"# {outcome}", flush=True)
     return code == 0
 
 

@@ -193,8 +193,8 @@ class NoLease(LockCore):
     """Holds until somebody says otherwise (A29, B20)."""
 
     @property
-    def held(self) -> bool:
-        return self._granted is not None and not self.lost.is_set()
+    def _lasts(self) -> bool:
+        return not self.lost.is_set()
 
 
 class LateEnd(LockCore):

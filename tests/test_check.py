@@ -61,3 +61,14 @@ raise SystemExit(checks.summary())
     )
     assert "sleep" in done.stdout
     assert done.returncode == 0, done.stderr
+
+
+def test_what_runs_beside_a_step_counts_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = check.Checks([])
+    for code, limit in ((0, 30.0), (3, 30.0), (0, 0.0)):
+        sleep = "; import time; time.sleep(60)" * (not limit)
+        script = f"print('it says {code}', flush=True){sleep}; raise SystemExit({code})"
+        with checks.beside("beside", [sys.executable, "-c", script], limit):
+            assert "it says" not in capsys.readouterr().out
+        assert limit == 0 or f"it says {code}" in capsys.readouterr().out
+    assert [step.passed for step in checks.steps] == [True, False, False]

@@ -145,8 +145,8 @@ class Hopeful(SequentialLockCore):
     """Whoever has waited long enough holds, whatever became of its session meanwhile."""
 
     @property
-    def held(self) -> bool:
-        return self._granted is not None
+    def _lasts(self) -> bool:
+        return True
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         try:
@@ -156,7 +156,7 @@ class Hopeful(SequentialLockCore):
 
     def _grant(self, attempt: Attempt) -> None:
         assert attempt.stat is not None
-        self._fence, self._granted = attempt.stat.czxid, attempt
+        self._fence, self._granted, self._owed = attempt.stat.czxid, attempt, None
 
 
 @pytest.mark.parametrize("late", ["", "a", "b"])

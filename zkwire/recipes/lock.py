@@ -145,7 +145,7 @@ class LockCore:
         self._fence = attempt.stat.czxid
         self.world.hold(self.lost)
         self.world.flush_soon()
-        if self.lost.is_set() or self.world.now() >= self.world.lease_deadline:
+        if not self._lasts:
             raise LockLostError(f"{self.path} was lost in the moment it was acquired")
         # Last, and together: another thread may release it at once.
         self._granted = attempt
@@ -243,11 +243,12 @@ class LockCore:
     @property
     def held(self) -> bool:
         """Whether the lock is surely held at this moment."""
-        return (
-            self._granted is not None
-            and not self.lost.is_set()
-            and self.world.now() < self.world.lease_deadline
-        )
+        return self._granted is not None and self._lasts
+
+    @property
+    def _lasts(self) -> bool:
+        """Whether the session surely lives, and nobody is known to have deleted the node."""
+        return not self.lost.is_set() and self.world.now() < self.world.lease_deadline
 
     @property
     def fence(self) -> int:

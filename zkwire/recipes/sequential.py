@@ -108,20 +108,10 @@ class SequentialLockCore(LockCore):
             self._stand_guard(attempt)
         connection = self.world.connection
         gone = await self._wait_for(ahead, deadline)
-        if is_next and gone and self._is_sure(connection):
+        # After a reconnection events come in another order than the changes.
+        if is_next and gone and connection is self.world.connection and self._lasts:
             return left
         return await self._list(deadline)
-
-    def _is_sure(self, connection: object) -> bool:
-        """Whether this attempt's child is there, after an event that has come on ``connection``.
-
-        After a reconnection events come in another order than the changes.
-        """
-        return (
-            connection is self.world.connection
-            and self.world.now() < self.world.lease_deadline
-            and not self.lost.is_set()
-        )
 
     def _tell_position(self, names: list[str], own: str) -> None:
         if self.on_position is not None:
