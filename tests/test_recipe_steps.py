@@ -271,6 +271,20 @@ def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
     assert core.held
 
 
+def test_a_release_that_has_begun_before_acquire_returns_is_left_alone() -> None:
+    class Hasty(SequentialLockCore):
+        async def _acquire(self, deadline: float | None, wait: bool) -> bool:
+            won = await super()._acquire(deadline, wait)
+            self._owed = self._granted  # the first thing that a release does, in another thread
+            return won
+
+    world: Any = World()
+    core = Hasty(world, "/lock")
+    assert run(core.acquire(None, True))
+    assert not world.spawned
+    assert core.held
+
+
 def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
     class Interrupted(SequentialLockCore):
         def _grant(self, attempt: Attempt) -> None:

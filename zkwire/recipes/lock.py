@@ -87,11 +87,11 @@ class LockCore:
         self._busy = True
         try:
             return await self._acquire(deadline, wait)
+        except BaseException:  # and not else: another thread may be at its release already
+            self._settle()
+            raise
         finally:
-            try:
-                self._settle()
-            finally:
-                self._busy = False
+            self._busy = False
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         try:
