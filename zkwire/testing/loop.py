@@ -141,7 +141,7 @@ class Loop:
         self.call(self._advance)
 
     def _wake_up(self) -> None:
-        with suppress(BlockingIOError):  # then it is awake
+        with suppress(OSError):  # it is awake, or has come by meanwhile and closed everything
             self._waker.send(b"\0")
 
     # --- the thread -------------------------------------------------------------------------------
