@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from zkwire.aio.pump import AsyncPump
 
 
-# Seconds for each answer that is expected, before the next receive.  A turn of the loop costs as
-# much as many answers do: 1,000 in flight cost a quarter less than with the shortest pause, which
-# is the event loop's own.
+# Seconds for each answer that is expected, before the next receive; few servers take less.  A turn
+# of the loop costs as much as many answers do: 1,000 in flight cost a quarter less than with the
+# shortest pause, which is the event loop's own, and end no later.
 PAUSE, SHORTEST_PAUSE, LONGEST_PAUSE = 1e-5, 1e-3, 2e-2
 
 
