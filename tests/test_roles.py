@@ -16,7 +16,7 @@ from tests.test_client import PATIENCE, Background
 from zkwire import AsyncClient, Client, EventType, Watch
 from zkwire.aio.engine import LoopDriver
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
-from zkwire.link import LONG_LINE
+from zkwire.link import LONG_LINE, LONGEST_PAUSE
 
 
 @pytest.fixture
@@ -111,19 +111,19 @@ def test_a_reader_lets_answers_gather_in_a_long_pipeline_only(
         replies = [client.pipeline.get_data("/a") for _ in range(count)]
         assert all(reply.result(PATIENCE).data == b"x" for reply in replies)
     assert bool(slept) == pauses
-    assert all(0 < seconds <= zkwire.roles.LONGEST_PAUSE for seconds in slept)
+    assert all(0 < seconds <= LONGEST_PAUSE for seconds in slept)
 
 
 @pytest.mark.parametrize(("count", "pauses"), [(LONG_LINE - 1, False), (LONG_LINE * 2, True)])
 def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
     count: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused: list[int] = []
+    paused: list[float] = []
     pause = LoopDriver._pause
 
-    def note(driver: LoopDriver) -> None:
-        paused.append(1)
-        pause(driver)
+    def note(driver: LoopDriver, seconds: float) -> None:
+        paused.append(seconds)
+        pause(driver, seconds)
 
     monkeypatch.setattr(LoopDriver, "_pause", note)
 
@@ -134,4 +134,5 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
 
     with FakeServer(dripping(count)) as server:
         asyncio.run(ask(server.hosts))
+    assert all(0 < seconds <= LONGEST_PAUSE for seconds in paused)
     assert bool(paused) == pauses

@@ -30,7 +30,7 @@ from functools import partial
 from zkwire.background import report
 from zkwire.dial import readable_within
 from zkwire.errors import ForkedError
-from zkwire.link import INTERRUPTED, LONG_LINE, SPARSE
+from zkwire.link import INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.waiting import Sleeper
 
 TYPE_CHECKING = False
@@ -47,9 +47,6 @@ LOOK = 0.005
 
 # Seconds for which a request that nobody waits for may wait for others to leave with.
 LINGER = 0.01
-
-# Seconds for each answer that is expected, for which who reads lets more of them arrive.
-PAUSE, LONGEST_PAUSE = 4e-6, 1e-3
 
 # Seconds on a clock that never goes back.  CLOCK_MONOTONIC stands still while the machine sleeps;
 # the server's clock does not.

@@ -10,7 +10,7 @@ import selectors
 from contextlib import nullcontext, suppress
 
 from zkwire.engine import Engine
-from zkwire.link import LONG_LINE, SPARSE
+from zkwire.link import LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from zkwire.aio.pump import AsyncPump
 
 
-# Seconds for each answer that is expected, before the next receive; few servers take less.  A turn
-# of the loop costs as much as many answers do: 1,000 in flight cost a quarter less than with the
-# shortest pause, which is the event loop's own, and end no later.
-PAUSE, SHORTEST_PAUSE, LONGEST_PAUSE = 1e-5, 1e-3, 2e-2
+# Seconds; the event loop knows no shorter ones.
+SHORTEST_PAUSE = 0.001
 
 
 class LoopSelector:
@@ -99,7 +97,7 @@ class LoopDriver:
             pump.read(link)
             expected = pump.session.unanswered
             if link.got < SPARSE and expected >= LONG_LINE and not link.end:
-                self._pause(min(max(expected * PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE))
+                self._pause(max(min(expected * PAUSE, LONGEST_PAUSE), SHORTEST_PAUSE))
         if events & selectors.EVENT_WRITE:
             pump.send_rest(link)
 
