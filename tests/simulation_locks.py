@@ -17,6 +17,7 @@ from zkwire.errors import (
 from zkwire.model import OPEN_ACL_UNSAFE, DataAndStat
 from zkwire.paths import sequence_number
 from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.lost import OwnNode
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.world import persist
@@ -216,7 +217,7 @@ class NoGuard(LockCore):
     """Does not watch its own node (B22)."""
 
     def _stand_guard(self, attempt: Attempt) -> None:
-        pass
+        self._guard = OwnNode()
 
 
 class SequentialNoCleaning(NoCleaning, SequentialLockCore):

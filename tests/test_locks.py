@@ -883,6 +883,8 @@ def test_who_writes_into_the_node_ahead_does_not_let_anybody_in(
 def test_waiter_whose_node_was_deleted_goes_to_the_end(stage: Stage, fresh_path: str) -> None:
     lock = stage.lock(SequentialLock, fresh_path)
     rivals = [stage.rival(SequentialLock, fresh_path) for _ in range(2)]
+    lost, told = lock.lost, SimpleQueue[Lost]()
+    lost.add_callback(told.put)
     assert rivals[0].acquire(GRACE)
     waiter = Running(lock.acquire)
     wait_until_waiting(stage)
@@ -897,7 +899,10 @@ def test_waiter_whose_node_was_deleted_goes_to_the_end(stage: Stage, fresh_path:
     rivals[1].release()
     assert waiter.result(GRACE)
     assert lock.fence > rivals[1].fence
-    lock.release()
+    assert lock.lost is lost, "only a holder loses"
+    assert told.empty()
+    stage.observer.delete(stage.nodes(fresh_path)[0])
+    assert told.get(timeout=PATIENCE) is lost
 
 
 @waiting_kinds

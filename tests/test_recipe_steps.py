@@ -353,7 +353,9 @@ def sleep_too_long(core: SequentialLockCore, world: World) -> None:
 
 def lose_the_place(core: SequentialLockCore, world: World) -> None:
     """Somebody has deleted the node of the one that waits."""
-    core.lost.lose("its node was deleted")
+    assert core._guard is not None
+    core._guard.deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
+    assert not core.lost.is_set(), "it has never held"
 
 
 @pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])

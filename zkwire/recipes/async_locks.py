@@ -159,7 +159,7 @@ class AsyncQueueLock(AsyncLocking):
         """Acquire the lock; see :meth:`AsyncLocking.acquire`.
 
         ``on_position`` is called with the number of contenders ahead: when this one has its place
-        in the queue, and whenever it looks again because the one right ahead has gone.
+        in the queue, and whenever the one right ahead has gone.
         """
         self._queue.on_position = on_position
         return await super().acquire(timeout)

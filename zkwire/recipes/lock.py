@@ -133,7 +133,7 @@ class LockCore:
         """From here on it is noticed if somebody deletes the attempt's node."""
         assert attempt.node is not None
         assert attempt.stat is not None
-        self._guard = OwnNode(self.lost)
+        self._guard = OwnNode()
         guarded = self.world.verbs._stand_guard(attempt.node, attempt.stat.czxid, self._guard)
         self._guarded = guarded
 
@@ -142,6 +142,8 @@ class LockCore:
         assert attempt.stat is not None
         if self._guard is None:
             self._stand_guard(attempt)
+        assert self._guard is not None
+        self._guard.lost = self.lost
         self._fence = attempt.stat.czxid
         self.world.hold(self.lost)
         self.world.flush_soon()
@@ -248,7 +250,12 @@ class LockCore:
     @property
     def _lasts(self) -> bool:
         """Whether the session surely lives, and nobody is known to have deleted the node."""
-        return not self.lost.is_set() and self.world.now() < self.world.lease_deadline
+        guard = self._guard
+        return (
+            not self.lost.is_set()
+            and not (guard is not None and guard.gone)
+            and self.world.now() < self.world.lease_deadline
+        )
 
     @property
     def fence(self) -> int:

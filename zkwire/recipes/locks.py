@@ -126,8 +126,7 @@ class QueueLock(Locking):
         """Acquire the lock; see :meth:`Locking.acquire`.
 
         ``on_position`` is called, in the client's callback thread, with the number of contenders
-        ahead: when this one has its place in the queue, and whenever it looks again because the one
-        right ahead has gone.
+        ahead: when this one has its place in the queue, and whenever the one right ahead has gone.
         """
         self._queue.on_position = on_position
         return super().acquire(timeout)

@@ -95,13 +95,17 @@ class Lost(Loss):
 
 
 class OwnNode(Watch):
-    """The watch of a holder on its own node: whoever deletes it takes the lock away."""
+    """The watch of a holder, or of the next one in line, on its own node.
 
-    __slots__ = ("_lost",)
+    Whoever deletes it takes the lock away, or the place: ``gone``.  ``lost`` is for a holder.
+    """
 
-    def __init__(self, lost: Lost) -> None:
+    __slots__ = ("gone", "lost")
+
+    def __init__(self) -> None:
         super().__init__()
-        self._lost = lost
+        self.gone = False
+        self.lost: Lost | None = None
 
     def deliver(self, event: Event, spent: bool = True) -> None:
         """Lose the lock: whatever has happened to the children, the node is not this lock's.
@@ -110,7 +114,9 @@ class OwnNode(Watch):
         has been deleted and made anew by somebody else.
         """
         self.disarm()
-        self.wakers += self._lost.lose(f"its node {event.path} was deleted")
+        self.gone = True  # first: whoever becomes a holder meanwhile says so, and then looks
+        if self.lost is not None:
+            self.wakers += self.lost.lose(f"its node {event.path} was deleted")
 
     def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
         """The end of the session reaches the lock as a hold."""

@@ -84,7 +84,6 @@ class SequentialLockCore(LockCore):
             if own not in names:
                 # Somebody has deleted the node and with it the place in the queue.
                 self._release_claim()
-                self._forget_grant()
                 attempt.node = None
                 names = await self._enter(attempt, deadline)
                 continue

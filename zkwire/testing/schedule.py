@@ -237,9 +237,7 @@ class _Branch:
     def __init__(
         self, way: _Way, todo: _Todo, seen: set[int], known: Known, depth: int | None
     ) -> None:
-        steps = way.steps if way.choice is None else [*way.steps, way.choice]
-        self._way = iter(steps)
-        self._lags = bool(way.left) or any(step.kind == "lag" for step in steps)
+        self._way = iter(way.steps if way.choice is None else [*way.steps, way.choice])
         self._states = way.states
         self._left = way.left
         self._todo = todo
@@ -249,8 +247,6 @@ class _Branch:
 
     def next(self, sim: Simulation) -> Step | None:
         for step in self._way:
-            if not self._lags:
-                sim.past.forget()
             return step
         if not self._left:
             sim.past.forget()
