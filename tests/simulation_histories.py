@@ -21,7 +21,7 @@ from zkwire.errors import LockLostError, ZooKeeperError
 from zkwire.model import EventType
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.testing.claims import Claims, Rule, exclusive
-from zkwire.testing.simulated_client import ViolationError
+from zkwire.testing.simulated_client import Client, ViolationError
 from zkwire.verbs.multi import SetData
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Recorder:
         self._places: dict[str, int] = {}  # the queue's nodes, with their czxids
         self._changed = 0  # the zxid of the last change of the queue
         self._events = 0
+        self._slow: set[Client] = set()
 
     def now(self) -> float:
         """A moment of its own for each step."""
@@ -72,15 +73,15 @@ class Recorder:
         self._grants, self._holding = len(self._claims.grants), holding
 
     def _look_at_processes(self, sim: Simulation) -> None:
-        """Who stands still is not late; when replies are slow, everybody may be."""
+        """Who stands still, or was slow, is not late."""
         kind, who = sim.done[-1]
         if kind in ("pause", "resume"):
             self.records.append(Record(self.now(), who, kind))
-        elif kind == "slow":
-            for client in sim.clients:
-                self.records += [
-                    Record(self.now(), client.name, what) for what in ("pause", "resume")
-                ]
+        slow = {client for client in sim.clients if client.stalled}
+        for client in self._slow - slow:
+            if not client.paused:
+                self.records += [Record(self.now(), client.name, w) for w in ("pause", "resume")]
+        self._slow = slow
 
     def _look_at_queue(self, sim: Simulation, names: set[str]) -> None:
         for name in self._places.keys() - names:

@@ -14,7 +14,6 @@ from tests.conftest import SEED
 from tests.explore import RANDOM, SMALL, World
 from tests.simulation_histories import users
 from tests.simulation_locks import (
-    BLOCKING,
     PLANTED,
     SEQUENTIAL,
     ByName,
@@ -24,7 +23,7 @@ from tests.simulation_locks import (
     various,
 )
 from zkwire.testing.fingerprint import state_print
-from zkwire.testing.schedule import FailedRunError, InTurn, Seeded, exhaust
+from zkwire.testing.schedule import FailedRunError, Figures, InTurn, Seeded, exhaust
 from zkwire.testing.simulation import Simulation
 from zkwire.testing.trouble import FAULTS
 
@@ -45,20 +44,52 @@ def test_random_histories_with_all_faults(name: str) -> None:
     assert not done.failure
 
 
-@pytest.mark.parametrize("name", ["blocking, trying, 2", "sequential, waiting, 2"])
+SHORT = [name for name in SMALL if not name.startswith(("semaphore", "multi-lock"))]
+"""What is small enough to be followed to its end here."""
+
+
+@pytest.mark.parametrize("name", SHORT)
 def test_without_a_fault_everything_is_followed(name: str) -> None:
-    figures = exhaust(SMALL[name].scenario, faults=(), frames=False)
+    figures = exhaust(SMALL[name].scenario, faults=(), frames=False, alike=SMALL[name].alike)
     print(figures)
     assert figures.complete
-    assert figures.states > 100
+    assert figures.states > 5
 
 
-def test_with_a_fault_everything_is_followed() -> None:
-    scenario = contenders(BLOCKING, 2, Manners(stay=0))
-    figures = exhaust(scenario, most=1, faults=("cut",), frames=False)
-    print(figures)
+def ends(name: str, faults: tuple[str, ...], *, reduced: bool) -> tuple[Figures, set[int]]:
+    """In which states it can end."""
+    found = set[int]()
+
+    class Last:
+        def step(self, sim: Simulation) -> None:
+            pass
+
+        def end(self, sim: Simulation) -> None:
+            found.add(state_print(sim))
+
+    def scenario(sim: Simulation) -> None:
+        SMALL[name].scenario(sim)
+        sim.checks.append(Last())
+
+    most = min(len(faults), 1)
+    figures = exhaust(scenario, most=most, faults=faults, frames=False, reduced=reduced)
     assert figures.complete
-    assert figures.states > 1000
+    return figures, found
+
+
+SOME = {"blocking, waiting, 2": ("cancel", "swap"), "sequential, trying, 2": ("crash", "uproot")}
+
+
+@pytest.mark.parametrize("name", [name for name in SHORT if "2" in name])
+def test_what_is_left_out_makes_no_difference(name: str) -> None:
+    faults = SMALL[name].faults if FACTOR > 1 else SOME.get(name, ())
+    for which in [(), *((fault,) for fault in faults)]:
+        (few, found), (many, all_there_are) = (
+            ends(name, which, reduced=reduced) for reduced in (True, False)
+        )
+        print(which, few, many, len(found), sep=" | ")
+        assert found == all_there_are
+        assert few.states < many.states
 
 
 def test_a_failure_says_how_to_see_it_again(

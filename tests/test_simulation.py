@@ -62,7 +62,7 @@ def faults_for(kind: Kind) -> list[str]:
 def bounds(depth: int) -> dict[str, Any]:
     """How far the orders are followed: so many steps, or with more time as far as it goes."""
     if FACTOR > 1:
-        return {"depth": None, "runs": int(5000 * FACTOR)}
+        return {"runs": int(5000 * FACTOR)}
     return {"depth": depth}
 
 

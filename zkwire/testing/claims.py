@@ -12,25 +12,11 @@ neither does a lock whose node somebody has deleted: nobody can have told its cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from zkwire.model import EventType
-from zkwire.testing.simulated_client import Client, ViolationError
+from zkwire.testing.simulated_client import Client, Holder, ViolationError
 from zkwire.testing.simulation import Simulation
-
-
-class Holder(Protocol):
-    """A lock, as far as these checks look at it."""
-
-    @property
-    def held(self) -> bool:
-        """Whether it claims to hold."""
-        ...
-
-    @property
-    def fence(self) -> int:
-        """The fencing token of its last acquisition."""
-        ...
 
 
 class Claim(NamedTuple):
@@ -89,6 +75,7 @@ class Claims:
         """Look at this lock, too."""
         claim = Claim(lock, client, role)
         self._claims.append(claim)
+        client.locks.append(lock)
         return claim
 
     def held(self) -> Iterator[Claim]:

@@ -51,7 +51,7 @@ _NAMED: Final = (
 )  # fmt: skip
 """What does not change, or only in what is looked at anyway; the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
-    Client: frozenset({"print", "sim", "link", "ghosts"}),
+    Client: frozenset({"print", "sim", "link", "ghosts", "locks"}),
     Task: frozenset({"awaits", "result"}),
     Session: frozenset({"failures", "last_failure", "trace"}),
 }
@@ -300,7 +300,7 @@ def _link(sim: Simulation, link: Link) -> tuple[object, ...]:
     stranger_until = sim.processor._strangers.get(connection)
     session = connection.session
     return (
-        (*link.up, "|", *link.down, link.written),
+        (*map(tuple, link.up), "|", *link.down, link.written),
         (connection.ended, connection.greeted, connection.member, connection.head is None),
         session and session.session_id,
         stranger_until and round(stranger_until - sim.now, 5),

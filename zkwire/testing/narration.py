@@ -24,7 +24,7 @@ def told(sim: Simulation, step: Step) -> str:
     if client is None or client.link is None:
         return str(step)
     if step.kind in ("up", "up1"):
-        frames = list(client.link.up)[: 1 if step.kind == "up1" else None]
+        frames = client.link.up[0][: 1 if step.kind == "up1" else None]
         return f"{step}: {', '.join(_request(frame, client.link) for frame in frames)}"
     if step.kind in ("down", "down1"):
         frames = list(client.link.down)[: 1 if step.kind == "down1" else None]

@@ -13,10 +13,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
 from zkwire.testing.fingerprint import Known, state_print
+from zkwire.testing.reduction import PutOff, enough
 from zkwire.testing.simulated_client import Step, ViolationError
 from zkwire.testing.simulation import Schedule, Simulation
 from zkwire.testing.trouble import FAULTS
@@ -231,11 +233,19 @@ class _Todo:
         return ways.pop()
 
 
+class _Limits(NamedTuple):
+    """See `exhaust`."""
+
+    depth: float
+    alike: Sequence[str]
+    reduced: bool
+
+
 class _Branch:
     """Goes one way, then always takes the first choice and leaves the others to later runs."""
 
     def __init__(
-        self, way: _Way, todo: _Todo, seen: set[int], known: Known, depth: int | None
+        self, way: _Way, todo: _Todo, seen: set[int], known: Known, limits: _Limits
     ) -> None:
         self._way = iter(way.steps if way.choice is None else [*way.steps, way.choice])
         self._states = way.states
@@ -243,26 +253,52 @@ class _Branch:
         self._todo = todo
         self._seen = seen
         self._known = known
-        self._depth = depth
+        self._limits = limits
+        self._put_off: tuple[PutOff, list[Step]] | None = None
 
     def next(self, sim: Simulation) -> Step | None:
         for step in self._way:
             return step
         if not self._left:
             sim.past.forget()
-        steps = sim.steps()
-        if not steps:
+        self._look_back()
+        choices, put_off = self._choices(sim)
+        if not choices:
             return None
-        choices = [*steps, *sim.faults()] if self._left else steps
-        if len(choices) == 1 or (self._depth is not None and len(sim.done) >= self._depth):
-            return steps[0]
+        far = len(sim.done) >= self._limits.depth
+        if far or (len(choices) == 1 and put_off is None):
+            return choices[0]
         if not self._is_new(hash((state_print(sim, self._known), self._left)), sim):
             return None
         done = sim.done.copy()
-        for step in reversed(choices[1:]):
+        self._leave(done, choices[1:])
+        if put_off is not None:
+            self._put_off = put_off, done
+        return choices[0]
+
+    def _choices(self, sim: Simulation) -> tuple[list[Step], PutOff | None]:
+        faults, limits = self._left > 0, self._limits
+        if not limits.reduced:
+            steps = sim.steps()
+            return [*steps, *(sim.faults() if faults and steps else ())], None
+        choices, put_off = enough(sim, faults=faults)
+        alike = limits.alike
+        for first, second in pairwise(alike):
+            if Step("up", first) not in sim.done:
+                choices = [step for step in choices if step != Step("up", second)]
+        return choices, put_off
+
+    def _leave(self, done: list[Step], choices: list[Step]) -> None:
+        for step in reversed(choices):
             left = self._left - (step.kind in _FAULTS)
             self._todo.push(_Way(done, step, self._states, left))
-        return steps[0]
+
+    def _look_back(self) -> None:
+        if self._put_off is not None:
+            put_off, done = self._put_off
+            self._put_off = None
+            if put_off.was_wrong:
+                self._leave(done, put_off.steps)
 
     def _is_new(self, state: int, sim: Simulation) -> bool:
         """Nobody has been there.  Who comes back to where this very run has been goes in circles.
@@ -375,32 +411,36 @@ def exhaust(
     scenario: Scenario,
     *,
     most: int = 0,
-    depth: int | None = None,
-    runs: int | None = None,
-    states: int | None = None,
+    depth: float = math.inf,
+    runs: float = math.inf,
+    states: float = math.inf,
     seconds: float = math.inf,
+    alike: Sequence[str] = (),
+    reduced: bool = True,
     seen: set[int] | None = None,
     **options: Any,
 ) -> Figures:
     """Run under every schedule with up to ``most`` faults that differs in its first steps.
 
-    Of schedules that lead to the same state one is followed.  Those without a fault come first,
-    then faults at places left to chance, so that what is stopped has looked everywhere.  ``depth``
-    limits the steps, ``runs``, ``states`` and ``seconds`` how much is looked at.  Only states count
-    that ``seen`` has not yet.
+    Of schedules that lead to the same state one is followed, and ``reduced`` leaves out steps that
+    make no difference, see :mod:`zkwire.testing.reduction`.  Clients that are ``alike``, but for
+    their names, reach the server for the first time in this order: with another one all would be
+    the same with other names.  Those without a fault come first, then faults at places left to
+    chance, so that what is stopped has looked everywhere.  ``depth`` limits the steps, ``runs``,
+    ``states`` and ``seconds`` how much is looked at.  Only states count that ``seen`` has not yet.
     """
     runner = Runner(scenario, options)
     todo = _Todo(most)
     latest = time.monotonic() + seconds
     seen = set() if seen is None else seen
     known: Known = {}
+    limits = _Limits(depth, alike, reduced)
     before = len(seen)
     while (way := todo.pop()) is not None:
         found = len(seen) - before
-        enough = runner.runs == runs or (states is not None and found >= states)
-        if enough or time.monotonic() > latest:
+        if runner.runs >= runs or found >= states or time.monotonic() > latest:
             return Figures(runner.runs, runner.steps, found, complete=False)
-        branch = _Branch(way, todo, seen, known, depth)
+        branch = _Branch(way, todo, seen, known, limits)
         runner.run(branch, f"{len(way.steps)} steps chosen in turn")
     return Figures(runner.runs, runner.steps, len(seen) - before)
 

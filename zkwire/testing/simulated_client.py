@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from zkwire.aio.world import AsyncWorld
 from zkwire.calls import Call, Waitable
@@ -93,15 +93,29 @@ class Suspend:
 
 
 class Link:
-    """A connection: the frames that are under way, and what the client has handed out."""
+    """A connection: what is under way, up by the writes of the client, and what it has written."""
 
     __slots__ = ("connection", "down", "up", "written")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.up: deque[bytes] = deque()
+        self.up: deque[list[bytes]] = deque()
         self.down: deque[bytes] = deque()
         self.written = 0
+
+
+class Holder(Protocol):
+    """A lock, as far as it can be looked at from outside."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it claims to hold."""
+        ...
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of its last acquisition."""
+        ...
 
 
 class Client:
@@ -109,7 +123,8 @@ class Client:
 
     ``world`` is what recipes are given.  ``killed``: a server has ended its session although the
     client had done nothing wrong, so that no lease of it is worth anything.  ``dead``: the process
-    is gone.
+    is gone.  ``stalled``: until time passes, nothing of it or its network happens.  ``locks`` are
+    those whose claims somebody looks at.
     """
 
     def __init__(self, sim: Simulation, name: str, chroot: str) -> None:
@@ -126,6 +141,8 @@ class Client:
         self.paused_until: float | None = None
         self.silent_until: float | None = None
         self.close_at: float | None = None
+        self.stalled = False
+        self.locks: list[Holder] = []
         self.due = False  # a deadline has passed
         self.killed = False
         self.dead = False
@@ -140,10 +157,18 @@ class Client:
         """Whether its process stands still."""
         return self.paused_until is not None
 
+    @property
+    def running(self) -> bool:
+        """Whether its tasks can go on."""
+        return self.paused_until is None and not self.stalled
+
     def unsettled(self) -> bool:
         """Whether something that has happened to it has not ended yet."""
         return not self.dead and bool(
-            self.paused_until or self.silent_until or (self.close_at and not self.session.over)
+            self.stalled
+            or self.paused_until
+            or self.silent_until
+            or (self.close_at and not self.session.over)
         )
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], name: str = "") -> Task:
@@ -164,12 +189,13 @@ class Client:
         """Put what the session wants to send on its way."""
         link, session = self.link, self.session
         while link is not None and session.has_output:
-            data, at = session.data_to_send(self.sim.now), 0
+            data, at, frames = session.data_to_send(self.sim.now), 0, list[bytes]()
             link.written += len(data)
             while at < len(data):
                 end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-                link.up.append(data[at:end])
+                frames.append(data[at:end])
                 at = end
+            link.up.append(frames)
 
     def call_due(self) -> None:
         """Call what the automaton wants called."""

@@ -17,11 +17,11 @@ socket, no thread, no event loop and no real time: :meth:`Simulation.steps` says
 next, :meth:`Simulation.faults` what could go wrong, and a schedule chooses.  The same choices give
 the same run.
 
-A step is one of: a task runs to its next await (``run``); frames reach the server (``up``: all,
-``up1``: one) or the client (``down``, ``down1``); a client sees the end of its connection
-(``eof``), connects (``dial``), keeps its deadlines (``turn``), goes on after a pause (``resume``);
-a server gets what was under way when the client had lost the connection (``late``); nothing else
-can happen and time passes to the next deadline (``time``).
+A step is one of: a task runs to its next await (``run``); frames reach the server (``up``: those of
+one write, ``up1``: one) or the client (``down``: all, ``down1``); a client sees the end of its
+connection (``eof``), connects (``dial``), keeps its deadlines (``turn``), goes on after a pause
+(``resume``); a server gets what was under way when the client had lost the connection (``late``);
+nothing else can happen and time passes to the next deadline (``time``).
 
 Faults are described in :mod:`zkwire.testing.trouble`; after ``lag`` there is the step ``apply``:
 the client's server has caught up.
@@ -178,6 +178,12 @@ class Simulation:
         """Run a coroutine in the process of ``client``; of the last one made if there is none."""
         return (client or self.clients[-1]).spawn(coroutine)
 
+    def client_of(self, step: Step) -> Client | None:
+        """Whom it happens to; None if to nobody, or to nodes."""
+        if step.kind in ("run", "cancel"):
+            return self._tasks[step.who].client
+        return self._by_name.get(step.who)
+
     def note(self, text: str) -> None:
         """Write something into the history."""
         if self.trace:
@@ -190,6 +196,8 @@ class Simulation:
         found: list[Step] = []
         now = self.now
         for client in self.clients:
+            if client.stalled:
+                continue
             if client.paused_until is not None:
                 if now >= client.paused_until:
                     found.append(Step("resume", client.name))
@@ -198,10 +206,11 @@ class Simulation:
         for task in self._tasks.values():
             if (
                 task.ready or (task.deadline is not None and now >= task.deadline)
-            ) and task.client.paused_until is None:
+            ) and task.client.running:
                 found.append(Step("run", task.name))
         for client in self.clients:
-            self._deliveries(client, found)
+            if not client.stalled:
+                self._deliveries(client, found)
         if not found and (self._tasks or any(map(Client.unsettled, self.clients))):
             found.append(_TIME)
         return found
@@ -228,7 +237,7 @@ class Simulation:
                 found.append(Step("eof", name))
         elif link.up:
             found.append(Step("up", name))
-            if self._frames and len(link.up) > 1:
+            if self._frames and len(link.up[0]) > 1:
                 found.append(Step("up1", name))
 
     def faults(self) -> list[Step]:
@@ -279,7 +288,7 @@ class Simulation:
             self._run(self._tasks[who])
         elif kind == "cancel":
             self._run(self._tasks[who], Cancelled())
-        elif kind in ("time", "slow"):
+        elif kind == "time":
             self._time()
         elif not who:
             trouble.ANYWHERE[kind](self)
@@ -374,9 +383,8 @@ class Simulation:
         client.flush()
 
     def _up(self, client: Client) -> None:
-        link = client.link
-        while link is not None and link.up:
-            self._up_one(client, link)
+        if client.link is not None:
+            self._up_write(client, client.link)
         self.collect()
 
     def _up1(self, client: Client) -> None:
@@ -384,8 +392,14 @@ class Simulation:
             self._up_one(client, client.link)
         self.collect()
 
+    def _up_write(self, client: Client, link: Link) -> None:
+        for _ in range(len(link.up[0])):
+            self._up_one(client, link)
+
     def _up_one(self, client: Client, link: Link) -> None:
-        frame = link.up.popleft()
+        frame = link.up[0].pop(0)
+        if not link.up[0]:
+            link.up.popleft()
         opcode = int.from_bytes(frame[8:12], "big") if link.connection.greeted else 0
         if link.connection in self.behind and opcode not in _BEHIND:
             self._apply(client)  # it has to have what came before, to have this
@@ -438,7 +452,7 @@ class Simulation:
     def _late(self, client: Client) -> None:
         link = client.ghosts.pop(0)
         while link.up:
-            self._up_one(client, link)
+            self._up_write(client, link)
         self.processor.lost(link.connection)
         self.collect()
 
@@ -465,6 +479,7 @@ class Simulation:
         for client in self.clients:
             if client.silent_until is not None and self.now >= client.silent_until:
                 client.silent_until = None
+            client.stalled = False
             self._look_at_clock(client)
 
     def _look_at_clock(self, client: Client) -> None:

@@ -11,7 +11,8 @@
 ``pause``      the process stands still for longer than its session lives.
 ``partition``  its network is silent for that long,
 ``blip``       or only until it gives the connection up.
-``slow``       time passes although something else could happen: a slow reply, a timeout.
+``slow``       until time passes, to the next deadline of anybody, nothing of it happens that could:
+               a slow reply, a late wake-up, a timeout.
 ``swap``       a reconnect is answered with the id of another session.
 ``lag``        the client's server is behind, on a new connection as far as can be.
 ``cancel``     a task is cancelled, or interrupted, at its await.
@@ -22,7 +23,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from zkwire.paths import LAST_SEQUENCE
@@ -48,11 +49,11 @@ def possible(sim: Simulation) -> list[Step]:
     for client in sim.clients:
         if not (client.dead or client.session.over):
             found += [Step(kind, client.name) for kind in _of_network(sim, client)]
-            found += [Step(kind, client.name) for kind in _of_session(sim, client)]
+            found += [Step(kind, client.name) for kind in _of_process(client)]
+        found += [Step(kind, client.name) for kind in _of_session(sim, client)]
     for task in sim.tasks:
         if not task.background and task.awaits and not task.client.paused:
             found.append(Step("cancel", task.name))
-    found.append(Step("slow"))
     empty = _empty(sim)
     if empty is not None:
         found.append(Step("uproot"))
@@ -74,20 +75,23 @@ def _of_network(sim: Simulation, client: Client) -> list[str]:
             found.append("lag")
     if client.silent_until is None:
         found += ["partition", "blip"]
+        if client.running:
+            found.append("slow")
     return found
+
+
+def _of_process(client: Client) -> list[str]:
+    if client.paused:
+        return []
+    return ["pause", "crash", "abandon"] + ["close"] * (client.close_at is None)
 
 
 def _of_session(sim: Simulation, client: Client) -> list[str]:
-    found: list[str] = []
-    if sim.sessions.get(client.session.session_id) is not None:
-        found.append("expire")
-        if sim.tree.ephemerals(client.session.session_id):
-            found.append("delete")
-    if not client.paused:
-        found += ["pause", "crash", "abandon"]
-        if client.close_at is None:
-            found.append("close")
-    return found
+    """To the server it is all the same whether there is a client any more."""
+    session_id = client.session.session_id
+    if sim.sessions.get(session_id) is None:
+        return []
+    return ["expire"] + ["delete"] * bool(sim.tree.ephemerals(session_id))
 
 
 def _empty(sim: Simulation) -> str | None:
@@ -108,8 +112,12 @@ def _cut(_sim: Simulation, client: Client) -> None:
 
 def _unsent(_sim: Simulation, client: Client) -> None:
     if client.link is not None:
-        client.lose("cut", written=client.link.written - sum(map(len, client.link.up)))
+        client.lose("cut", written=client.link.written - _length(client.link.up))
     client.conclude()
+
+
+def _length(writes: Iterable[list[bytes]]) -> int:
+    return sum(len(frame) for frames in writes for frame in frames)
 
 
 def _linger(_sim: Simulation, client: Client) -> None:
@@ -161,6 +169,10 @@ def _blip(sim: Simulation, client: Client) -> None:
     client.silent_until = sim.now + sim.timeout * 3 / 4
 
 
+def _slow(_sim: Simulation, client: Client) -> None:
+    client.stalled = True
+
+
 def _swap(_sim: Simulation, client: Client) -> None:
     if client.link is not None:
         answer = bytearray(client.link.down[0])
@@ -195,8 +207,8 @@ def _crash(sim: Simulation, client: Client) -> None:
 
 TROUBLE: Final[dict[str, Callable[[Simulation, Client], None]]] = {
     "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
-    "pause": _pause, "partition": _partition, "blip": _blip, "swap": _swap, "lag": _lag,
-    "close": _close, "abandon": _abandon, "crash": _crash,
+    "pause": _pause, "partition": _partition, "blip": _blip, "slow": _slow, "swap": _swap,
+    "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash,
 }  # fmt: skip
 """What happens to one client."""
 
