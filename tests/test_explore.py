@@ -19,6 +19,8 @@ from tests.simulation_locks import (
     ByName,
     Manners,
     NoSecondLook,
+    SequentialLateEnd,
+    SingleLateEnd,
     contenders,
     various,
 )
@@ -77,7 +79,7 @@ def ends(name: str, faults: tuple[str, ...], *, reduced: bool) -> tuple[Figures,
     return figures, found
 
 
-SOME = {"blocking, waiting, 2": ("cancel", "swap"), "sequential, trying, 2": ("crash", "uproot")}
+SOME = {"blocking, waiting, 2": ("crash",), "sequential, trying, 2": ("crash", "delete")}
 
 
 @pytest.mark.parametrize("name", [name for name in SHORT if "2" in name])
@@ -90,6 +92,14 @@ def test_what_is_left_out_makes_no_difference(name: str) -> None:
         print(which, few, many, len(found), sep=" | ")
         assert found == all_there_are
         assert few.states < many.states
+
+
+def test_who_ends_a_claim_puts_nothing_off() -> None:
+    """Or else the one who claims too long has always ended it before the other one begins."""
+    for core in (SequentialLateEnd, SingleLateEnd):
+        kind = next(kind for kind in PLANTED if kind.core is core)
+        with pytest.raises(FailedRunError, match="ME"):
+            exhaust(contenders(kind, 2, Manners(stay=0)), frames=False, faults=())
 
 
 def test_a_failure_says_how_to_see_it_again(
