@@ -43,7 +43,7 @@ class PutOff(NamedTuple):
 def enough(sim: Simulation, *, faults: bool) -> tuple[list[Step], PutOff | None]:
     """The fewest of the steps, and of the ``faults`` if there may be any, that are enough.
 
-    The first one is no fault; if there is any step, there is one.
+    If there is any step, the first one is one.
     """
     steps = fewest = sim.steps()
     chosen: Client | None = None
@@ -51,7 +51,7 @@ def enough(sim: Simulation, *, faults: bool) -> tuple[list[Step], PutOff | None]
         own = [s for s in steps if s.kind in _BY_ITSELF and sim.client_of(s) is client]
         if 0 < len(own) < len(fewest) + faults and _is_alone(sim, client, own, faults=faults):
             fewest, chosen = own, client
-    if faults and steps:
+    if faults:
         return [*fewest, *_faults(sim, chosen)], None
     claims = [lock for lock in chosen.locks if lock.held] if chosen is not None else []
     return fewest, PutOff([s for s in steps if s not in fewest], claims) if claims else None

@@ -265,22 +265,23 @@ class _Branch:
         choices, put_off = self._choices(sim)
         if not choices:
             return None
+        first = choices[0] if choices[0].kind not in _FAULTS else None
         far = len(sim.done) >= self._limits.depth
-        if far or (len(choices) == 1 and put_off is None):
-            return choices[0]
+        if far or (first is not None and len(choices) == 1 and put_off is None):
+            return first
         if not self._is_new(hash((state_print(sim, self._known), self._left)), sim):
             return None
         done = sim.done.copy()
-        self._leave(done, choices[1:])
+        self._leave(done, choices if first is None else choices[1:])
         if put_off is not None:
             self._put_off = put_off, done
-        return choices[0]
+        return first
 
     def _choices(self, sim: Simulation) -> tuple[list[Step], PutOff | None]:
+        """Steps before faults; those may come even when everything is over."""
         faults, limits = self._left > 0, self._limits
         if not limits.reduced:
-            steps = sim.steps()
-            return [*steps, *(sim.faults() if faults and steps else ())], None
+            return [*sim.steps(), *(sim.faults() if faults else ())], None
         choices, put_off = enough(sim, faults=faults)
         alike = limits.alike
         for first, second in pairwise(alike):
