@@ -2,15 +2,16 @@
 
     python3 -m tests.explore           over a million states, 50,000 histories: some three CPU hours
     python3 -m tests.explore --states 500 --histories 2000      about a minute
-    python3 -m tests.explore --worlds ", 2" --faults 1 --states 9999999 --histories 0
-                                       two contenders and one fault, to the very end
+    python3 -m tests.explore --worlds "sequential, trying, 2" --states 9999999 --histories 0
+                                       two contenders and two faults, to the very end
     python3 -m tests.explore --replay "sequential, waiting, 2" --steps "run a; up a; cut a"
 
 A world is a kind of lock, what its contenders do (wait, wait for a limited time, only try) and how
 many they are.  First every schedule with every fault at every place is followed (two faults for two
-contenders, one for three), of equal states only one, until nothing is left or the limit is reached;
-then come random histories with more contenders and up to five faults.  Counted are the different
-states of the small worlds, as `zkwire.testing.fingerprint` tells them apart.
+contenders, one for three), until nothing is left or the limit is reached: of equal states only one
+(`zkwire.testing.fingerprint`), of orders only those that make a difference
+(`zkwire.testing.reduction`).  Then come random histories with more contenders and up to five
+faults.  Counted are the different states of the small worlds.
 
 A failure prints the shortest steps that lead there, the history, and how to see it again.
 """

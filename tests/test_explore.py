@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -58,28 +60,42 @@ def test_without_a_fault_everything_is_followed(name: str) -> None:
     assert figures.states > 5
 
 
-def ends(name: str, faults: tuple[str, ...], *, reduced: bool) -> tuple[Figures, set[int]]:
-    """In which states it can end."""
-    found = set[int]()
+@pytest.mark.parametrize("name", SHORT if FACTOR > 1 else ["sequential, trying, 2"])
+def test_with_one_fault_everything_is_followed(name: str) -> None:
+    done = explore.through(name, 10**9, 3600.0, 1)
+    print(done.figures)
+    assert not done.failure
+    assert done.figures.complete
+    assert done.figures.states > 1000
+
+
+def ends(
+    name: str,
+    faults: tuple[str, ...],
+    what: Callable[[Simulation], object] = state_print,
+    **options: Any,
+) -> tuple[Figures, set[object]]:
+    """How it can end."""
+    found = set[object]()
 
     class Last:
         def step(self, sim: Simulation) -> None:
             pass
 
         def end(self, sim: Simulation) -> None:
-            found.add(state_print(sim))
+            found.add(what(sim))
 
     def scenario(sim: Simulation) -> None:
         SMALL[name].scenario(sim)
         sim.checks.append(Last())
 
     most = min(len(faults), 1)
-    figures = exhaust(scenario, most=most, faults=faults, frames=False, reduced=reduced)
+    figures = exhaust(scenario, most=most, faults=faults, frames=False, **options)
     assert figures.complete
     return figures, found
 
 
-SOME = {"blocking, waiting, 2": ("crash",), "sequential, trying, 2": ("crash", "delete")}
+SOME = {"blocking, trying, 2": ("crash",), "sequential, trying, 2": ("crash", "delete")}
 
 
 @pytest.mark.parametrize("name", [name for name in SHORT if "2" in name])
@@ -92,6 +108,22 @@ def test_what_is_left_out_makes_no_difference(name: str) -> None:
         print(which, few, many, len(found), sep=" | ")
         assert found == all_there_are
         assert few.states < many.states
+
+
+def outcomes(sim: Simulation) -> tuple[str, ...]:
+    """What its contenders were told, whoever of them it was."""
+    return tuple(sorted(f"{task.result} {task.error!r}" for task in sim.ended))
+
+
+@pytest.mark.parametrize("name", ["blocking, waiting, 2", "sequential, trying, 2"])
+@pytest.mark.parametrize("fault", ["crash", "cancel"])
+def test_those_who_are_alike_need_one_order_only(name: str, fault: str) -> None:
+    (few, found), (many, all_there_are) = (
+        ends(name, (fault,), outcomes, alike=alike) for alike in ("ab", "")
+    )
+    print(few, many, found, sep=" | ")
+    assert found == all_there_are
+    assert few.states < many.states
 
 
 def test_who_ends_a_claim_puts_nothing_off() -> None:
