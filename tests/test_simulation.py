@@ -121,6 +121,15 @@ def test_an_outsider_who_deletes_the_node_causes_no_deadlock(kind: Kind) -> None
     report(explore(scenario, range(SEED, SEED + RUNS // 4), faults=["delete", "cut", "slow"]))
 
 
+def test_a_guard_that_was_not_answered_is_asked_again() -> None:
+    """Its watch is restored, but on a node that somebody else has made meanwhile, unheard of."""
+    scenario = contenders(BLOCKING, 2, Manners(hold=15.0), together=True, rule=lambda _: True)
+    steps = "run a; up a; delete a; down a; run a2; up a; run a; down a; cut a"
+    told = replay(scenario, steps)
+    assert "STATE" not in told[-1], "\n".join(told)
+    assert any("get_children2" in line for line in told)
+
+
 # --- cancellation ---------------------------------------------------------------------------------
 
 

@@ -451,7 +451,8 @@ class Session:
             self._watching.reread()
             self._enter("usable read-only" if read_only else "usable")
             # First: a call that is queued may set a watch there again.
-            self._flight.queue.extendleft(reversed(self._watching.requests))
+            requests = [*self._watching.requests, *self._watching.doubts()]
+            self._flight.queue.extendleft(reversed(requests))
             self._watching.requests.clear()
             if read_only:
                 self._search.start(now)

@@ -70,11 +70,18 @@ _OF_TYPE = {
 }
 
 
+def _again(call: Call) -> Call:
+    """The same question; its watch has been set."""
+    body, place = call.body[:-1] + _NO_WATCH, (call.watch_path, call.watch_kind)
+    return Call(call.op, call.path, body, None, call.watch, *place, call.guards)
+
+
 class Watching:
     """See the module's docstring.  ``wakeups`` is the automaton's list of functions to call."""
 
     __slots__ = (
-        "_chroot", "_expected", "_firing", "_owed", "_wakeups", "requests", "state", "table",
+        "_chroot", "_doubted", "_expected", "_firing", "_owed", "_wakeups", "requests", "state",
+        "table",
     )  # fmt: skip
 
     def __init__(self, chroot: str, wakeups: list[Waker]) -> None:
@@ -84,6 +91,7 @@ class Watching:
         self._chroot = chroot
         self._wakeups = wakeups
         self._expected: dict[Place, list[Call]] = {}  # requests under way that may set a watch
+        self._doubted: list[Call] = []  # guards that no server has answered
         self._owed: set[str] = set()  # paths with a persistent watch that nobody needs any more
         self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
 
@@ -161,11 +169,23 @@ class Watching:
 
     def fail(self, call: Call, watch: Watch, zxid: int) -> None:
         """The call has ended without an answer: no watch."""
-        if self._ended(call) and call.guards is None:
+        ended = self._ended(call)
+        if call.guards is not None:
+            self._doubted.append(call)
+        elif ended:
             watch.disarm(lasting=call.watch_kind in LASTING)
             self._wakeups += watch.take_wakers()
         if call.watch_path in self._owed:
             self._release(call.watch_path, set(), zxid)
+
+    def doubts(self) -> list[Call]:
+        """What to ask again on a new connection, which has the watches.
+
+        Its server tells only of what this client has not heard of.  A guarded node can have gone,
+        and one of somebody else's come, before that: only an answer says whose it is.
+        """
+        doubted, self._doubted = self._doubted, []
+        return [_again(call) for call in doubted if call.watch is not None and call.watch.places]
 
     # --- events -----------------------------------------------------------------------------------
 

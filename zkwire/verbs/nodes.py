@@ -202,7 +202,7 @@ class Nodes(Requests):
         """Fire ``watch`` when the node with this czxid is gone, from this call on and if it is.
 
         For a node without children, whose child watch fires at nothing but its end.  The watch is
-        in the table before the answer, so a connection that breaks in between changes nothing.
+        in the table before the answer; when the connection breaks in between, it is asked again.
         """
         return self._call(ops.GET_CHILDREN2, path, True, watch=watch, guards=czxid)
 
