@@ -112,6 +112,9 @@ class Model:
     seen: dict[Watch, list[EventType | int]] = field(default_factory=dict)
     ended: dict[Call, object] = field(default_factory=dict)
     woken: dict[Call, int] = field(default_factory=dict)
+    doubted: list[Call] = field(default_factory=list)  # guards that ended without an answer
+    again: set[Call] = field(default_factory=set)  # the session's own, that ask for them again
+    fresh: bool = True  # the next usable connection is a new one
 
     def needed(self, kind: WatchKind, path: str) -> bool:
         """Whether a watch on the server, of this kind, still concerns anybody."""
@@ -125,6 +128,7 @@ class Model:
             and call.watch is not None
             and call.watch_path == path
             and (call.watch_kind is WatchKind.CHILD) == child
+            and call not in self.again
             for call in waiting
         )
 
@@ -168,7 +172,31 @@ class SessionMachine(RuleBasedStateMachine):
 
     # --- what the session does on its own -------------------------------------------------------
 
+    def _doubt(self, call: Call) -> None:
+        if call.watch is not None and call.guards is not None:
+            self.model.doubted.append(call)
+
+    def _adopt(self) -> None:
+        """On a new connection guards are asked for again, before anything that is queued."""
+        if not (self.session.usable and self.model.fresh):
+            return
+        set_again = {watch for _, _, watch in self.model.watches}
+        expected = [
+            (call.watch_path, call.watch, call.guards)
+            for call in self.model.doubted
+            if call.watch in set_again
+        ]
+        known = {*self.model.queue, *(one.call for one in self.model.line)}
+        new = [c for c in self.session._flight if c.op is ops.GET_CHILDREN2 and c not in known]
+        assert [(call.watch_path, call.watch, call.guards) for call in new] == expected
+        assert all(call.body.endswith(b"\0") for call in new), "its watch is set already"
+        self.model.queue[:0] = new
+        self.model.again |= set(new)
+        self.model.fresh = False
+        self.model.doubted.clear()
+
     def check_sent(self, sent: list[Sent]) -> None:
+        self._adopt()
         for one in sent:
             self.model.position += len(one.body) + (4 if one.name == "connect" else 12)
             if one.name == "connect":
@@ -201,6 +229,8 @@ class SessionMachine(RuleBasedStateMachine):
     def expect_loss(self, written: int) -> Callable[[], None]:
         """Note how each call must end when the connection breaks now; returns the check."""
         unknown, unsent, closing = list[Call](), list[Call](), False
+        self._adopt()
+        self.model.fresh = True
         if self.session.usable:
             lost = [*self.model.line, *(Unanswered(call, 0, 2**62, 0) for call in self.model.queue)]
             for one in lost:
@@ -208,6 +238,7 @@ class SessionMachine(RuleBasedStateMachine):
                     closing = True
                 elif one.call is not None:
                     (unknown if one.end <= written else unsent).append(one.call)
+                    self._doubt(one.call)
             self.model.queue = [self.model.closing] if closing else []
         self.model.line, self.model.restoring, self.model.pings = [], [], []
         self.model.greeted = False
@@ -272,6 +303,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert call is not None
             assert self.session.abandon(call)
             assert failure(call) is NotSentError
+            self._doubt(call)
             self.model.queue.remove(call)
 
     @precondition(lambda self: any(one.call for one in self.model.line))
@@ -561,6 +593,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert failure(call) is NotSentError or self.session.over
             assert call.deadline is not None
             assert call.deadline <= self.script.now
+            self._doubt(call)
             self.model.queue.remove(call)
 
     def _lease(self) -> float:
@@ -628,6 +661,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
+        self._adopt()
         if not self.session.over:
             assert self.session.queued == len(self.model.queue)
             assert self.session.unanswered == len(self.model.line)
