@@ -303,7 +303,6 @@ class SessionMachine(RuleBasedStateMachine):
             assert call is not None
             assert self.session.abandon(call)
             assert failure(call) is NotSentError
-            self._doubt(call)
             self.model.queue.remove(call)
 
     @precondition(lambda self: any(one.call for one in self.model.line))

@@ -331,6 +331,17 @@ def test_an_early_watch_stays_set_when_its_read_is_answered() -> None:
     assert types(watch) == [DELETED]
 
 
+def test_a_guard_that_is_given_up_leaves_nothing_behind() -> None:
+    """The guard of every lock that is held for a moment only."""
+    script, watch = script_in(State.CONNECTED), Watch()
+    for _ in range(3):
+        assert script.session.abandon(script.guard("/a", watch))
+    assert script.session._watching._doubted == []
+    script.lose()
+    script.connect()
+    assert "get_children2" not in [sent.name for sent in script.sent]
+
+
 def test_an_early_watch_on_a_missing_node_fires_alone() -> None:
     script, early = script_in(State.CONNECTED), Watch()
     other = script.watching("get_children", "/a")

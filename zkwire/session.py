@@ -577,7 +577,8 @@ class Session:
 
     def _fail(self, call: Call, outcome: Failed) -> None:
         if call.watch is not None and not call.ready:
-            self._watching.fail(call, call.watch, self.last_zxid)
+            given_up = outcome is endings.GIVEN_UP
+            self._watching.fail(call, call.watch, self.last_zxid, given_up=given_up)
         self._finish(call, outcome)
 
     def connection_lost(self, now: float, written: int, why: str) -> None:

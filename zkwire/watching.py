@@ -167,11 +167,12 @@ class Watching:
             # Before 3.9 it has just replaced a child watch, whose event it does not get.
             self._set_again(path, (WatchKind.CHILD,), zxid)
 
-    def fail(self, call: Call, watch: Watch, zxid: int) -> None:
-        """The call has ended without an answer: no watch."""
+    def fail(self, call: Call, watch: Watch, zxid: int, *, given_up: bool = False) -> None:
+        """The call has ended without an answer: no watch, but for a guard's."""
         ended = self._ended(call)
         if call.guards is not None:
-            self._doubted.append(call)
+            if not given_up:  # as the guard of every lock is that is held for a moment only
+                self._doubted.append(call)
         elif ended:
             watch.disarm(lasting=call.watch_kind in LASTING)
             self._wakeups += watch.take_wakers()
