@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +77,7 @@ class Checks:
 
     def __init__(self, pytest_arguments: list[str]) -> None:
         self.steps: list[Step] = []
+        self.meanwhile = ExitStack()  # steps that go on beside the next parts
         self._chosen = bool(pytest_arguments)
         self._pytest = [PYTHON, "-m", "pytest", "--durations=15", *pytest_arguments]
 
@@ -99,13 +100,17 @@ class Checks:
         )
 
     def test(self) -> None:
-        """Most tests with a server wait, and the others compute: so both run at once."""
+        """Most tests with a server wait, and the others compute: so both run at once.
+
+        The others go on beside the next parts.
+        """
         provide_zookeeper()
         if self._chosen:
             self.step("test", self._pytest, limit=TEST_LIMIT)
             return
-        with self.beside("tests without a server", [*self._pytest, "-m", "not real"], TEST_LIMIT):
-            self.step("tests with servers", [*self._pytest, "-m", "real"], limit=TEST_LIMIT)
+        others = [*self._pytest, "-m", "not real"]
+        self.meanwhile.enter_context(self.beside("tests without a server", others, TEST_LIMIT))
+        self.step("tests with servers", [*self._pytest, "-m", "real"], limit=TEST_LIMIT)
 
     def embedded(self) -> None:
         command = [*self._pytest, "-m", "real and not apache"]
@@ -163,6 +168,9 @@ class Checks:
             child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
             try:
                 yield
+            except BaseException:
+                limit = 0  # this was interrupted
+                raise
             finally:
                 passed = succeeds(child, limit - (time.monotonic() - started))
                 seconds = time.monotonic() - started
@@ -334,8 +342,9 @@ def main() -> int:
     checks = Checks(pytest_arguments)
     try:
         if checks.environment():
-            for part in parts:
-                getattr(checks, part)()
+            with checks.meanwhile:
+                for part in parts:
+                    getattr(checks, part)()
     except KeyboardInterrupt:
         checks.steps.append(Step("interrupted", passed=False, seconds=0.0))
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -72,3 +73,13 @@ def test_what_runs_beside_a_step_counts_and_is_shown(capsys: pytest.CaptureFixtu
             capsys.readouterr()
         assert limit == 0 or f"beside:\n{code + 70}\n" in capsys.readouterr().out
     assert [step.passed for step in checks.steps] == [True, False, False]
+
+
+def test_what_runs_beside_a_step_ends_when_that_is_interrupted() -> None:
+    checks = check.Checks([])
+    started = time.monotonic()
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    checks.meanwhile.enter_context(checks.beside("beside", sleep, 60.0))
+    checks.meanwhile.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert [step.passed for step in checks.steps] == [False]
+    assert time.monotonic() - started < 30
