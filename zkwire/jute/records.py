@@ -60,6 +60,12 @@ class ClientInfo(Record):
 
 
 class ConnectRequest(Record):
+    """The greeting, the first frame of a connection: without a header, and without an xid.
+
+    ``time_out`` in milliseconds, asked for; ``session_id`` 0 for a new session.  No server that is
+    behind ``last_zxid_seen`` accepts it.
+    """
+
     protocol_version: Int
     last_zxid_seen: Long
     time_out: Int
@@ -69,6 +75,8 @@ class ConnectRequest(Record):
 
 
 class ConnectResponse(Record):
+    """The answer to it; ``time_out`` is what was granted, 0 when the session has expired."""
+
     protocol_version: Int
     time_out: Int
     session_id: Long
@@ -77,6 +85,8 @@ class ConnectResponse(Record):
 
 
 class SetWatches(Record):
+    """Watches to set again on a new connection; what has happened since the zxid fires at once."""
+
     relative_zxid: Long
     data_watches: Vector[UString]
     exist_watches: Vector[UString]
@@ -84,6 +94,8 @@ class SetWatches(Record):
 
 
 class SetWatches2(Record):
+    """The same, with persistent watches; servers know it since 3.6."""
+
     relative_zxid: Long
     data_watches: Vector[UString]
     exist_watches: Vector[UString]
@@ -93,23 +105,31 @@ class SetWatches2(Record):
 
 
 class RequestHeader(Record):
+    """What every request but the greeting begins with; ``type`` is the opcode."""
+
     xid: Int
     type: Int
 
 
 class MultiHeader(Record):
+    """Before each operation of a multi and each of its results; behind the last one ``done``."""
+
     type: Int
     done: Bool
     err: Int
 
 
 class AuthPacket(Record):
+    """A credential; ``type`` is always 0."""
+
     type: Int
     scheme: UString
     auth: Secret | None
 
 
 class ReplyHeader(Record):
+    """What every reply but the greeting's, and every watch event, begins with."""
+
     xid: Int
     zxid: Long
     err: Int
@@ -127,6 +147,8 @@ class SetDataRequest(Record):
 
 
 class ReconfigRequest(Record):
+    """Servers to add and to remove, or all members; -1 as ``cur_config_id`` is any."""
+
     joining_servers: UString | None
     leaving_servers: UString | None
     new_members: UString | None
@@ -150,6 +172,8 @@ class SetSASLResponse(Record):
 
 
 class CreateRequest(Record):
+    """``flags`` is 0, 1 ephemeral, 2 sequential, 3 both; or 4 container."""
+
     path: UString
     data: Buffer | None
     acl: Vector[ACL] | None
@@ -157,6 +181,11 @@ class CreateRequest(Record):
 
 
 class CreateTTLRequest(Record):
+    """``flags`` is 5 or, sequential, 6; ``ttl`` 1 to 2**40 - 1 milliseconds.
+
+    Anything else can end the server's process, and keep it from starting again.
+    """
+
     path: UString
     data: Buffer | None
     acl: Vector[ACL] | None
@@ -229,6 +258,8 @@ class AddWatchRequest(Record):
 
 
 class WatcherEvent(Record):
+    """A watch has fired; ``state`` is always 3, connected."""
+
     type: Int
     state: Int
     path: UString
