@@ -299,6 +299,9 @@ async def test_conveniences(whole: str, fresh_path: str) -> None:
             t.check(fresh_path)
             t.create(f"{fresh_path}/t", b"x")
         assert t.results == [None, f"{fresh_path}/t"]
+        async with client.transaction() as t:
+            t.create(f"{fresh_path}/once")
+            await t.commit()
         with pytest.raises(KeyError):
             await _raising(client.transaction(), fresh_path)
         await client.delete_tree(fresh_path)

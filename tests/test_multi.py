@@ -256,8 +256,9 @@ def test_a_refusal_of_the_whole_has_no_results(bench: Bench) -> None:
 def test_a_wrong_number_of_results_is_garbage(bench: Bench, verb: str, count: int) -> None:
     made = Delete if verb == "multi" else GetData
     call = bench.ask(verb, made("/a"), made("/b"))
-    with pytest.raises(ProtocolError, match=f"{count} results for 2"):
+    with pytest.raises(ProtocolError, match=f"{count} results for 2") as caught:
         bench.answer(call, *[error_slot(0)] * count)
+    assert (caught.value.op, caught.value.maybe_applied) == (verb, verb == "multi")
 
 
 # --- multi_read -----------------------------------------------------------------------------------
@@ -440,3 +441,14 @@ def test_the_operations_of_a_refused_transaction_have_their_own_errors(bench: Be
         checked.result()
     with pytest.raises(ServerError):
         created.result()
+
+
+def test_a_transaction_is_sent_once(bench: Bench) -> None:
+    """Whoever has committed inside the block, or could not hear the answer, repeats nothing."""
+    transaction = Transaction("")
+    transaction.delete("/a")
+    transaction._sent_by(bench.script._ask)
+    with pytest.raises(RuntimeError, match="committed"):
+        transaction._sent_by(bench.script._ask)
+    with pytest.raises(RuntimeError, match="committed"):
+        transaction.delete("/b")

@@ -483,6 +483,13 @@ def test_transaction(scene: Scene) -> None:
     assert scene.client.get_children(base) == ["b-0000000001"]
 
 
+def test_a_block_that_has_committed_commits_nothing_more(scene: Scene) -> None:
+    with scene.client.transaction() as t:
+        t.create(f"{scene.base}/once")
+        t.commit()
+    assert t.results == [f"{scene.base}/once"]
+
+
 def test_a_transaction_takes_writes_only(scene: Scene) -> None:
     t = scene.client.transaction()
     with pytest.raises(ValueError, match="get_data cannot be part"):

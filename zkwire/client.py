@@ -223,7 +223,7 @@ class Transaction(Operations):
 
     ``create``, ``delete``, ``set_data`` and ``check`` take the client's arguments.  ``results`` has
     one entry for each.  Raises MultiError, and loses its connection, as ``client.multi`` does; a
-    block that raises sends nothing.
+    block that raises sends nothing, and one that has called ``commit`` itself nothing more.
     """
 
     def __init__(self, client: Client) -> None:
@@ -231,7 +231,7 @@ class Transaction(Operations):
         self._client = client
 
     def commit(self) -> list[Any]:
-        """Execute what has been collected; returns the results."""
+        """Execute what has been collected; returns the results.  RuntimeError the second time."""
         reply = self._sent_by(self._client._verbs)
         self.results = reply.result(self._client._operation_timeout)
         return self.results
@@ -240,5 +240,5 @@ class Transaction(Operations):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
+        if kind is None and not self._committed:
             self.commit()

@@ -181,13 +181,14 @@ class Watch(Waitable):
             self._events.append(Event(EventType.NONE, "", state))
 
     def take_wakers(self) -> tuple[Waker, ...]:
-        """The wakers to call now; a callback's events are handed to the callback thread."""
+        """The wakers to call now; for a callback, behind each event, one that hands it on."""
         wakers = super().take_wakers()
         if self.callback is not None and self._events:
             wakers += (self._hand_on,)
         return wakers
 
     def _hand_on(self) -> None:
+        """Dispatch one event: so those of several watches keep the order of the wire."""
         owner, callback = self.owner, self.callback
-        while callback is not None and owner is not None and self._events:
+        if callback is not None and owner is not None and self._events:
             owner.dispatch(partial(callback, self._events.popleft()))

@@ -148,7 +148,7 @@ class AsyncTransaction(Operations):
         self._client = client
 
     async def commit(self) -> list[Any]:
-        """Execute what has been collected; returns the results."""
+        """Execute what has been collected; returns the results.  RuntimeError the second time."""
         self.results = await self._sent_by(self._client)
         return self.results
 
@@ -156,5 +156,5 @@ class AsyncTransaction(Operations):
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        if kind is None:
+        if kind is None and not self._committed:
             await self.commit()

@@ -163,24 +163,38 @@ class Multi(Requests):
     def _send_multi(self, op: Op, calls: list[Call]) -> Any:
         body = pack_multi((call.op.opcode, call.body) for call in calls)
         finish = _all_or_error if op is ops.MULTI else _each
-        return self._send(op, None, body, partial(finish, calls))
+        return self._send(op, None, body, partial(finish, op, calls))
 
 
 class Transaction(Recorder):
-    """The operations of a multi, collected one by one; ``results`` once it has been executed."""
+    """The operations of a multi, collected one by one; ``results`` once it has been executed.
+
+    It is sent once: whoever wants to repeat it after a loss has to begin a new one.
+    """
 
     def __init__(self, chroot: str) -> None:
         super().__init__(chroot, _WRITES)
         self.results: list[Any] = []
+        self._committed = False
+
+    def _submit(self, call: Call) -> Any:
+        self._refuse_if_committed()
+        return super()._submit(call)
 
     def _sent_by(self, verbs: Multi) -> Reply[list[Any]]:
+        self._refuse_if_committed()
+        self._committed = True
         return verbs._send_multi(ops.MULTI, self.calls)
 
+    def _refuse_if_committed(self) -> None:
+        if self._committed:
+            raise RuntimeError("this transaction has been committed: begin a new one")
 
-def _each(calls: list[Call], answers: MultiResponse) -> list[Any]:
+
+def _each(op: Op, calls: list[Call], answers: MultiResponse) -> list[Any]:
     """The results, with an error in the place of each operation that was refused."""
     if len(calls) != len(answers):
-        raise ProtocolError(f"{len(answers)} results for {len(calls)} operations")
+        raise _misunderstood(op, f"{len(answers)} results for {len(calls)} operations")
     results: list[Any] = []
     for call, answer in zip(calls, answers, strict=True):
         if isinstance(answer, ErrorResponse):
@@ -188,16 +202,21 @@ def _each(calls: list[Call], answers: MultiResponse) -> list[Any]:
             call.outcome = Refused(answer.err or _NOT_ATTEMPTED)
             results.append(call.error() if answer.err else None)
         elif not isinstance(answer, _ANSWERS.get(call.op, NoneType)):
-            raise ProtocolError(f"{call.op.name} was answered by {type(answer).__name__}")
+            raise _misunderstood(op, f"{call.op.name} was answered by {type(answer).__name__}")
         else:
             call.record, call.outcome = answer, ANSWERED
             results.append(call.value())
     return results
 
 
-def _all_or_error(calls: list[Call], answers: MultiResponse) -> list[Any]:
+def _misunderstood(op: Op, message: str) -> ProtocolError:
+    """The error for an answer that says nothing but that the server has executed something."""
+    return ProtocolError(message, op=op.name, maybe_applied=op.changes)
+
+
+def _all_or_error(op: Op, calls: list[Call], answers: MultiResponse) -> list[Any]:
     """The results; or the one error that carries them."""
-    results = _each(calls, answers)
+    results = _each(op, calls, answers)
     refused = [index for index, result in enumerate(results) if isinstance(result, ServerError)]
     if refused:
         culprits = [index for index in refused if results[index].code != _NOT_ATTEMPTED]
