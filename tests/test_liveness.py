@@ -78,6 +78,19 @@ def test_the_lease_counts_from_the_sending_of_what_was_answered() -> None:
     assert live.lease_deadline == 113.0
 
 
+def test_answers_of_a_server_without_the_ensemble_do_not_prolong_the_lease() -> None:
+    live = greeted(100.0)
+    live.open(104.0)
+    live.greeted(9.0, read_only=True)
+    live.answered(105.0)
+    live.ping(106.0)
+    live.pong()
+    assert live.lease_deadline == 109.0
+    live.open(107.0)
+    live.greeted(9.0)
+    assert live.lease_deadline == 116.0
+
+
 def test_a_late_answer_does_not_shorten_the_lease() -> None:
     live = greeted(100.0)
     live.answered(104.0)

@@ -28,7 +28,7 @@ from tests.lock_helpers import (
     wait_until_waiting,
 )
 from tests.server_control import ZooKeeperServer
-from zkwire import LockLostError, Lost, ReadWriteLock, SessionExpiredError
+from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
 from zkwire.recipes.locks import Locking
 from zkwire.recipes.read_write import is_reader
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
@@ -259,6 +259,23 @@ def test_downgrade_passes_those_who_wait(stage: Stage, fresh_path: str, waits: s
     queue.leave(waits)
     queue.expect("last")
     queue.leave("last")
+    assert stage.nodes(fresh_path) == []
+
+
+def test_downgrade_passes_a_plain_lock_that_waits(stage: Stage, fresh_path: str) -> None:
+    """It counts as a writer, and must not believe that nobody comes in where a writer stood."""
+    lock = far(stage, fresh_path)
+    assert lock.write.acquire(GRACE)
+    plain = SequentialLock(stage.client(), fresh_path)
+    waiting = Running(plain.acquire)
+    wait_until_waiting(stage)
+    assert lock.read.acquire(GRACE)
+    lock.write.release()
+    wait_until_waiting(stage, 2)  # it has looked again, and waits for the reader
+    assert not plain.held
+    lock.read.release()
+    waiting.result()
+    plain.release()
     assert stage.nodes(fresh_path) == []
 
 

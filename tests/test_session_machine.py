@@ -105,6 +105,8 @@ class Model:
     secrets: list[bytes] = field(default_factory=list)
     opened: float = 0.0
     contact: float | None = None
+    counts: bool = True  # answers on this connection prolong the lease
+    accepted: bool = False
     timeout: float = TIMEOUT
     pings: list[float] = field(default_factory=list)
     watches: set[tuple[WatchKind, str, Watch]] = field(default_factory=set)
@@ -422,7 +424,9 @@ class SessionMachine(RuleBasedStateMachine):
             self.model.greeted = True
             self.model.local = answer == "read-only" and not known
             self._feed(welcome_frame(timeout=timeout, read_only=answer == "read-only"))
-            self.model.contact, self.model.timeout = self.model.opened, timeout
+            self.model.timeout, self.model.accepted = timeout, True
+            self.model.counts = answer != "read-only"
+            self._heard(self.model.opened)
             self._check_restoration()
         elif answer == "refused":
             self._feed(reply_frame(0, 0, -119))
@@ -435,7 +439,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _known(self) -> bool:
         """Whether the ensemble knows the session, and not only a server that has lost it."""
-        return self.model.contact is not None and not self.model.local
+        return self.model.accepted and not self.model.local
 
     @precondition(lambda self: self.session.asking is not None)
     @rule(answer=st.sampled_from([b"rw", b"ro", b"null", b""]))
@@ -491,7 +495,7 @@ class SessionMachine(RuleBasedStateMachine):
         if call is not None and call.watch is not None:
             self._settle(call, call.watch, code)
         self._feed(self._reply(one, code, zxid))
-        self.model.contact = max(self.model.contact or 0.0, one.at)
+        self._heard(one.at)
         if call is not None:
             self._check_answer(call, code)
 
@@ -503,6 +507,11 @@ class SessionMachine(RuleBasedStateMachine):
         for code in codes:
             if self.model.line:
                 self.answer(code, 1)
+
+    def _heard(self, sent_at: float) -> None:
+        """A server without the ensemble cannot say that the session lives."""
+        if self.model.counts:
+            self.model.contact = max(self.model.contact or 0.0, sent_at)
 
     def _reply(self, one: Unanswered, code: int, zxid: int) -> bytes:
         if one.call is None:
@@ -530,7 +539,9 @@ class SessionMachine(RuleBasedStateMachine):
         kind = call.watch_kind
         if call.guards is not None:
             entry = (kind, call.watch_path, watch)
-            if code == NO_NODE and entry in self.model.watches:
+            if code in FATAL or code == -118:
+                self._doubt(call)
+            elif code and entry in self.model.watches:
                 self.model.watches.remove(entry)
                 self.model.fired[watch].append(EventType.NODE_DELETED)
             return
@@ -558,7 +569,7 @@ class SessionMachine(RuleBasedStateMachine):
     def pong(self) -> None:
         pinged_at = self.model.pings.pop(0)
         self._feed(reply_frame(ops.PING_XID, 0x7FFF))
-        self.model.contact = max(self.model.contact or 0.0, pinged_at)
+        self._heard(pinged_at)
 
     @precondition(lambda self: "expire" in TRANSITIONS[self.session.state])
     @rule(garbage=st.sampled_from(BROKEN), again=st.booleans())

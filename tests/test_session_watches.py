@@ -25,6 +25,7 @@ from zkwire.errors import ClientClosedError, NotSentError, OutcomeUnknownError
 from zkwire.jute.records import (
     CreateResponse,
     ExistsRequest,
+    GetChildren2Request,
     GetDataRequest,
     RemoveWatchesRequest,
 )
@@ -363,6 +364,35 @@ def test_a_guard_that_finds_another_node_in_the_place_of_its_own_fires() -> None
     script.answer(script.guard("/a", guard, czxid=1 + STAT.czxid))
     assert types(guard) == [DELETED]
     assert armed(other)
+
+
+def test_a_guard_that_is_refused_fires() -> None:
+    """Nobody watches the node, and only an answer can say whose it is."""
+    script, guard = script_in(State.CONNECTED), Watch()
+    script.answer(script.guard("/a", guard), error=NO_AUTH)
+    assert types(guard) == [DELETED]
+
+
+@pytest.mark.parametrize("code", [-122, -127])
+def test_a_guard_that_a_busy_server_refuses_is_asked_again(code: int) -> None:
+    script, guard = script_in(State.CONNECTED), Watch()
+    script.answer(script.guard("/a", guard), error=code)
+    (again,) = script.flush()
+    script.serve(again, error=code)
+    assert armed(guard)
+    (again,) = script.flush()
+    assert again.read(GetChildren2Request) == GetChildren2Request("/a", True)
+    script.serve(again, error=NO_NODE)
+    assert types(guard) == [DELETED]
+
+
+def test_a_guard_that_is_not_needed_any_more_is_not_asked_again() -> None:
+    script, guard = script_in(State.CONNECTED), Watch()
+    call = script.guard("/a", guard)
+    script.flush()
+    script.session.forget_watch(guard, tell=False)
+    script.answer(call, error=-127)
+    assert script.flush() == []
 
 
 @pytest.mark.parametrize("written", [None, 0])

@@ -18,7 +18,8 @@ class Liveness:
     """The clock readings of one session; ``timeout`` is what the server granted."""
 
     __slots__ = (
-        "_contact", "_opened", "_pings", "_trickle", "last_receive", "last_send", "timeout",
+        "_contact", "_counts", "_opened", "_pings", "_trickle", "last_receive", "last_send",
+        "timeout",
     )  # fmt: skip
 
     def __init__(self, timeout: float) -> None:
@@ -29,6 +30,7 @@ class Liveness:
     def open(self, now: float) -> None:
         """A new connection: nothing has been heard on it yet."""
         self._opened = now
+        self._counts = True  # answers say that the ensemble has heard of the session
         self._pings: deque[float] = deque()
         self.last_send = now
         self.last_receive = now
@@ -44,14 +46,18 @@ class Liveness:
         if whole or self._trickle >= PROGRESS_BYTES:
             self.last_receive, self._trickle = now, 0
 
-    def greeted(self, timeout: float) -> None:
-        """The server has accepted the session, for ``timeout`` seconds at a time."""
+    def greeted(self, timeout: float, *, read_only: bool = False) -> None:
+        """The server has accepted the session, for ``timeout`` seconds at a time.
+
+        A ``read_only`` one has lost the ensemble, which may expire the session meanwhile.
+        """
         self.timeout = timeout
-        self._contact = self._opened
+        self._counts = not read_only
+        self.answered(self._opened)
 
     def answered(self, sent_at: float) -> None:
         """A request sent at ``sent_at`` has been answered."""
-        if self._contact is None or sent_at > self._contact:
+        if self._counts and (self._contact is None or sent_at > self._contact):
             self._contact = sent_at
 
     def heard(self, sent_at: float, now: float) -> None:

@@ -417,7 +417,7 @@ class Session:
         if answer is None:
             self._enter("close" if self._closing else "expire")
             return
-        self._live.greeted(answer.time_out / 1000)
+        self._live.greeted(answer.time_out / 1000, read_only=self._opening.read_only)
         if self._opening.challenge is None:
             self.sasl_done(now)
 

@@ -17,7 +17,14 @@ from __future__ import annotations
 
 from zkwire import ops
 from zkwire.calls import Call
-from zkwire.errors import NoNodeError
+from zkwire.errors import (
+    REJECTIONS,
+    SESSION_EXPIRED,
+    NoNodeError,
+    RequestTimeoutError,
+    SessionMovedError,
+    ThrottledOpError,
+)
 from zkwire.jute.records import RemoveWatchesRequest, SetWatches
 from zkwire.model import Event, EventType, State, WatchType
 from zkwire.ops import LASTING, WatchKind
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 _new: Callable[..., Event] = tuple.__new__  # pyright: ignore
 _TYPES = {int(known): known for known in EventType}
 _NO_NODE = NoNodeError.code
+_NOT_NOW = (RequestTimeoutError.code, ThrottledOpError.code)
+_OF_THE_SESSION = (SESSION_EXPIRED, SessionMovedError.code, *REJECTIONS)
 _NO_WATCH = b"\0"  # the last field of every read that can set a watch
 
 _ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)
@@ -70,9 +79,9 @@ _OF_TYPE = {
 }
 
 
-def _again(call: Call) -> Call:
-    """The same question; its watch has been set."""
-    body, place = call.body[:-1] + _NO_WATCH, (call.watch_path, call.watch_kind)
+def _again(call: Call, body: bytes) -> Call:
+    """The same question."""
+    place = call.watch_path, call.watch_kind
     return Call(call.op, call.path, body, None, call.watch, *place, call.guards)
 
 
@@ -141,9 +150,7 @@ class Watching:
         kind, path = call.watch_kind, call.watch_path
         self._ended(call)
         if call.guards is not None:
-            gone = code == _NO_NODE or (code == 0 and record.stat.czxid != call.guards)
-            if gone and self.table.discard(kind, path, watch):
-                self._deliver(watch, self._event(EventType.NODE_DELETED, path))
+            self._settle_guard(call, watch, code, record)
         elif code == 0:
             # An exists on a node that is there waits for its end, as get_data does.
             self._register(WatchKind.DATA if kind is WatchKind.EXIST else kind, call, watch, zxid)
@@ -156,6 +163,16 @@ class Watching:
             self.remove(watch, zxid)
         if path in self._owed:
             self._release(path, set(), zxid)
+
+    def _settle_guard(self, call: Call, watch: Watch, code: int, record: Any) -> None:
+        """Only the node itself lets a holder go on; who has not looked for it is asked again."""
+        is_own = code == 0 and record.stat.czxid == call.guards
+        if code in _OF_THE_SESSION:
+            self._doubted.append(call)
+        elif code in _NOT_NOW and watch.places:
+            self.requests.append(_again(call, call.body))
+        elif not is_own and self.table.discard(call.watch_kind, call.watch_path, watch):
+            self._deliver(watch, self._event(EventType.NODE_DELETED, call.watch_path))
 
     def _register(self, kind: WatchKind, call: Call, watch: Watch, zxid: int) -> None:
         path = call.watch_path
@@ -186,7 +203,11 @@ class Watching:
         and one of somebody else's come, before that: only an answer says whose it is.
         """
         doubted, self._doubted = self._doubted, []
-        return [_again(call) for call in doubted if call.watch is not None and call.watch.places]
+        return [
+            _again(call, call.body[:-1] + _NO_WATCH)
+            for call in doubted
+            if call.watch is not None and call.watch.places
+        ]
 
     # --- events -----------------------------------------------------------------------------------
 

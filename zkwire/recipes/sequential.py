@@ -36,7 +36,7 @@ from zkwire.errors import (
     ServerError,
 )
 from zkwire.model import OPEN_ACL_UNSAFE, EventType
-from zkwire.paths import LAST_SEQUENCE, sequence_number
+from zkwire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
 from zkwire.recipes.lock import Attempt, LockCore
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.world import persist
@@ -102,7 +102,8 @@ class SequentialLockCore(LockCore):
     ) -> list[str]:
         """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
         left = [name for name in names if name != ahead]
-        is_next = self.steady and self._ahead(left, self._name(attempt)) is None
+        believed = self.steady and self._is_same_kind(ahead)
+        is_next = believed and self._ahead(left, self._name(attempt)) is None
         if is_next and self._guard is None:
             self._stand_guard(attempt)
         connection = self.world.connection
@@ -111,6 +112,10 @@ class SequentialLockCore(LockCore):
         if is_next and gone and connection is self.world.connection and self._lasts:
             return left
         return await self._list(deadline)
+
+    def _is_same_kind(self, name: str) -> bool:
+        """Whether it is a contender like this one: a writer can leave a reader in its place."""
+        return name[:-SEQUENCE_DIGITS].endswith(f"-{self.label}")
 
     def _tell_position(self, names: list[str], own: str) -> None:
         if self.on_position is not None:
