@@ -523,7 +523,8 @@ class IgnoresReaders(WriteLockCore):
 class BelievesTheEvent(WriteLockCore):
     """A writer does not look whether a reader has come in where the writer before it stood."""
 
-    steady = True
+    def _leaves_its_place(self, ahead: str) -> bool:
+        return True
 
 
 class OneTooMany(SemaphoreCore):

@@ -480,17 +480,18 @@ def test_what_is_set_on_exactly_one_path() -> None:
     assert table.paths(RECURSIVE) == []
 
 
-def test_taking_all() -> None:
+def test_all() -> None:
     table, watch, other = WatchTable(), Watch(), Watch()
     for kind in WatchKind:
         table.add(kind, "/a", watch)
     table.add(DATA, "/b", watch)
     table.add(CHILD, "/a", other)
-    taken = table.take_all()
-    assert len(taken) == 2
-    assert {id(found) for found in taken} == {id(watch), id(other)}
+    found = table.all()
+    assert len(found) == 2
+    assert {id(one) for one in found} == {id(watch), id(other)}
+    table.clear()
     assert len(table) == 0
-    assert table.take_all() == []
+    assert table.all() == []
 
 
 # --- the table: what is set again -----------------------------------------------------------------

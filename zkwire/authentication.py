@@ -66,22 +66,19 @@ class Authentication:
         self._sent.clear()
         return [self.send(credential) for credential in self._known]
 
-    def overdue(self, now: float) -> list[Call]:
-        """Take out the calls whose deadline has passed; their credentials stay."""
-        late: list[Call] = []
+    def overdue(self, now: float) -> Iterator[Call]:
+        """The calls whose deadline has passed, each to be ended at once; their credentials stay."""
         for credential in self._known:
             while credential.calls and (credential.calls[0].deadline or now + 1) <= now:
-                late.append(credential.calls.popleft())
-        return late
+                yield credential.calls[0]
+                credential.calls.popleft()  # late: an interrupt finds it here until it has ended
 
-    def receive(self, code: int) -> list[Call]:
-        """The calls that end with an answer.  Raises AuthFailedError."""
+    def receive(self, code: int) -> Iterator[Call]:
+        """The calls that end with an answer, each to be ended at once.  Raises AuthFailedError."""
         credential = self._sent.popleft() if self._sent else None
         if code:
             what = f" of scheme {credential.scheme!r}" if credential else ""
             raise AuthFailedError(f"the server rejected the credentials{what}")
-        if credential is None:
-            return []
-        calls = list(credential.calls)
-        credential.calls.clear()
-        return calls
+        while credential is not None and credential.calls:
+            yield credential.calls[0]
+            credential.calls.popleft()

@@ -130,6 +130,7 @@ class Flight:
         return ProtocolError(f"a reply has the xid {xid}, {expected}")
 
     def overdue(self, now: float) -> Iterator[Call]:
-        """Take out the queued calls whose deadline has passed."""
+        """Take out the queued calls whose deadline has passed, each when it has been ended."""
         while self.queue and self.queue[0].deadline is not None and self.queue[0].deadline <= now:
-            yield self.queue.popleft()
+            yield self.queue[0]
+            self.queue.popleft()

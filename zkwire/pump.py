@@ -129,6 +129,8 @@ class Pump(Roles):
 
     def abandon(self, call: Call) -> bool:
         """The caller no longer waits; True if the call now never will be sent."""
+        if self.forked:
+            return False
         with self.mutex:
             taken_back = self.session.abandon(call)
             self._collect()

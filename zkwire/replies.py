@@ -41,16 +41,24 @@ class BlockingReply(Call):
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the answer, at most ``timeout`` seconds, and return the operation's result.
 
-        Raises what the operation ended with, or OperationTimeoutError: then a request that had not
-        been sent is taken back (``maybe_applied`` is False); one that had been is still executed.
+        Raises what the operation ended with, or OperationTimeoutError: then, and when this is
+        interrupted, a request that had not been sent is taken back (``maybe_applied`` is False);
+        one that had been is still executed.
         """
         if timeout is not None:
             check_timeout("timeout", timeout)
-        if self.outcome is None and not self.pump.wait(self, timeout, lead=True):
+        if self.outcome is None and not self._wait(timeout):
             taken_back = self.pump.abandon(self)
             if taken_back or not self.ready:
                 raise timed_out(self, timeout, taken_back)
         return self.value()
+
+    def _wait(self, timeout: float | None) -> bool:
+        try:
+            return self.pump.wait(self, timeout, lead=True)
+        except BaseException:
+            self.pump.abandon(self)  # as a cancelled await does
+            raise
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Blocks in place: a recipe runs in its caller's thread."""

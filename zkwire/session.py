@@ -29,7 +29,7 @@ happens (bytes, end of stream, a deadline); drop the connection when ``broken`` 
 from __future__ import annotations
 
 import struct
-from itertools import islice
+from itertools import chain, islice
 
 from zkwire import control, endings, ops
 from zkwire.calls import ANSWERED, Answered, Call, Failed, Refused
@@ -118,6 +118,7 @@ class Session:
         self._search = Search(hosts)
         self._control: list[bytes] = []
         self._closing = False
+        self._ended = False
         self._garbled = False
         self._reason: str | None = None  # why the session is over, if the state does not say it all
         self.last_failure = "none was tried"
@@ -178,26 +179,38 @@ class Session:
     def _enter(self, by: str) -> None:
         """Take the transition ``by``, with all that follows from where it leads."""
         self._machine.enter(by)
+        self._follow_state()
+
+    def _follow_state(self) -> None:
         self.usable, self.over = self.state.usable, self.state.terminal
         if self.over:
             self._end_everything()
 
+    def _end_at_last(self) -> None:
+        """End what an interrupt has kept from ending.  Called for each thing that still happens."""
+        if self.state.terminal and not self._ended:
+            self._machine.tell()
+            self._follow_state()
+
     def _end_everything(self) -> None:
+        """What has an end gets it before it is forgotten: an interrupt may make this begin anew."""
         self._opening = Opening(self._identity)
         self._search.stop()
         self._control.clear()
-        watches = dict.fromkeys(self._watching.take_all())  # each once, in order
+        watches = dict.fromkeys(self._watching.all_told())  # each once, in order
         for call in self._everything():
             if call.watch is not None:
                 watches[call.watch] = None
             closing = call.op is ops.CLOSE_SESSION
             ending = endings.terminal(self.state, call, self._reason)
             self._finish(call, ANSWERED if closing else ending)
-        self._flight.clear()
         for watch in watches:
             watch.end(self.state, self.ending)
             self.wakeups += watch.take_wakers()
         self._leases.lose_all(self._reason or endings.TERMINAL[self.state][1])
+        self._flight.clear()
+        self._watching.table.clear()
+        self._ended = True
 
     def _everything(self) -> list[Call]:
         """All calls that have not ended."""
@@ -231,15 +244,23 @@ class Session:
         if self._closing or not self.usable:
             self._check_open(call)
             call.deadline = now + self.timeout
-        if call.watch is not None:
-            self._watching.expect(call, call.watch)
         if call.op is ops.AUTH:
             packet = AuthPacket.decode(call.body)
             self._authenticate(packet.scheme, packet.auth or b"", call)
         elif call.op is ops.REMOVE_WATCHES:
             self._remove_watches(call)
         else:
+            self._queue(call)
+
+    def _queue(self, call: Call) -> None:
+        try:
+            if call.watch is not None:
+                self._watching.expect(call, call.watch)
             self._flight.queue.append(call)
+        except BaseException:  # refused, or interrupted
+            if call.watch is not None and call not in self._flight.queue:
+                self._watching.fail(call, call.watch, self.last_zxid, given_up=True)
+            raise
 
     def push(self, call: Call) -> int:
         """:meth:`submit` for a call that is just to be sent, where it can be; else 0.
@@ -260,9 +281,12 @@ class Session:
 
     def abandon(self, call: Call) -> bool:
         """The caller no longer waits.  True if the call had not been sent and now never will be."""
-        if call.sent or call.ready or call.op is ops.AUTH:
+        if call.sent or call.ready:
             return False
-        self._flight.queue.remove(call)
+        try:
+            self._flight.queue.remove(call)
+        except ValueError:
+            return False  # it waits for something else: an authentication
         self._fail(call, endings.GIVEN_UP)
         self._tell_server()
         return True
@@ -326,6 +350,7 @@ class Session:
 
     def close(self, now: float) -> Call | None:
         """Begin to end the session; None if there is none to end, else the call to wait for."""
+        self._end_at_last()
         if self.over:
             return None
         if self.session_id == 0:
@@ -340,6 +365,7 @@ class Session:
 
     def closed(self) -> None:
         """End the session on this side, whatever the server knows."""
+        self._end_at_last()
         if not self.over:
             self._enter("close")
 
@@ -587,6 +613,7 @@ class Session:
         ``written`` is how many bytes of it the kernel has taken at most.  Harmless when there is
         no connection.
         """
+        self._end_at_last()
         if self.over or "lost" not in TRANSITIONS[self.state]:
             return
         self._watching.fire()
@@ -600,6 +627,7 @@ class Session:
             self._flight.clear()
             for call in lost:
                 self._lose(call, now, written, why)
+            self._watching.expect_nothing()
             for call in self._identity.authentication:
                 call.deadline = now + self.timeout
         self._watching.forget_server()
@@ -640,6 +668,7 @@ class Session:
 
     def on_deadline(self, now: float) -> None:
         """Do what is due at ``now``; harmless when nothing is."""
+        self._end_at_last()
         if self.over or self.state is State.NOT_STARTED:
             return
         self._lapse(now)
@@ -651,7 +680,8 @@ class Session:
                 self._control.append(control.PING)
             self._search.on_deadline(now)
             return
-        for call in [*self._flight.overdue(now), *self._identity.authentication.overdue(now)]:
+        overdue = self._flight.overdue(now), self._identity.authentication.overdue(now)
+        for call in chain(*overdue):
             self._fail(call, endings.unreachable(self.timeout, self.last_failure))
         if now >= self.act_at:
             if self.state is State.DISCONNECTED:

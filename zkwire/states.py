@@ -139,17 +139,24 @@ class Audience:
 class StateMachine:
     """The state of one session; ``wakeups`` is the automaton's list of functions to call."""
 
-    __slots__ = ("_wakeups", "audience", "change", "state")
+    __slots__ = ("_told", "_wakeups", "audience", "change", "state")
 
     def __init__(self, wakeups: list[Waker]) -> None:
         self.state = State.NOT_STARTED
         self.audience = Audience()
         self.change = StateChange(self)
         self._wakeups = wakeups
+        self._told = self.state
 
     def enter(self, by: str) -> None:
         """Take the transition ``by``; KeyError if there is none."""
         self.state = TRANSITIONS[self.state][by]
-        self._wakeups += self.audience.tell(self.state)
+        self.tell()
+
+    def tell(self) -> None:
+        """Let everybody know where the session stands, who does not yet."""
+        if self._told is not self.state:
+            self._wakeups += self.audience.tell(self.state)
+            self._told = self.state
         if self.change.ready:
             self._wakeups += self.change.take_wakers()

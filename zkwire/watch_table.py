@@ -116,12 +116,15 @@ class WatchTable:
             self._set[kind].pop(path, None)
         return found
 
-    def take_all(self) -> list[Watch]:
-        """Empty the table and return what was in it, each watch once."""
+    def all(self) -> list[Watch]:
+        """What is in it, each watch once."""
         watches = {id(w): w for ps in self._set.values() for ws in ps.values() for w in ws.values()}
+        return list(watches.values())
+
+    def clear(self) -> None:
+        """Empty it."""
         for paths in self._set.values():
             paths.clear()
-        return list(watches.values())
 
     def batches(self) -> Iterator[Batch]:
         """The paths to set again, by kind, in pieces of about BATCH_BYTES.

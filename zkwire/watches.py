@@ -175,10 +175,12 @@ class Watch(Waitable):
             self._events.append(event)
 
     def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
-        """The session is over in ``state``: no event can come any more."""
-        self._error = error
-        if self.callback is not None:
-            self._events.append(Event(EventType.NONE, "", state))
+        """The session is over in ``state``: no event can come any more.  Idempotent."""
+        if self._error is None:
+            event = Event(EventType.NONE, "", state)
+            self._error = error
+            if self.callback is not None:
+                self._events.append(event)  # the one call behind the store, as in `deliver`
 
     def take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; for a callback, behind each event, one that hands it on."""

@@ -321,7 +321,13 @@ class Watching:
             body = SetWatches.pack(zxid, *lists)
             self.requests.append(Call(ops.SET_WATCHES, strip(self._chroot, path), body))
 
-    def take_all(self) -> list[Watch]:
-        """The session is over: hand the event in hand out, then empty the table."""
+    def all_told(self) -> list[Watch]:
+        """All watches; the event in hand has been handed out."""
         self.fire()
-        return self.table.take_all()
+        return self.table.all()
+
+    def expect_nothing(self) -> None:
+        """No request is under way: what an interrupt has left here is not expected any more."""
+        for call in [call for calls in self._expected.values() for call in calls]:
+            if call.watch is not None:
+                self.fail(call, call.watch, 0, given_up=True)

@@ -38,7 +38,6 @@ class WriteLockCore(SequentialLockCore):
     """The algorithm of the write lock: everybody before it."""
 
     label = "__WRIT__"
-    steady = False  # a reader may come in where a writer has stood
     read: ReadLockCore  # of the same object
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
@@ -46,6 +45,9 @@ class WriteLockCore(SequentialLockCore):
         if self.read.node_name is not None:
             raise RuntimeError("a read lock cannot become a write lock: release it first")
         return await super().acquire(deadline, wait)
+
+    def _leaves_its_place(self, ahead: str) -> bool:
+        return False
 
 
 class ReadLockCore(SequentialLockCore):
@@ -60,6 +62,9 @@ class ReadLockCore(SequentialLockCore):
     def _ahead(self, names: list[str], own: str) -> str | None:
         writers = [place for place in before(names, own) if not is_reader(place[1])]
         return max(writers)[1] if writers else None
+
+    def _leaves_its_place(self, ahead: str) -> bool:
+        return True  # a reader there is nobody to wait for
 
     async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
         """Stand in the place of one's own write lock while that is held, else at the end."""

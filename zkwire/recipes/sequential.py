@@ -66,7 +66,6 @@ class SequentialLockCore(LockCore):
     """
 
     label = "lock-"
-    steady = True  # nobody comes in ahead of who is in the queue
 
     def __init__(self, world: World, path: str, text: str = "") -> None:
         super().__init__(world, path)
@@ -102,8 +101,7 @@ class SequentialLockCore(LockCore):
     ) -> list[str]:
         """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
         left = [name for name in names if name != ahead]
-        believed = self.steady and self._is_same_kind(ahead)
-        is_next = believed and self._ahead(left, self._name(attempt)) is None
+        is_next = self._leaves_its_place(ahead) and self._ahead(left, self._name(attempt)) is None
         if is_next and self._guard is None:
             self._stand_guard(attempt)
         connection = self.world.connection
@@ -113,9 +111,9 @@ class SequentialLockCore(LockCore):
             return left
         return await self._list(deadline)
 
-    def _is_same_kind(self, name: str) -> bool:
-        """Whether it is a contender like this one: a writer can leave a reader in its place."""
-        return name[:-SEQUENCE_DIGITS].endswith(f"-{self.label}")
+    def _leaves_its_place(self, ahead: str) -> bool:
+        """Whether nobody to wait for can stand there later: a writer can leave a reader."""
+        return ahead[:-SEQUENCE_DIGITS].endswith(f"-{self.label}")
 
     def _tell_position(self, names: list[str], own: str) -> None:
         if self.on_position is not None:
