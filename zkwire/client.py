@@ -51,7 +51,8 @@ class Client(ClientBase):
         with Client("127.0.0.1:2181") as client:
             client.create("/hello", b"world")
 
-    ``hosts``: ``"host:port,host:port/chroot"``; names are resolved anew for each attempt.
+    ``hosts``: ``"host:port,[::1]:2181/chroot"``, port 2181 if there is none; names are resolved
+    anew for each attempt.
     ``session_timeout``: seconds of silence after which the ensemble ends the session; the server
     may grant another (see the property).  ``operation_timeout``: seconds after which an operation
     raises OperationTimeoutError; None leaves it to the session timeout, within about two of which
@@ -63,12 +64,16 @@ class Client(ClientBase):
     ``read_only``: a server that has lost the ensemble will do for reading (the state says so);
     the client looks for a better one meanwhile.  ``resume``: go on with the session of another
     client, see :meth:`detach`.  ``follow_reconfig``: take the list of servers from the ensemble's
-    configuration when that changes.  ``receive_limit``: the longest reply, in bytes.  ``trace``: is
-    called with a :class:`TraceFrame` for each frame in either direction, in the callback thread.
+    configuration when that changes.  ``receive_limit``: the longest reply, in bytes (64 MiB); a
+    longer one ends its call with ReplyTooLargeError.  ``trace``: is called with a
+    :class:`TraceFrame` for each frame in either direction, in the callback thread.
 
     Nothing is started before the first use.  One I/O thread then serves the session, and a second
     thread calls callbacks if there are any.  A client is one session for life: when that expires,
     every call raises SessionExpiredError and a new Client is the caller's decision.
+
+    A signal handler must not call a blocking operation of a client whose call it may have
+    interrupted: it would wait for itself.  It may :meth:`close` the client.
     """
 
     _pump: Pump

@@ -152,7 +152,8 @@ class ClientBase:
         """Seconds for which the session is surely alive, even if no further answer comes.
 
         Counted from the sending of the last request that was answered; 0.0 when the session may
-        have expired, or has.
+        have expired, or has.  Sure as long as the server that answered is in touch with its leader,
+        see :mod:`zkwire.liveness`.
         """
         return max(0.0, self._world.lease_deadline - self._world.now())
 

@@ -16,7 +16,7 @@
     │   ├── ReplyTooLargeError      this request's reply is longer than the limit
     │   └── GarbledError            (also an OutcomeUnknownError) another frame was garbage
     ├── LockLostError          a lock is no longer held although nobody released it
-    ├── LockTakenError         a ``with`` on a non-blocking lock found it taken
+    ├── LockTakenError         a ``with`` found a lock taken, or a semaphore had no lease in time
     └── SequenceExhaustedError a lock path has used up its sequence numbers
 
 Every error carries ``op`` and ``path`` of the operation it ended (None where there is none) and
@@ -59,6 +59,10 @@ class ServerError(ZooKeeperError):
     """The server refused the request and changed nothing.  ``code`` is its error code.
 
     A code that zkwire does not know arrives as this class itself.
+
+    For a change, -122, -7, -5 and -4 (as this class) are less sure: some servers answer so to what
+    may be executed all the same (ClickHouse Keeper -7 and -4 to what it has not seen committed).
+    ``maybe_applied`` does not tell: look before you repeat it.
     """
 
     code = 0
@@ -92,7 +96,7 @@ class DataInconsistencyError(ServerError):
 
 
 class MarshallingError(ServerError):
-    """The server could not read the request, or failed inside; it did not execute it."""
+    """The server could not read the request, or failed inside, perhaps after executing it."""
 
     code = -5
 
@@ -104,7 +108,7 @@ class UnimplementedError(ServerError):
 
 
 class ServerTimeoutError(ServerError):
-    """The server gave the request up for lack of time."""
+    """The server gave up waiting; a change may still be executed."""
 
     code = -7
 
@@ -200,7 +204,7 @@ class NoWatcherError(ServerError):
 
 
 class RequestTimeoutError(ServerError):
-    """The server's time limit for requests passed."""
+    """The server's time limit for requests passed; a change may still be executed."""
 
     code = -122
 
@@ -288,7 +292,7 @@ class LockLostError(ZooKeeperError):
 
 
 class LockTakenError(ZooKeeperError):
-    """A ``with`` on a non-blocking lock found it taken."""
+    """A ``with`` found a lock taken, or ``Semaphore.acquire`` found no lease in time."""
 
 
 class SequenceExhaustedError(ZooKeeperError):

@@ -4,6 +4,14 @@ Plain arithmetic on the caller's clock, in seconds.  The rules are the Java clie
 sides must agree (a third of the session timeout idle: ping; two thirds without a byte: dead), and
 stricter for the lease: it counts from the *sending* of the last request that was answered, because
 that is the latest moment of which it is known that the server's timer started no earlier.
+
+The lease has one limit: it counts on the connected server being in touch with its leader.  A
+follower answers pings and reads by itself, and reports its clients to the leader only in its own
+heartbeats.  One that is cut off goes on answering for up to syncLimit times tickTime (10 s in
+ZooKeeper's sample configuration), and prolongs the lease here, while the leader may expire the
+session a session timeout after the last report.  In that window two contenders can believe that
+they hold a lock, and only ``fence``, checked by the resource, or ``guard`` protects.  An answered
+write or ``sync`` shows that the server was in touch.
 """
 
 from __future__ import annotations
@@ -87,5 +95,5 @@ class Liveness:
 
     @property
     def lease_deadline(self) -> float:
-        """Until then no server can have expired the session; 0 before the first handshake."""
+        """Until then, but for that limit, no server can have expired the session; at first 0."""
         return 0.0 if self._contact is None else self._contact + self.timeout

@@ -78,8 +78,8 @@ class WatchType(IntEnum):
 class Event(Record):
     """One watch event: its type, the node's path, and the state of the client when it arrived.
 
-    ``type`` is a plain int where a newer server sends one that zkwire does not know.  ``zxid`` is
-    the transaction's, where the server sends it (3.9 and later).
+    An event of a type that zkwire does not know, from a newer server, reaches no watch.  ``zxid``
+    is the transaction's, where the server sends it (3.9 and later).
     """
 
     type: EventType | int

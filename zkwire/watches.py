@@ -36,7 +36,8 @@ class Watch(Waitable):
 
     Set by a read it fires once, and can be set again by the next read.  It is set when that read
     succeeds, and by ``exists`` also on a node that is not there.  A lost connection does not lose
-    it: it is set again on the next server, and what happened in between fires it then.
+    it: it is set again on the next server, and what is different then fires it.  A node that came
+    and went in between does not.
 
     Set by ``add_watch`` it is persistent and fires until it is closed.  A server says nothing about
     what happened while the connection was lost, so an event of type REREAD comes then: whoever

@@ -28,15 +28,16 @@ class LockFace:
 
     @property
     def held(self) -> bool:
-        """Whether the lock is surely held at this moment; asks no server and is never stale.
+        """Whether the lock is held at this moment, as far as is known here; asks no server.
 
-        False as soon as the session *may* have expired, even if no other thread of this process
-        has run since (a machine that slept, a process that was stopped).
+        False as soon as the lease has ended, even if no other thread of this process has run since
+        (a machine that slept, a process that was stopped).  If somebody else deletes the node, it
+        can be True until the event arrives; see also the limit in :mod:`zkwire.liveness`.
         """
         return self._core.held
 
     def check(self) -> None:
-        """Raise LockLostError unless the lock is surely held at this moment; asks no server."""
+        """Raise LockLostError unless the lock is ``held``; asks no server."""
         if not self.held:
             raise LockLostError(f"{self.path} is not held: {self.lost.reason or 'no longer'}")
 
@@ -49,7 +50,7 @@ class LockFace:
         return self._core.fence
 
     def lease_remaining(self) -> float:
-        """Seconds for which the lock is surely held even if no server answers; 0.0 if not held."""
+        """Seconds until the lease ends if no server answers any more; 0.0 if not held."""
         return self._core.lease_remaining()
 
     @property

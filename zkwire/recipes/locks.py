@@ -28,9 +28,12 @@ class Locking(LockFace):
 
     Not re-entrant, and one object is for one contender: threads that compete need one each.
 
-    **What it can promise.**  At most one contender's ``held`` is True at any moment.  No lock can
-    stop a process that pauses between looking at ``held`` and acting on it, so give ``fence`` to
-    whatever the lock guards and let that refuse a fence lower than one it has seen.
+    **What it can promise.**  At most one contender's ``held`` is True at any moment, unless an
+    outsider deletes a holder's node or ends its session (then until the holder hears of it), or a
+    holder's server is cut off from its leader: that one goes on answering for up to syncLimit times
+    tickTime, while the leader may end the session (see :mod:`zkwire.liveness`).  No lock can stop a
+    process that pauses between looking at ``held`` and acting on it, so give ``fence`` to whatever
+    the lock guards and let that refuse a fence lower than one it has seen.
     """
 
     def acquire(self, timeout: float | None = None) -> bool:
@@ -41,6 +44,7 @@ class Locking(LockFace):
         ClientClosedError, NoAuthError, an interrupt, ...) nothing is held and no node stays behind:
         what cannot be deleted at once is deleted on the next connection, or goes with the session.
         A lost connection is no error here: it is recovered from within the time limit.
+        RuntimeError if this object holds the lock already, or is being acquired.
         """
         limit = check_timeout("timeout", timeout)
         if limit == 0:
@@ -62,7 +66,7 @@ class Locking(LockFace):
         ``held`` is False before the request is sent.  A lost connection is no error: the node is
         deleted on the next one, or goes with the session.  Raises LockLostError if the lock had
         been lost before (what was done under it may not have been exclusive), RuntimeError if it
-        was never acquired.
+        was never acquired, or has been released already.
         """
         run(self._core.release())
 

@@ -4,7 +4,8 @@
         zkwire_client.create("/a", b"x")
 
 Registered under the entry point ``pytest11``, so installing zkwire is enough.  Loading this module
-imports nothing of zkwire; users of unittest have ``with zkwire.testing.Server() as server:``.
+imports zkwire, but no server, and starts nothing.  Users of unittest have ``with
+zkwire.testing.Server() as server:``.
 """
 
 from __future__ import annotations

@@ -46,11 +46,12 @@ class Nodes(Requests):
     ) -> Reply[str]:
         """Create a node; returns its path.
 
-        ``ephemeral``: the server deletes it when the session ends.  ``sequential``: ten digits that
-        only grow are put behind ``path``; use the path that is returned.  ``container``: the server
-        deletes it some time after its last child has gone (since 3.5.1).  ``ttl``: the server
-        deletes it when it has had no children and no change for so many seconds, 0.001 to about
-        1.1e9 (since 3.5.3, and only if extended types are switched on there).
+        ``ephemeral``: the server deletes it when the session ends.  ``sequential``: ten digits are
+        put behind ``path``, which count up for this parent, to 2147483647 (a parent made anew
+        starts again); use the path that is returned.  ``container``: the server deletes it some
+        time after its last child has gone (since 3.5.1).  ``ttl``: the server deletes it when it
+        has had no children and no change for so many seconds, 0.001 to about 1.1e9 (since 3.5.3,
+        and only if extended types are switched on there).
 
         Refused with: NodeExistsError; NoNodeError (the parent is missing);
         NoChildrenForEphemeralsError; NoAuthError; InvalidACLError; QuotaExceededError;
@@ -194,7 +195,9 @@ class Nodes(Requests):
     def sync(self, path: str = "/") -> Reply[None]:
         """Let the connected server catch up: a read behind it shows all that was finished before.
 
-        The guarantee is the connection's: after a loss, sync again before the read it is for.
+        ZooKeeper's is no quorum operation: around a change of leader a read behind it may still be
+        stale for a moment.  The guarantee is the connection's: after a loss, sync again before the
+        read it is for.
         """
         return self._call(ops.SYNC, path, finish=_nothing)
 
