@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from zkwire.background import Awaited
+from zkwire.model import State
+from zkwire.states import StateWait
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,6 +37,16 @@ class ClientWorld:
     def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
         """Run ``work(background)`` to its end in the I/O thread."""
         self._pump.spawn(lambda: work(self.background))
+
+    async def another_state(self) -> None:
+        """In a coroutine given to ``spawn``: wait until the session is in another state."""
+        state = self._pump.session.state
+        wait = StateWait(set(State) - {state}, state)
+        self._pump.attach(wait)
+        try:
+            await Awaited(wait)
+        finally:
+            self._pump.detach(wait)
 
     def forget(self, watch: Watch) -> None:
         """Take a watch out of the client's table, without telling the server."""

@@ -22,7 +22,11 @@ from zkwire.errors import (
     ConnectionLossError,
     LockLostError,
     NoNodeError,
+    NotReadOnlyError,
     OperationTimeoutError,
+    RequestTimeoutError,
+    SessionMovedError,
+    ThrottledOpError,
     ZooKeeperError,
 )
 from zkwire.paths import check_path
@@ -33,6 +37,12 @@ if TYPE_CHECKING:
     from zkwire.jute.records import Stat
     from zkwire.recipes.world import World
     from zkwire.verbs import Reply, Verbs
+
+
+# Refusals that say nothing about the node: a server that is busy takes its time over them, so
+# whoever asks again does not spin.
+BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
+NOT_NOW = (*BUSY, NotReadOnlyError)
 
 
 class Attempt:
@@ -73,7 +83,10 @@ class LockCore:
         raise NotImplementedError
 
     async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
-        """Delete whatever the attempt has left on the server.  Raises ConnectionLossError."""
+        """Delete whatever the attempt has left on the server, if that is its own.
+
+        Raises ConnectionLossError and what the server refuses it with.
+        """
         raise NotImplementedError
 
     # --- the life of a lock -----------------------------------------------------------------------
@@ -174,8 +187,12 @@ class LockCore:
                 return
             except ConnectionLossError:
                 pass  # on the next connection; each try waits for one
+            except NotReadOnlyError:
+                await self.world.another_state()
+            except BUSY:
+                pass
             except ZooKeeperError:
-                return  # the session is over, and its nodes go with it
+                return  # it is gone, or not ours to delete; or the session is over, and it with it
 
     def _release_claim(self) -> None:
         """From here on nothing is held."""
@@ -212,7 +229,7 @@ class LockCore:
         except NoNodeError:
             self._owed = None
             raise self._lost_before("its node was deleted") from None
-        except (ConnectionLossError, BadVersionError):
+        except (ConnectionLossError, BadVersionError, *NOT_NOW):
             self._settle()
         except BaseException:
             self._settle()

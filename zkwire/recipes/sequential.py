@@ -37,7 +37,7 @@ from zkwire.errors import (
 )
 from zkwire.model import OPEN_ACL_UNSAFE, EventType
 from zkwire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
-from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.lock import NOT_NOW, Attempt, LockCore
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.world import persist
 from zkwire.verbs.multi import Check
@@ -212,7 +212,7 @@ class SequentialLockCore(LockCore):
             await self.world.until(self.world.verbs.delete(attempt.node), deadline)
         except NoNodeError:
             pass
-        except (ConnectionLossError, OperationTimeoutError):
+        except (ConnectionLossError, OperationTimeoutError, *NOT_NOW):
             self._withdraw(attempt)
         attempt.entered = False
 
@@ -228,8 +228,6 @@ class SequentialLockCore(LockCore):
                     await verbs.delete(f"{self.path}/{name}")
         except NoNodeError:
             pass
-        except ServerError:
-            pass  # not ours to delete
 
     async def guarded(self, operations: Iterable[Operation]) -> list[Any]:
         """Execute a multi that the server refuses if this lock's node is gone; see the shells."""
@@ -244,6 +242,9 @@ class SequentialLockCore(LockCore):
             _, *results = await self.world.until(self.world.verbs.multi([own, *operations]), None)
         except MultiError as error:
             if error.index == 0:
+                refusal = error.results[0]
+                if isinstance(refusal, ServerError) and refusal.code != NoNodeError.code:
+                    raise refusal from error
                 raise self._lost_before("the server does not find its node", "used") from error
             raise MultiError(error.results[1:], error.index - 1) from error.__cause__
         return results

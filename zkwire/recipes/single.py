@@ -20,7 +20,6 @@ from zkwire.errors import (
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
-    ServerError,
 )
 from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.paths import parent
@@ -114,5 +113,3 @@ class SingleNodeLock(LockCore):
                 return
             except BadVersionError:
                 continue  # somebody has written into it; it is still this attempt's
-            except ServerError:
-                return  # gone, or not ours to delete

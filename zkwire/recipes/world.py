@@ -94,6 +94,10 @@ if TYPE_CHECKING:
             """Run ``work(background)`` to its end, whatever becomes of the caller."""
             ...
 
+        async def another_state(self) -> None:
+            """In a coroutine given to ``spawn``: wait until the session is in another state."""
+            ...
+
         def forget(self, watch: Watch) -> None:
             """Take a watch out of the client's table, without telling the server."""
             ...

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zkwire.aio.pump import AsyncPump
     from zkwire.leases import Hold
     from zkwire.recipes.world import World
+    from zkwire.states import Onlooker
     from zkwire.testing.simulation import Simulation
 
 _MANY: Final = 100  # deadlines at one moment
@@ -300,6 +301,12 @@ class Shell:
             function()
         else:
             waitable.add_waker(function)
+
+    def attach(self, onlooker: Onlooker) -> None:
+        self.session.audience.add(onlooker)
+
+    def detach(self, onlooker: Onlooker) -> None:
+        self.session.audience.remove(onlooker)
 
     def dispatch(self, function: Callable[[], object]) -> None:
         async def call() -> None:

@@ -1,0 +1,89 @@
+"""What a server refuses for the moment only must not leave a lock's node behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lock_helpers import GRACE, PATIENCE, SHORT
+from zkwire import ACL, BlockingLock, Client, Id, NoAuthError, Perms, SequentialLock, SetData
+from zkwire.recipes.locks import Locking
+from zkwire.testing import Server
+
+BUSY = [-118, -122, -127]
+NOT_READ_ONLY = -119
+kinds = pytest.mark.parametrize("kind", [BlockingLock, SequentialLock])
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def clients(server: Server) -> Iterator[list[Client]]:
+    clients = [Client(server.hosts) for _ in range(3)]
+    try:
+        for client in clients:
+            client.connect()
+        yield clients
+    finally:
+        for client in clients:
+            client.close()
+
+
+def made(kind: type[Locking], client: Client) -> Locking:
+    return kind(client, "/lock")  # type: ignore[call-arg, arg-type]
+
+
+@kinds
+@pytest.mark.parametrize("code", BUSY)
+def test_a_release_that_is_refused_for_now_is_no_error(
+    server: Server, clients: list[Client], kind: type[Locking], code: int
+) -> None:
+    lock = made(kind, clients[0])
+    assert lock.acquire(GRACE)
+    server.refuse_next("delete", code)
+    lock.release()
+    assert made(kind, clients[1]).acquire(PATIENCE)
+
+
+@pytest.mark.parametrize("code", BUSY)
+def test_a_clean_up_that_is_refused_for_now_is_repeated(
+    server: Server, clients: list[Client], code: int
+) -> None:
+    holder, waiter, third = (SequentialLock(client, "/lock") for client in clients)
+    assert holder.acquire(GRACE)
+    server.refuse_next("delete", code)
+    assert not waiter.acquire(SHORT)
+    holder.release()
+    assert third.acquire(PATIENCE)
+
+
+@kinds
+def test_a_read_only_server_is_asked_again_when_it_may_be_another(
+    server: Server, clients: list[Client], kind: type[Locking]
+) -> None:
+    lock = made(kind, clients[0])
+    assert lock.acquire(GRACE)
+    for nth in (1, 2):
+        server.refuse_next("delete", NOT_READ_ONLY, nth=nth)
+    lock.release()
+    assert not made(kind, clients[1]).acquire(SHORT), "it is asked again for no reason"
+    server.cut_all()
+    assert made(kind, clients[2]).acquire(PATIENCE)
+
+
+def test_a_guarded_operation_says_who_refused_it(clients: list[Client]) -> None:
+    """Nobody may read the lock's node, but it is there: the lock is not lost."""
+    lock = SequentialLock(clients[0], "/lock")
+    assert lock.acquire(GRACE)
+    clients[0].sync()  # the guard has been answered
+    (name,) = clients[1].get_children("/lock")
+    clients[1].set_acl(f"/lock/{name}", [ACL(Perms.WRITE, Id("world", "anyone"))])
+    with pytest.raises(NoAuthError):
+        lock.guard([SetData("/lock", b"")])
+    assert lock.held
+    lock.release()
