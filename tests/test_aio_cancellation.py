@@ -32,6 +32,7 @@ from tests.aio_helpers import (
 from tests.lock_helpers import LONG, PATIENCE
 from zkwire import (
     AsyncClient,
+    AsyncMultiLock,
     AsyncNonBlockingLock,
     AsyncSequentialLock,
     Check,
@@ -540,6 +541,21 @@ async def test_loss_awaited_by_a_cancelled_task() -> None:
             assert await waiting[0] is True
             assert await waiting[2] is True
         assert not lock.held
+
+
+@asynchronous
+async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client() -> None:
+    async with bed() as b:
+        several = AsyncMultiLock(AsyncSequentialLock(b.client, "/m"))
+        losses: list[Awaitable[bool]] = [AsyncNonBlockingLock(b.client, "/l").lost, several.lost]
+        waiting = [asyncio.ensure_future(_await(loss)) for loss in losses]
+        await asyncio.sleep(0)
+        await b.client.close()
+        waiting += [asyncio.ensure_future(_await(loss)) for loss in losses]
+        async with asyncio.timeout(PATIENCE):
+            for one in waiting:
+                with pytest.raises(ClientClosedError):
+                    await one
 
 
 @asynchronous

@@ -6,6 +6,7 @@ must wait for ever for what was lost on the way.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,6 +40,7 @@ def interrupted_at(place: int, function: Callable[[], object]) -> bool:
             if left[0] == 0:
                 raise Interrupted
 
+    gc.disable()  # a collection calls functions, too, and nobody hears of what they raise
     sys.setprofile(look)
     try:
         function()
@@ -46,6 +48,7 @@ def interrupted_at(place: int, function: Callable[[], object]) -> bool:
         pass
     finally:
         sys.setprofile(None)
+        gc.enable()
     return left[0] <= 0
 
 

@@ -627,3 +627,15 @@ def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() 
     for number, (call, watch) in enumerate(calls, 1):
         watching.settle(call, watch, 0, None, number)
         assert [request.op for request in watching.requests] == [ops.SET_WATCHES] * number
+
+
+@pytest.mark.parametrize("names", [3, 300_000])
+def test_a_recursive_watch_sees_what_is_below_however_deep(names: int) -> None:
+    """A path with so many names costs no more than to read it: a server could send one."""
+    table, watches = WatchTable(), {path: Watch() for path in ("/", "/a", "/a/a", "/b", "/ab")}
+    for path, watch in watches.items():
+        table.add(RECURSIVE, path, watch)
+    found, _ = table.concerned(CHANGED, "/a" * names)
+    assert [told[0] for told in found] == [watches[path] for path in ("/a/a", "/a", "/")]
+    found, _ = table.concerned(CHANGED, "/a/a")
+    assert [told[0] for told in found] == [watches[path] for path in ("/a/a", "/a", "/")]

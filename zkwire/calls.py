@@ -7,7 +7,7 @@ know how to wait: the shells put wakers into it.
 
 from __future__ import annotations
 
-from zkwire.errors import UnimplementedError, ZooKeeperError, error_for
+from zkwire.errors import UNCERTAIN, UnimplementedError, ZooKeeperError, error_for
 from zkwire.ops import WatchKind
 
 TYPE_CHECKING = False
@@ -146,7 +146,9 @@ class Call(Waitable):
                     "switched off there"
                 )
                 return UnimplementedError(message, op=self.op.name, path=self.path)
-            return error_for(outcome.code, self.op.name, self.path)
+            error = error_for(outcome.code, self.op.name, self.path)
+            error.maybe_applied = outcome.code in UNCERTAIN and self.op.changes
+            return error
         if isinstance(outcome, Failed):
             return outcome.kind(
                 outcome.message,

@@ -330,6 +330,8 @@ AUTH_FAILED = -115
 SESSION_CLOSED_REQUIRE_AUTH = -124
 # The server does not accept who the client is.
 REJECTIONS = frozenset({AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH})
+# Some servers answer so to a write that they may still execute.
+UNCERTAIN = frozenset({-4, -7, RequestTimeoutError.code})
 
 
 def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:

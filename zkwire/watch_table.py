@@ -92,10 +92,19 @@ class WatchTable:
         recursive = self._recursive
         # A server sends it for a child watch on the same path; recursive watches do not see it.
         if recursive and event in _CONCERNED and event != EventType.NODE_CHILDREN_CHANGED:
-            for above in ancestors(path):
+            for above in self._above(path):
                 if above in recursive:
                     found += [(watch, False) for watch in recursive[above].values()]
         return found if len(found) < 2 else _each_once(found), spent
+
+    def _above(self, path: str) -> Iterable[str]:
+        """Where a recursive watch may stand that sees ``path``; no costlier for a path of 1 MB."""
+        if path.count("/") <= len(self._recursive):
+            return ancestors(path)
+        # Deepest first, as the other way.
+        seeing = [at for at in self._recursive if path.startswith(at if at == "/" else f"{at}/")]
+        seeing += [path] * (path in self._recursive)
+        return sorted(seeing, key=len, reverse=True)
 
     def take_out(self, path: str, spent: list[Spent]) -> None:
         """Take the watches out that an event on ``path`` has spent.  Idempotent."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from zkwire.aio.replies import AsyncReply
+from zkwire.calls import Waitable
 from zkwire.client_world import ClientWorld
 from zkwire.errors import OperationTimeoutError
 from zkwire.replies import BackgroundReply, Pipeline
+from zkwire.states import StateWait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,12 +15,36 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from zkwire.aio.pump import AsyncPump
-    from zkwire.calls import Waitable
+    from zkwire.calls import Waker
     from zkwire.model import Event
     from zkwire.verbs import Reply
     from zkwire.watches import Watch
 
     T = TypeVar("T")
+
+
+class Either(Waitable):
+    """Ready once one of two is."""
+
+    __slots__ = ("_two",)
+
+    def __init__(self, first: Waitable, second: Waitable) -> None:
+        self._two = first, second
+
+    @property
+    def ready(self) -> bool:
+        """Whether one is."""
+        return any(one.ready for one in self._two)
+
+    def add_waker(self, waker: Waker) -> None:
+        """Have ``waker`` called when one turns ready."""
+        for one in self._two:
+            one.add_waker(waker)
+
+    def drop_waker(self, waker: Waker) -> None:
+        """The opposite.  Idempotent."""
+        for one in self._two:
+            one.drop_waker(waker)
 
 
 class AsyncWorld(ClientWorld):
@@ -55,5 +81,13 @@ class AsyncWorld(ClientWorld):
         return event
 
     async def ready(self, waitable: Waitable) -> None:
-        """Wait until ``waitable`` is ready."""
-        await self._pump.until(waitable)
+        """Wait until ``waitable`` is ready; raises what ended the session if that comes first."""
+        session = self._pump.session
+        over = StateWait((), session.state)
+        self._pump.attach(over)
+        try:
+            await self._pump.until(Either(waitable, over))
+        finally:
+            self._pump.detach(over)
+        if not waitable.ready:
+            raise session.ending()
