@@ -872,10 +872,21 @@ async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
         await one.detach()
     await one.connect()
     await one.create(fresh_path, ephemeral=True)
+    lock = AsyncSequentialLock(one, f"{fresh_path}-lock")
+    assert await lock.acquire()
+    with pytest.raises(RuntimeError, match="is held"):
+        await one.detach()
+    other = AsyncSequentialLock(one, f"{fresh_path}-lock")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await other.acquire()
+    await lock.release()
     credentials = await one.detach()
     assert state_of(one) is State.CLOSED
     async with AsyncClient(whole, resume=credentials) as two:
         assert two.session_id == credentials.session_id
+        assert await two.get_children(f"{fresh_path}-lock") == []
+        await two.delete(f"{fresh_path}-lock")
         stat = await two.exists(fresh_path)
         assert stat is not None
         assert stat.ephemeral_owner == two.session_id

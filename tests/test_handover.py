@@ -17,16 +17,17 @@ from tests.family_helpers import soon
 from tests.lock_helpers import Stage
 from tests.server_control import Ensemble, ZooKeeperServer
 from zkwire import (
-    BlockingLock,
     Client,
     ClientClosedError,
     ConnectionLossError,
     Credentials,
     EventType,
+    SequentialLock,
     SessionExpiredError,
     State,
     Watch,
 )
+from zkwire.testing.proxy import cut_before
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 30.0
@@ -93,14 +94,13 @@ def test_a_session_passes_through_many_hands(stage: Stage, fresh_path: str) -> N
 def test_what_belongs_to_the_client_ends_with_it(stage: Stage, fresh_path: str) -> None:
     first = stage.client()
     first.create(fresh_path)
-    lock, watch = BlockingLock(first, f"{fresh_path}/lock"), Watch()
-    assert lock.acquire(PATIENCE)
+    first.create(f"{fresh_path}/node", ephemeral=True)
+    watch = Watch()
     first.get_data(fresh_path, watch=watch)
     pending = [first.pipeline.exists(fresh_path) for _ in range(5)]
     for reply in pending:
         reply.result(PATIENCE)
     kept = first.detach()
-    assert not lock.held
     calls: list[Callable[[], object]] = [
         lambda: first.exists(fresh_path),
         lambda: watch.wait(PATIENCE),
@@ -112,14 +112,14 @@ def test_what_belongs_to_the_client_ends_with_it(stage: Stage, fresh_path: str) 
         with pytest.raises(ClientClosedError):
             call()
     # Its node belongs to the session, which lives.
-    assert owner(stage.observer, f"{fresh_path}/lock") == kept.session_id
+    assert owner(stage.observer, f"{fresh_path}/node") == kept.session_id
     first.close()  # too late to end it
-    assert owner(stage.observer, f"{fresh_path}/lock") == kept.session_id
+    assert owner(stage.observer, f"{fresh_path}/node") == kept.session_id
     Client(stage.proxy.hosts, resume=kept).close()  # never connected: it ends nothing
-    assert owner(stage.observer, f"{fresh_path}/lock") == kept.session_id
+    assert owner(stage.observer, f"{fresh_path}/node") == kept.session_id
     with Client(stage.proxy.hosts, resume=kept):
         pass
-    soon("it is gone", lambda: owner(stage.observer, f"{fresh_path}/lock") is None)
+    soon("it is gone", lambda: owner(stage.observer, f"{fresh_path}/node") is None)
 
 
 CHILD = """
@@ -167,6 +167,31 @@ def test_detach_without_a_connection(stage: Stage, fresh_path: str) -> None:
     stage.proxy.refuse(False)
     with Client(stage.proxy.hosts, resume=kept) as second:
         assert owner(second, fresh_path) == kept.session_id
+
+
+def test_a_lock_that_is_held_is_not_left_behind(stage: Stage, fresh_path: str) -> None:
+    """Its node would live on with the session, and nobody could release it."""
+    first = stage.client()
+    lock = SequentialLock(first, fresh_path)
+    assert lock.acquire(PATIENCE)
+    with pytest.raises(RuntimeError, match="is held"):
+        first.detach()
+    assert lock.held
+    lock.release()
+    first.detach()
+
+
+def test_what_is_being_cleaned_up_is_done_first(stage: Stage, fresh_path: str) -> None:
+    holder = SequentialLock(stage.client(direct=True), fresh_path)
+    assert holder.acquire(PATIENCE)
+    first = stage.client()
+    stage.proxy.on("delete", action=cut_before())  # so that it has to be repeated
+    assert not SequentialLock(first, fresh_path).acquire(0.5)
+    kept = first.detach()
+    assert len(stage.nodes(fresh_path)) == 1
+    with Client(stage.hosts, resume=kept):
+        holder.release()
+    assert stage.nodes(fresh_path) == []
 
 
 # --- when there is nothing to go on with ----------------------------------------------------------

@@ -78,17 +78,21 @@ class Task:
     """Runs a coroutine whose awaits yield Waitables, step by step, as those become ready.
 
     ``soon(function)`` runs a function in the thread that the steps belong to;
-    ``when_ready(waitable, function)`` runs one as soon as the waitable is ready.
+    ``when_ready(waitable, function)`` runs one as soon as the waitable is ready.  As long as it
+    runs it is one of ``running``.
     """
 
-    __slots__ = ("_coroutine", "_soon", "_when_ready")
+    __slots__ = ("_coroutine", "_running", "_soon", "_when_ready")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, object],
         soon: Callable[[Callable[[], None]], None],
         when_ready: Callable[[Waitable, Callable[[], None]], None],
+        running: set[Task],
     ) -> None:
+        self._running = running
+        running.add(self)
         self._coroutine = coroutine
         self._soon = soon
         self._when_ready = when_ready
@@ -98,8 +102,10 @@ class Task:
         try:
             waitable = self._coroutine.send(None)
         except StopIteration:
+            self._running.discard(self)
             return
         except Exception as error:
+            self._running.discard(self)
             report(error)
             return
         self._when_ready(waitable, lambda: self._soon(self._step))

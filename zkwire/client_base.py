@@ -157,6 +157,13 @@ class ClientBase:
         """
         return max(0.0, self._world.lease_deadline - self._world.now())
 
+    def _credentials_to_leave(self) -> Credentials:
+        """The credentials, if nothing is held that would live on without an owner."""
+        credentials = self.credentials
+        if self._session.holds:
+            raise RuntimeError("a lock is held: release it first, its node would block everybody")
+        return credentials
+
     def _unreachable(self, seconds: float) -> NotSentError:
         """The error for no connection in that time."""
         failures = [f"{server}: {why}" for server, why in self._session.failures.items()]

@@ -116,10 +116,10 @@ class IOThread:
         with self._mutex:
             if self._close_at is None:
                 self._close_at = pump.now() + pump.closing
-                if pump.detaching:
-                    pump.session.closed()
-                else:
+                if not pump.detaching:
                     pump.session.close(pump.now())
+            if pump.detaching and not pump.tasks:
+                pump.session.closed()
         pump.flush()
         return pump.session.over or pump.now() >= self._close_at
 

@@ -57,6 +57,7 @@ class Pump(Roles):
         self.thread: threading.Thread | None = None
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
         self.detaching = False  # the session is to live on
+        self.tasks: set[Task] = set()  # that run in the background
 
     # --- what callers ask for ---------------------------------------------------------------------
 
@@ -103,7 +104,8 @@ class Pump(Roles):
             self.wake()
             self.wait(Gone(self, link))
         with self.mutex:
-            if self.closing is not None and not session.over:
+            cleaning = self.detaching and self.thread is threading.current_thread()
+            if self.closing is not None and not session.over and not cleaning:
                 raise ClientClosedError(
                     "the client is being closed", op=call.op.name, path=call.path
                 )
@@ -188,7 +190,7 @@ class Pump(Roles):
         self.start()
         if self.session.over:
             raise self.session.ending()
-        Task(work(), self._call_soon, self.when_ready)
+        Task(work(), self._call_soon, self.when_ready, self.tasks)
 
     def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None:
         """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""

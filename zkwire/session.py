@@ -344,6 +344,11 @@ class Session:
         elif self._closing:
             self._leases.lose_all(endings.CLOSING)
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything is held."""
+        return bool(self._leases.holds)
+
     def unhold(self, hold: Hold) -> None:
         """The opposite of :meth:`hold`.  Idempotent."""
         self._leases.remove(hold)

@@ -83,7 +83,7 @@ class AsyncClient(ClientBase, Pipeline):
 
     async def detach(self) -> Credentials:
         """Close the client without ending the session; see :meth:`zkwire.Client.detach`."""
-        credentials = self.credentials
+        credentials = self._credentials_to_leave()
         await self._pump.close(CLOSE_SECONDS, detach=True)
         return credentials
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
-from zkwire.aio.engine import LoopDriver
+from zkwire.aio.engine import SHORTEST_PAUSE, LoopDriver
 from zkwire.background import Task
 from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError, ForkedError
@@ -61,6 +61,7 @@ class AsyncPump:
         self._closing = False
         self._flushing = False
         self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
+        self._tasks: set[Task] = set()  # that run in the background
 
     def start(self) -> asyncio.AbstractEventLoop:
         """Begin to look for a server, if nobody has yet; returns the running loop."""
@@ -223,7 +224,7 @@ class AsyncPump:
         self.start()
         if self.session.over:
             raise self.session.ending()
-        Task(work(), self._soon, self.when_ready)
+        Task(work(), self._soon, self.when_ready, self._tasks)
 
     def _soon(self, step: Callable[[], None]) -> None:
         if self.loop is not None and not self._homeless:
@@ -247,8 +248,10 @@ class AsyncPump:
             self.loop = asyncio.get_running_loop()  # nothing will be started; listeners are told
         elif not self._homeless:
             self.start()
+        session, latest = self.session, self.now() + timeout
+        while detach and self._tasks and not session.over and self.now() < latest:
+            await asyncio.sleep(SHORTEST_PAUSE)
         first, self._closing = not self._closing, True
-        session = self.session
         try:
             if not (self._driver is None or session.over or detach or self._homeless):
                 if first:
