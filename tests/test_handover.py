@@ -185,7 +185,7 @@ def test_what_is_being_cleaned_up_is_done_first(stage: Stage, fresh_path: str) -
     holder = SequentialLock(stage.client(direct=True), fresh_path)
     assert holder.acquire(PATIENCE)
     first = stage.client()
-    stage.proxy.on("delete", action=cut_before())  # so that it has to be repeated
+    stage.proxy.on("delete", action=cut_before)  # so that it has to be repeated
     assert not SequentialLock(first, fresh_path).acquire(0.5)
     kept = first.detach()
     assert len(stage.nodes(fresh_path)) == 1
