@@ -303,3 +303,10 @@ def test_readers_may_come_in_any_order(client: Client) -> None:
     look(claims, client.sim, first)
     look(claims, client.sim, second)
     assert [grant.fence for grant in claims.grants] == [5, 4]
+
+
+def test_a_server_falls_behind_whether_or_not_its_client_stands_still() -> None:
+    sim = Simulation()
+    sim.client()
+    sim.perform(Step("pause", "a"))
+    assert Step("lag", "a") in sim.faults()

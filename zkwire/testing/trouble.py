@@ -71,8 +71,8 @@ def _of_network(sim: Simulation, client: Client) -> list[str]:
             found += ["unsent", "linger"]
         if link.down and not client.session.usable and client.session.session_id:
             found.append("swap")
-        if link.connection not in sim.behind and not link.connection.ended:
-            found.append("lag")
+    if link is not None and link.connection not in sim.behind and not link.connection.ended:
+        found.append("lag")
     if client.silent_until is None:
         found += ["partition", "blip"]
         if client.running:
