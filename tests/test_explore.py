@@ -56,7 +56,7 @@ SHORT = [name for name in SMALL if not name.startswith(("semaphore", "multi-lock
 
 @pytest.mark.parametrize("name", SHORT)
 def test_without_a_fault_everything_is_followed(name: str) -> None:
-    figures = exhaust(SMALL[name].scenario, faults=(), frames=False, alike=SMALL[name].alike)
+    figures = exhaust(SMALL[name].scenario, faults=(), frames=False)
     print(figures)
     assert figures.complete
     assert figures.states > 5
@@ -209,17 +209,6 @@ def memory(sim: Simulation) -> object:
 def outcomes(sim: Simulation) -> tuple[str, ...]:
     """What its contenders were told, whoever of them it was."""
     return tuple(sorted(f"{task.result} {task.error!r}" for task in sim.ended))
-
-
-@pytest.mark.parametrize("name", ["blocking, waiting, 2", "sequential, trying, 2"])
-@pytest.mark.parametrize("fault", ["crash", "cancel"])
-def test_those_who_are_alike_need_one_order_only(name: str, fault: str) -> None:
-    (few, found), (many, all_there_are) = (
-        ends(SMALL[name].scenario, (fault,), outcomes, alike=alike) for alike in ("ab", "")
-    )
-    print(few, many, found, sep=" | ")
-    assert found == all_there_are
-    assert few.states < many.states
 
 
 def test_who_ends_a_claim_puts_nothing_off() -> None:
