@@ -126,6 +126,7 @@ def _linger(_sim: Simulation, client: Client) -> None:
 
 
 def _expire(sim: Simulation, client: Client) -> None:
+    sim.past.remember(sim.tree)
     sim.processor.expire(client.session.session_id, sim.now)
     client.killed = True
     sim.collect()
@@ -202,6 +203,7 @@ def _abandon(_sim: Simulation, client: Client) -> None:
 def _crash(sim: Simulation, client: Client) -> None:
     client.dead = True
     client.lose("crash")
+    client.session.closed()  # or else it would dial again
     sim.abandon([task for task in sim.tasks if task.client is client])
 
 
