@@ -37,6 +37,8 @@ from zkwire.testing.clock import VirtualClock
 from zkwire.testing.faultpoints import FaultPoints
 from zkwire.testing.faults import (
     Gate,
+    HalfClose,
+    Hold,
     black_hole,
     cut_after,
     cut_before,
@@ -269,10 +271,11 @@ def test_events_do_not_overtake_a_held_reply() -> None:
     points.process(peer.connection, ask, 0.0)
     Peer(peer.processor).connect().create("/w")
     assert points.holds(peer.connection)
-    assert points.go_on() == []
+    assert points.free() == []
     assert peer.connection.take_output() == b""
     gate.release()
-    assert points.go_on() == [peer.connection]
+    assert points.free() == [peer.connection]
+    points.go_on(peer.connection)
     reply, told = peer.received()
     assert isinstance(reply, Reply)
     assert told == Told(1, "/w")
@@ -314,6 +317,36 @@ def test_a_mistake_in_an_action_is_told_at_the_end() -> None:
             server.on("nothing", action=forward)
         with pytest.raises(ValueError, match="counts from 1"):
             server.on("create", action=forward, nth=0)
+
+
+def test_a_mistake_behind_a_gate_is_told_at_the_end_as_well() -> None:
+    server, gate = Server(), Gate()
+    server.start()
+    with Client(server.hosts) as client:
+        server.on("create", action=lambda frame: (Hold(gate, frame), HalfClose()))
+        reply = client.pipeline.create("/a")
+        gate.wait_reached()
+        gate.release()
+        with pytest.raises(OutcomeUnknownError):
+            reply.result(SECONDS)
+        assert client.create("/a") == "/a"
+    with pytest.raises(ValueError, match="needs the fault proxy"):
+        server.close()
+
+
+def test_nobody_waits_for_a_server_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    server.start()
+
+    def fail() -> None:
+        monkeypatch.undo()
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(server._running(), "_obey", fail)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        server.cut_all()
+    with pytest.raises(KeyError):
+        server.close()
 
 
 def test_cut_all(server: Server) -> None:

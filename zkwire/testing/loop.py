@@ -69,7 +69,8 @@ class Loop:
         self._deaf: list[socket.socket] = []  # listeners that wait for a free descriptor
         self._peers: dict[Connection, _Peer] = {}
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._open = True
+        self._open = True  # its thread lives
+        self._closed = False
         self._waker, self._woken = socket.socketpair()
         for sock in (self._waker, self._woken):
             sock.setblocking(False)
@@ -94,10 +95,12 @@ class Loop:
 
     def close(self) -> None:
         """End all connections and the thread; may be called again."""
-        if self._open:
+        if not self._closed:
+            self._closed = True
             if isinstance(self._now, VirtualClock):
                 self._now.unsubscribe(self._catch_up)
-            self.call(self._stop)
+            with suppress(RuntimeError):  # it has failed, which is told below
+                self.call(self._stop)
             self._thread.join()
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -147,19 +150,31 @@ class Loop:
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._open:
-            for key, mask in self._selector.select(self._patience()):
-                key.data(mask)
-            self._obey()
-            if self._now() >= self.processor.next_deadline:
-                self._advance()
-            for connection in self.faults.go_on():
-                self._work(self._peers[connection])
-            self._flush_ready()
+        try:
+            while self._open:
+                self._round()
+        except Exception as error:  # a mistake of ours: nobody may wait for what is no more
+            self._failure = self._failure or error
+            with suppress(Exception):
+                self._stop()
+            self._open = False
+            self._refuse(error)
         self._obey()  # whoever asks from now on sees that it is closed
         for sock in (self._waker, self._woken):
             sock.close()
         self._selector.close()
+
+    def _round(self) -> None:
+        for key, mask in self._selector.select(self._patience()):
+            key.data(mask)
+        self._obey()
+        if self._now() >= self.processor.next_deadline:
+            self._advance()
+        for connection in self.faults.free():
+            self._try(connection, partial(self.faults.go_on, connection))
+            if connection in self._peers:
+                self._work(self._peers[connection])
+        self._flush_ready()
 
     def _patience(self) -> float | None:
         """How long the selector may wait; virtual time is moved by a command."""
@@ -174,6 +189,11 @@ class Loop:
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)
+
+    def _refuse(self, error: Exception) -> None:
+        while self._commands:
+            _, future = self._commands.popleft()
+            future.set_exception(RuntimeError(f"the embedded server has failed: {error!r}"))
 
     def _advance(self) -> None:
         self.processor.advance(self._now())
@@ -242,12 +262,13 @@ class Loop:
             if body is None:
                 peer.requests = None
                 break
-            self._process(connection, body)
+            process = self.faults.process
+            self._try(connection, partial(process, connection, body, self._now()))
         self._listen_to(peer)
 
-    def _process(self, connection: Connection, body: bytes) -> None:
+    def _try(self, connection: Connection, function: Callable[[], None]) -> None:
         try:
-            self.faults.process(connection, body, self._now())
+            function()
         except Exception as error:
             # A mistake in a test's action, or one of ours: it must not look like a fault.
             self._failure = self._failure or error
