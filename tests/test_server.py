@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import random
 import resource
@@ -437,6 +438,25 @@ def test_no_free_descriptor_is_no_end(server: Server) -> None:
         late = stack.enter_context(dial(server))
         late.sendall(b"ruok")
         assert read_to_end(late) == b"imok"
+
+
+@pytest.mark.parametrize("why", [errno.ECONNABORTED, errno.EMFILE])
+def test_who_could_not_be_accepted_is_accepted_later(
+    server: Server, monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    accept, errors = socket.socket.accept, [OSError(why, "once")]
+
+    def refuse_once(listener: socket.socket) -> tuple[socket.socket, object]:
+        if errors:
+            raise errors.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", refuse_once)
+    with dial(server) as connection:
+        connection.settimeout(SECONDS)
+        connection.sendall(b"ruok")
+        assert read_to_end(connection) == b"imok"
+    assert not errors
 
 
 # --- figures --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import errno
 import selectors
 import socket
 import struct
@@ -37,6 +38,8 @@ _CHUNK = 64 * 1024
 _HIGH_WATER = 1024 * 1024
 _BACKLOG = 512
 _LONGEST_WAIT = 3600.0
+_DEAF = 0.5  # seconds
+_NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class _Peer:
@@ -67,6 +70,7 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[socket.socket, int] = {}
         self._deaf: list[socket.socket] = []  # listeners that wait for a free descriptor
+        self._deaf_until = 0.0  # descriptors are freed by others as well
         self._peers: dict[Connection, _Peer] = {}
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._open = True  # its thread lives
@@ -167,6 +171,8 @@ class Loop:
     def _round(self) -> None:
         for key, mask in self._selector.select(self._patience()):
             key.data(mask)
+        if self._deaf and time.monotonic() >= self._deaf_until:
+            self._hear()
         self._obey()
         if self._now() >= self.processor.next_deadline:
             self._advance()
@@ -176,11 +182,12 @@ class Loop:
                 self._work(self._peers[connection])
         self._flush_ready()
 
-    def _patience(self) -> float | None:
+    def _patience(self) -> float:
         """How long the selector may wait; virtual time is moved by a command."""
+        longest = _DEAF if self._deaf else _LONGEST_WAIT
         if isinstance(self._now, VirtualClock):
-            return None
-        return min(max(self.processor.next_deadline - self._now(), 0.0), _LONGEST_WAIT)
+            return longest
+        return min(max(self.processor.next_deadline - self._now(), 0.0), longest)
 
     def _obey(self) -> None:
         while self._commands:
@@ -218,11 +225,13 @@ class Loop:
                 sock, address = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:
-                # No descriptor is free: the selector would report the listener for ever.
-                self._selector.unregister(listener)
-                self._deaf.append(listener)
-                return
+            except OSError as error:
+                if error.errno in _NONE_FREE:
+                    # The selector would report the listener until a descriptor is free.
+                    self._selector.unregister(listener)
+                    self._deaf.append(listener)
+                    self._deaf_until = time.monotonic() + _DEAF
+                return  # else it is about one peer that has gone already
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
@@ -331,6 +340,9 @@ class Loop:
                 while peer.sock.recv(_CHUNK):
                     pass
         peer.sock.close()
+        self._hear()
+
+    def _hear(self) -> None:
         while self._deaf:
             listener = self._deaf.pop()
             self._selector.register(listener, _READ, partial(self._accept, listener))
