@@ -37,6 +37,7 @@ from zkwire.jute.frames import frame
 from zkwire.testing.clock import VirtualClock
 from zkwire.testing.faultpoints import FaultPoints
 from zkwire.testing.faults import (
+    Action,
     Gate,
     HalfClose,
     Hold,
@@ -46,8 +47,11 @@ from zkwire.testing.faults import (
     delay,
     drop,
     forward,
+    drip,
     hold,
     rst_before,
+    split,
+    truncate,
 )
 from zkwire.testing.server import Ensemble, Server, serve
 from zkwire.testing.tree import DataTree, NewNode
@@ -304,11 +308,13 @@ def test_dropped_and_swallowed(server: Server) -> None:
         assert client.create("/a") == "/a"
 
 
-def test_a_mistake_in_an_action_is_told_at_the_end() -> None:
+@pytest.mark.parametrize("reply", [True, False])
+@pytest.mark.parametrize("action", [delay(1.0), drip(1.0), split], ids=["delay", "drip", "split"])
+def test_a_mistake_in_an_action_is_told_at_the_end(action: Action, reply: bool) -> None:
     server = Server()
     server.start()
     with Client(server.hosts) as client:
-        server.on("create", action=delay(1.0))
+        server.on("create", action=action, reply=reply)
         with pytest.raises(OutcomeUnknownError):
             client.create("/a")
     with pytest.raises(ValueError, match="needs the fault proxy"):
@@ -318,6 +324,15 @@ def test_a_mistake_in_an_action_is_told_at_the_end() -> None:
             server.on("nothing", action=forward)
         with pytest.raises(ValueError, match="counts from 1"):
             server.on("create", action=forward, nth=0)
+
+
+def test_half_a_request_is_none(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a")
+        server.on("delete", action=truncate(19))
+        with pytest.raises(OutcomeUnknownError):
+            client.delete("/a")
+        assert client.exists("/a") is not None
 
 
 def test_a_mistake_behind_a_gate_is_told_at_the_end_as_well() -> None:

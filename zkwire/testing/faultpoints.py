@@ -146,11 +146,12 @@ class FaultPoints:
 
     def _to_request(self, connection: Connection, frame: Frame, step: Step, now: float) -> None:
         match step:
-            case Send(data, _, _, None):
+            case Send(data, 0, _, reply):
+                if data[:4] != (len(data) - 4).to_bytes(4, "big", signed=True):
+                    return  # the rest does not come
                 self._processor.process(connection, data[4:], now)
-            case Send(data, _, _, reply) if reply is not None:
-                self._processor.process(connection, data[4:], now)
-                self._answer(connection, frame, reply, now)
+                if reply is not None:
+                    self._answer(connection, frame, reply, now)
             case _:
                 self._disturb(connection, step)
 
@@ -164,10 +165,11 @@ class FaultPoints:
         position = len(connection.output)
 
         def perform(step: Step) -> None:
-            if isinstance(step, Send):
-                connection.send(step.data)
-            else:
-                self._disturb(connection, step)
+            match step:
+                case Send(data, 0):
+                    connection.send(data)
+                case _:
+                    self._disturb(connection, step)
 
         steps = tuple(action(frame))
         if any(isinstance(step, Hold) for step in steps):
