@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -45,9 +46,9 @@ from zkwire.testing.faults import (
     cut_after,
     cut_before,
     delay,
+    drip,
     drop,
     forward,
-    drip,
     hold,
     rst_before,
     split,
@@ -141,6 +142,19 @@ def test_closing_twice_and_using_it_afterwards() -> None:
         assert server.port != 0
         with Client(server.hosts) as client:
             client.create("/a")
+
+
+@pytest.mark.parametrize("kind", [Server, Ensemble])
+def test_a_closed_server_takes_no_orders(kind: type[Server] | type[Ensemble]) -> None:
+    with kind() as server:
+        pass
+    before = threading.active_count()
+    for order in (server.clear, server.cut_all, partial(server.expire, 1)):
+        with pytest.raises(RuntimeError, match="closed"):
+            order()
+    assert threading.active_count() == before
+    with server:
+        server.clear()
 
 
 def test_who_wakes_a_loop_that_has_ended_meanwhile_is_not_hurt() -> None:
