@@ -109,6 +109,15 @@ def test_a_client_and_a_lock(server: Server) -> None:
     assert len(server.sessions) == 0
 
 
+def test_children_are_told_in_the_same_order_in_each_run(server: Server) -> None:
+    names = [f"{number:x}" for number in range(20)]
+    with Client(server.hosts) as client:
+        client.create("/a")
+        for name in names:
+            client.create(f"/a/{name}")
+        assert list(client.get_children("/a")) == names
+
+
 def test_the_package_exports_lazily() -> None:
     assert zkwire.testing.Server is Server
     assert zkwire.testing.Ensemble is Ensemble

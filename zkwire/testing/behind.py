@@ -41,7 +41,7 @@ def _same(node: Node, known: Node | None) -> Node:
     if known is not None and _values(known) == _values(node):
         return known
     same = copy(node)
-    same.children = None if node.children is None else set(node.children)
+    same.names = None if node.names is None else dict(node.names)
     return same
 
 
