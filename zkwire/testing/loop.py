@@ -161,7 +161,6 @@ class Loop:
             self._failure = self._failure or error
             with suppress(Exception):
                 self._stop()
-            self._open = False
             self._refuse(error)
         self._obey()  # whoever asks from now on sees that it is closed
         for sock in (self._waker, self._woken):
@@ -207,10 +206,10 @@ class Loop:
         self._flush_ready()
 
     def _stop(self) -> None:
+        self._open = False
         self.cut()
         for listener in self._listeners:
             listener.close()
-        self._open = False
 
     def _drain_waker(self, _: int) -> None:
         with suppress(BlockingIOError):
