@@ -42,17 +42,15 @@ WAITING = Manners(stay=1)
 TIMED = Manners(stay=1, patience=3.0)
 MODES = {"waiting": (WAITING, True), "timed": (TIMED, True), "trying": (WAITING, False)}
 ROLES = ("read", "write", "read")
-ALIKE = "abc"
 BATCH = 500
 
 
 class World(NamedTuple):
-    """A scenario, the faults that may happen in it, how many at most, and who is alike in it."""
+    """A scenario, the faults that may happen in it, and how many at most."""
 
     scenario: Scenario
     faults: tuple[str, ...]
     most: int
-    alike: str = ""
 
 
 def faults_for(kind: Kind) -> tuple[str, ...]:
@@ -66,15 +64,14 @@ def _small() -> Iterator[tuple[str, World]]:
             for kind in (BLOCKING, SEQUENTIAL):
                 core = Kind(kind.name, kind.core, wait=wait, queue=kind.queue)
                 scenario = contenders(core, number, manners)
-                world = World(scenario, faults_for(kind), most, ALIKE[:number])
-                yield f"{kind.name}, {mode}, {number}", world
+                yield f"{kind.name}, {mode}, {number}", World(scenario, faults_for(kind), most)
             family = {
-                "read-write": (read_write(ROLES[:number], manners, wait=wait), ALIKE[:number:2]),
-                "semaphore": (semaphore(number - 1, number, manners, wait=wait), ALIKE[:number]),
-                "multi-lock": (multi_lock(2, manners, single=number == 3, wait=wait), ""),
+                "read-write": read_write(ROLES[:number], manners, wait=wait),
+                "semaphore": semaphore(number - 1, number, manners, wait=wait),
+                "multi-lock": multi_lock(2, manners, single=number == 3, wait=wait),
             }
-            for name, (scenario, alike) in family.items():
-                yield f"{name}, {mode}, {number}", World(scenario, FAULTS, most, alike)
+            for name, scenario in family.items():
+                yield f"{name}, {mode}, {number}", World(scenario, FAULTS, most)
 
 
 SMALL = dict(_small())
@@ -104,7 +101,7 @@ def through(name: str, states: int, seconds: float, most: int = 2) -> Done:
     try:
         figures = exhaust(
             world.scenario, most=min(most, world.most), faults=world.faults, frames=False,
-            seen=seen, states=states, seconds=seconds, alike=world.alike,
+            seen=seen, states=states, seconds=seconds,
         )  # fmt: skip
     except FailedRunError as error:
         return Done(name, Figures(error.runs, 0), seen, told(name, 0, error))

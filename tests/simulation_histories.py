@@ -25,6 +25,8 @@ from zkwire.testing.simulated_client import Client, ViolationError
 from zkwire.verbs.multi import SetData
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from zkwire.testing.schedule import Scenario
     from zkwire.testing.simulated_client import Client
     from zkwire.testing.simulation import Simulation
@@ -58,7 +60,7 @@ class Recorder:
         changed = queue.pzxid if queue is not None else 0
         if changed != self._changed:
             self._changed = changed
-            self._look_at_queue(sim, (queue and queue.children) or set())
+            self._look_at_queue(sim, queue.children if queue is not None else ())
         if len(sim.events) != self._events:
             self._look_at_events(sim)
         self._look_at_processes(sim)
@@ -83,10 +85,10 @@ class Recorder:
                 self.records += [Record(self.now(), client.name, w) for w in ("pause", "resume")]
         self._slow = slow
 
-    def _look_at_queue(self, sim: Simulation, names: set[str]) -> None:
-        for name in self._places.keys() - names:
+    def _look_at_queue(self, sim: Simulation, names: Collection[str]) -> None:
+        for name in [name for name in self._places if name not in names]:
             self._place("give up", self._places.pop(name))
-        for name in names - self._places.keys():
+        for name in [name for name in names if name not in self._places]:
             self._places[name] = sim.tree.nodes[f"{PATH}/{name}"].czxid
             self._place("arrive", self._places[name])
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -26,10 +26,12 @@ from tests.simulation_locks import (
     contenders,
     various,
 )
+from zkwire.errors import ZooKeeperError
 from zkwire.testing.fingerprint import state_print
-from zkwire.testing.schedule import FailedRunError, Figures, InTurn, Seeded, exhaust
+from zkwire.testing.schedule import FailedRunError, Figures, InTurn, Scenario, Seeded, exhaust
 from zkwire.testing.simulation import Simulation
 from zkwire.testing.trouble import FAULTS
+from zkwire.watches import Watch
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 
@@ -54,7 +56,7 @@ SHORT = [name for name in SMALL if not name.startswith(("semaphore", "multi-lock
 
 @pytest.mark.parametrize("name", SHORT)
 def test_without_a_fault_everything_is_followed(name: str) -> None:
-    figures = exhaust(SMALL[name].scenario, faults=(), frames=False, alike=SMALL[name].alike)
+    figures = exhaust(SMALL[name].scenario, faults=(), frames=False)
     print(figures)
     assert figures.complete
     assert figures.states > 5
@@ -70,9 +72,10 @@ def test_with_one_fault_everything_is_followed(name: str) -> None:
 
 
 def ends(
-    name: str,
+    scenario: Scenario,
     faults: tuple[str, ...],
     what: Callable[[Simulation], object] = state_print,
+    most: int = 1,
     **options: Any,
 ) -> tuple[Figures, set[object]]:
     """How it can end."""
@@ -85,12 +88,12 @@ def ends(
         def end(self, sim: Simulation) -> None:
             found.add(what(sim))
 
-    def scenario(sim: Simulation) -> None:
-        SMALL[name].scenario(sim)
+    def with_last(sim: Simulation) -> None:
+        scenario(sim)
         sim.checks.append(Last())
 
-    most = min(len(faults), 1)
-    figures = exhaust(scenario, most=most, faults=faults, frames=False, **options)
+    options = {"frames": False, **options}
+    figures = exhaust(with_last, most=most if faults else 0, faults=faults, **options)
     assert figures.complete
     return figures, found
 
@@ -103,27 +106,109 @@ def test_what_is_left_out_makes_no_difference(name: str) -> None:
     faults = SMALL[name].faults if FACTOR > 1 else SOME.get(name, ())
     for which in [(), *((fault,) for fault in faults)]:
         (few, found), (many, all_there_are) = (
-            ends(name, which, reduced=reduced) for reduced in (True, False)
+            ends(SMALL[name].scenario, which, reduced=reduced) for reduced in (True, False)
         )
         print(which, few, many, len(found), sep=" | ")
         assert found == all_there_are
         assert few.states < many.states
 
 
+class Witness:
+    """Remembers what was to be seen when, so that it is part of the state and of the end."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, object] = {}
+
+    def step(self, sim: Simulation) -> None:
+        self.seen["outcomes"] = outcomes(sim)
+        done = str(sim.done[-1])
+        if done == "time":
+            self.seen["nodes the last time that time passed"] = tuple(sim.tree.nodes)
+        if done in {"cut a", "dial a"}:
+            self.seen[done] = sim.now, "event" in self.seen
+
+    def end(self, sim: Simulation) -> None:
+        self.seen["in the end"] = len(sim.tree.nodes)
+
+    def memory(self) -> object:
+        return tuple(sorted(self.seen.items()))
+
+
+async def told(call: Awaitable[object]) -> object:
+    try:
+        return await call
+    except ZooKeeperError as error:
+        return type(error)
+
+
+def late_writer(sim: Simulation, seen: Witness) -> None:
+    """Its deadline may have come while what it wrote is still under way."""
+    a = sim.client()
+
+    async def write(path: str) -> object:
+        await a.sleep(2.0)
+        return await told(a.world.verbs.create(path))
+
+    for path in ("/x", "/y"):
+        a.spawn(write(path))
+
+
+def writer(sim: Simulation, seen: Witness) -> None:
+    """It notes when it was told."""
+    a = sim.client()
+
+    async def write() -> object:
+        outcome = await told(a.world.verbs.create("/x"))
+        return outcome, sim.now
+
+    a.spawn(write())
+
+
+def watcher(sim: Simulation, seen: Witness) -> None:
+    """The event comes before the answer to what it is about."""
+    a = sim.client()
+    watch = Watch(lambda event: seen.seen.setdefault("event", event.path))
+
+    async def write() -> object:
+        verbs = a.world.verbs
+        await told(verbs.exists("/x", watch=watch))
+        return await told(verbs.create("/x"))
+
+    a.spawn(write())
+
+
+DELICATE = {
+    "a deadline and what is under way": (late_writer, ("slow",), 1, False),
+    "a slow one and what lingers": (writer, ("slow", "linger"), 2, False),
+    "frame by frame": (watcher, ("cut",), 1, True),
+}
+
+
+@pytest.mark.parametrize("name", DELICATE)
+def test_nor_does_it_where_a_step_can_take_something_away(name: str) -> None:
+    world, faults, most, frames = DELICATE[name]
+
+    def scenario(sim: Simulation) -> None:
+        seen = Witness()
+        world(sim, seen)
+        sim.checks.append(seen)
+
+    (few, found), (many, all_there_are) = (
+        ends(scenario, faults, memory, most, frames=frames, reduced=reduced)
+        for reduced in (True, False)
+    )
+    print(few, many, len(found), sep=" | ")
+    assert found == all_there_are
+
+
+def memory(sim: Simulation) -> object:
+    [seen] = [check for check in sim.checks if isinstance(check, Witness)]
+    return seen.memory()
+
+
 def outcomes(sim: Simulation) -> tuple[str, ...]:
     """What its contenders were told, whoever of them it was."""
     return tuple(sorted(f"{task.result} {task.error!r}" for task in sim.ended))
-
-
-@pytest.mark.parametrize("name", ["blocking, waiting, 2", "sequential, trying, 2"])
-@pytest.mark.parametrize("fault", ["crash", "cancel"])
-def test_those_who_are_alike_need_one_order_only(name: str, fault: str) -> None:
-    (few, found), (many, all_there_are) = (
-        ends(name, (fault,), outcomes, alike=alike) for alike in ("ab", "")
-    )
-    print(few, many, found, sep=" | ")
-    assert found == all_there_are
-    assert few.states < many.states
 
 
 def test_who_ends_a_claim_puts_nothing_off() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import random
 import resource
@@ -10,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -36,15 +38,21 @@ from zkwire.jute.frames import frame
 from zkwire.testing.clock import VirtualClock
 from zkwire.testing.faultpoints import FaultPoints
 from zkwire.testing.faults import (
+    Action,
     Gate,
+    HalfClose,
+    Hold,
     black_hole,
     cut_after,
     cut_before,
     delay,
+    drip,
     drop,
     forward,
     hold,
     rst_before,
+    split,
+    truncate,
 )
 from zkwire.testing.server import Ensemble, Server, serve
 from zkwire.testing.tree import DataTree, NewNode
@@ -101,6 +109,15 @@ def test_a_client_and_a_lock(server: Server) -> None:
     assert len(server.sessions) == 0
 
 
+def test_children_are_told_in_the_same_order_in_each_run(server: Server) -> None:
+    names = [f"{number:x}" for number in range(20)]
+    with Client(server.hosts) as client:
+        client.create("/a")
+        for name in names:
+            client.create(f"/a/{name}")
+        assert list(client.get_children("/a")) == names
+
+
 def test_the_package_exports_lazily() -> None:
     assert zkwire.testing.Server is Server
     assert zkwire.testing.Ensemble is Ensemble
@@ -134,6 +151,19 @@ def test_closing_twice_and_using_it_afterwards() -> None:
         assert server.port != 0
         with Client(server.hosts) as client:
             client.create("/a")
+
+
+@pytest.mark.parametrize("kind", [Server, Ensemble])
+def test_a_closed_server_takes_no_orders(kind: type[Server] | type[Ensemble]) -> None:
+    with kind() as server:
+        pass
+    before = threading.active_count()
+    for order in (server.clear, server.cut_all, partial(server.expire, 1)):
+        with pytest.raises(RuntimeError, match="closed"):
+            order()
+    assert threading.active_count() == before
+    with server:
+        server.clear()
 
 
 def test_who_wakes_a_loop_that_has_ended_meanwhile_is_not_hurt() -> None:
@@ -269,10 +299,11 @@ def test_events_do_not_overtake_a_held_reply() -> None:
     points.process(peer.connection, ask, 0.0)
     Peer(peer.processor).connect().create("/w")
     assert points.holds(peer.connection)
-    assert points.go_on() == []
+    assert points.free() == []
     assert peer.connection.take_output() == b""
     gate.release()
-    assert points.go_on() == [peer.connection]
+    assert points.free() == [peer.connection]
+    points.go_on(peer.connection)
     reply, told = peer.received()
     assert isinstance(reply, Reply)
     assert told == Told(1, "/w")
@@ -300,11 +331,13 @@ def test_dropped_and_swallowed(server: Server) -> None:
         assert client.create("/a") == "/a"
 
 
-def test_a_mistake_in_an_action_is_told_at_the_end() -> None:
+@pytest.mark.parametrize("reply", [True, False])
+@pytest.mark.parametrize("action", [delay(1.0), drip(1.0), split], ids=["delay", "drip", "split"])
+def test_a_mistake_in_an_action_is_told_at_the_end(action: Action, reply: bool) -> None:
     server = Server()
     server.start()
     with Client(server.hosts) as client:
-        server.on("create", action=delay(1.0))
+        server.on("create", action=action, reply=reply)
         with pytest.raises(OutcomeUnknownError):
             client.create("/a")
     with pytest.raises(ValueError, match="needs the fault proxy"):
@@ -314,6 +347,45 @@ def test_a_mistake_in_an_action_is_told_at_the_end() -> None:
             server.on("nothing", action=forward)
         with pytest.raises(ValueError, match="counts from 1"):
             server.on("create", action=forward, nth=0)
+
+
+def test_half_a_request_is_none(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a")
+        server.on("delete", action=truncate(19))
+        with pytest.raises(OutcomeUnknownError):
+            client.delete("/a")
+        assert client.exists("/a") is not None
+
+
+def test_a_mistake_behind_a_gate_is_told_at_the_end_as_well() -> None:
+    server, gate = Server(), Gate()
+    server.start()
+    with Client(server.hosts) as client:
+        server.on("create", action=lambda frame: (Hold(gate, frame), HalfClose()))
+        reply = client.pipeline.create("/a")
+        gate.wait_reached()
+        gate.release()
+        with pytest.raises(OutcomeUnknownError):
+            reply.result(SECONDS)
+        assert client.create("/a") == "/a"
+    with pytest.raises(ValueError, match="needs the fault proxy"):
+        server.close()
+
+
+def test_nobody_waits_for_a_server_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    server.start()
+
+    def fail() -> None:
+        monkeypatch.undo()
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(server._running(), "_obey", fail)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        server.cut_all()
+    with pytest.raises(KeyError):
+        server.close()
 
 
 def test_cut_all(server: Server) -> None:
@@ -404,6 +476,25 @@ def test_no_free_descriptor_is_no_end(server: Server) -> None:
         late = stack.enter_context(dial(server))
         late.sendall(b"ruok")
         assert read_to_end(late) == b"imok"
+
+
+@pytest.mark.parametrize("why", [errno.ECONNABORTED, errno.EMFILE])
+def test_who_could_not_be_accepted_is_accepted_later(
+    server: Server, monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    accept, errors = socket.socket.accept, [OSError(why, "once")]
+
+    def refuse_once(listener: socket.socket) -> tuple[socket.socket, object]:
+        if errors:
+            raise errors.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", refuse_once)
+    with dial(server) as connection:
+        connection.settimeout(SECONDS)
+        connection.sendall(b"ruok")
+        assert read_to_end(connection) == b"imok"
+    assert not errors
 
 
 # --- figures --------------------------------------------------------------------------------------

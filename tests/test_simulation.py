@@ -41,7 +41,7 @@ from zkwire.testing.schedule import (
     sweep,
 )
 from zkwire.testing.simulated_client import Client, Step, ViolationError
-from zkwire.testing.simulation import Simulation
+from zkwire.testing.simulation import START, Simulation
 from zkwire.testing.trouble import FAULTS
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
@@ -303,3 +303,56 @@ def test_readers_may_come_in_any_order(client: Client) -> None:
     look(claims, client.sim, first)
     look(claims, client.sim, second)
     assert [grant.fence for grant in claims.grants] == [5, 4]
+
+
+def test_a_server_falls_behind_whether_or_not_its_client_stands_still() -> None:
+    sim = Simulation()
+    sim.client()
+    sim.perform(Step("pause", "a"))
+    assert Step("lag", "a") in sim.faults()
+
+
+def performed(sim: Simulation, steps: str) -> None:
+    for text in steps.split("; "):
+        kind, _, who = text.partition(" ")
+        assert Step(kind, who) in [*sim.steps(), *sim.faults()], text
+        sim.perform(Step(kind, who))
+
+
+def with_a_node(sim: Simulation) -> tuple[Client, Client]:
+    """The second one has made an ephemeral node that the first one has not seen."""
+    first, second = sim.client(), sim.client()
+    sim.spawn(second.world.until(second.world.verbs.create("/x", ephemeral=True), None))
+    performed(sim, "run b; up b; down b; run b")
+    assert "/x" in sim.tree.nodes
+    return first, second
+
+
+def test_what_lingers_brings_its_own_server_up_to_date() -> None:
+    sim = Simulation()
+    first, _ = with_a_node(sim)
+    first.spawn(first.world.until(first.world.verbs.create("/y"), None))
+    performed(sim, "run a; lag a; linger a; late a")
+    assert {"/x", "/y"} <= set(sim.tree.nodes)
+
+
+@pytest.mark.parametrize("end", ["close b; up b", "expire b", "crash b; time"])
+def test_a_server_that_is_behind_knows_nothing_of_the_end_of_a_session(end: str) -> None:
+    sim = Simulation()
+    first, _ = with_a_node(sim)
+    first.spawn(first.sleep(60))
+    performed(sim, f"run a; {end}")
+    while "/x" in sim.tree.nodes:
+        sim.perform(sim.steps()[0])
+    assert "/x" in sim.past.oldest(sim.tree.zxid - 1, sim.tree).nodes
+
+
+def test_who_has_crashed_does_nothing_any_more() -> None:
+    sim = Simulation()
+    first, second = sim.client(), sim.client()
+    second.spawn(second.sleep(60))
+    performed(sim, "cut a; crash a; run b")
+    while sim.steps() and sim.now < START + 30:
+        step = sim.steps()[0]
+        assert step.who != first.name
+        sim.perform(step)

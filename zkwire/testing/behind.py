@@ -41,7 +41,7 @@ def _same(node: Node, known: Node | None) -> Node:
     if known is not None and _values(known) == _values(node):
         return known
     same = copy(node)
-    same.children = None if node.children is None else set(node.children)
+    same.names = None if node.names is None else dict(node.names)
     return same
 
 
@@ -67,9 +67,10 @@ class Past:
         self._prints: list[int] = []  # of the first ones of them; nobody else needs any
 
     def remember(self, tree: DataTree) -> None:
-        """It is about to be written to."""
-        if self._wanted:
-            self._trees.append(_copied(tree, self._trees[-1] if self._trees else None))
+        """It may be about to be written to."""
+        last = self._trees[-1] if self._trees else None
+        if self._wanted and (last is None or last.zxid < tree.zxid):
+            self._trees.append(_copied(tree, last))
 
     def forget(self) -> None:
         """No server will be behind any more, but for those that are: what was is no state."""

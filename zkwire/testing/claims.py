@@ -195,7 +195,7 @@ class Fifo:
         self._seen = len(self._claims.grants)
         grant = self._claims.grants[-1]
         queue = sim.tree.nodes.get(self._path)
-        for name in queue.children or () if queue is not None else ():
+        for name in queue.children if queue is not None else ():
             if sim.tree.nodes[f"{self._path}/{name}"].czxid < grant.fence:
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 

@@ -60,7 +60,7 @@ class _Stopped(NamedTuple):
 
 
 class FaultPoints:
-    """Stands between the frames and the processor.  ``wake`` asks for a call of :meth:`go_on`."""
+    """Stands between the frames and the processor.  ``wake`` asks for a look at :meth:`free`."""
 
     def __init__(self, processor: Processor, wake: Callable[[], None]) -> None:
         self._processor = processor
@@ -122,15 +122,17 @@ class FaultPoints:
         """The connection is gone."""
         self._stopped.pop(connection, None)
 
-    def go_on(self) -> list[Connection]:
-        """Let those pass whose gate is open; the connections that go on."""
-        free = [c for c, stopped in self._stopped.items() if stopped.hold.gate.is_open]
-        for connection in free:
-            stopped = self._stopped.pop(connection)
+    def free(self) -> list[Connection]:
+        """The connections whose gate has been opened; each is to :meth:`go_on`."""
+        return [c for c, stopped in self._stopped.items() if stopped.hold.gate.is_open]
+
+    def go_on(self, connection: Connection) -> None:
+        """Do what comes behind the gate."""
+        stopped = self._stopped.pop(connection, None)
+        if stopped is not None:
             connection.barrier = None
             connection.send(b"")
             self._run(connection, stopped.rest, stopped.perform)
-        return free
 
     def _run(
         self, connection: Connection, steps: Iterator[Step], perform: Callable[[Step], None]
@@ -144,11 +146,12 @@ class FaultPoints:
 
     def _to_request(self, connection: Connection, frame: Frame, step: Step, now: float) -> None:
         match step:
-            case Send(data, _, _, None):
+            case Send(data, 0, _, reply):
+                if data[:4] != (len(data) - 4).to_bytes(4, "big", signed=True):
+                    return  # the rest does not come
                 self._processor.process(connection, data[4:], now)
-            case Send(data, _, _, reply) if reply is not None:
-                self._processor.process(connection, data[4:], now)
-                self._answer(connection, frame, reply, now)
+                if reply is not None:
+                    self._answer(connection, frame, reply, now)
             case _:
                 self._disturb(connection, step)
 
@@ -162,10 +165,11 @@ class FaultPoints:
         position = len(connection.output)
 
         def perform(step: Step) -> None:
-            if isinstance(step, Send):
-                connection.send(step.data)
-            else:
-                self._disturb(connection, step)
+            match step:
+                case Send(data, 0):
+                    connection.send(data)
+                case _:
+                    self._disturb(connection, step)
 
         steps = tuple(action(frame))
         if any(isinstance(step, Hold) for step in steps):

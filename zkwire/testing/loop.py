@@ -12,6 +12,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import errno
 import selectors
 import socket
 import struct
@@ -37,6 +38,8 @@ _CHUNK = 64 * 1024
 _HIGH_WATER = 1024 * 1024
 _BACKLOG = 512
 _LONGEST_WAIT = 3600.0
+_DEAF = 0.5  # seconds
+_NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class _Peer:
@@ -67,9 +70,11 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[socket.socket, int] = {}
         self._deaf: list[socket.socket] = []  # listeners that wait for a free descriptor
+        self._deaf_until = 0.0  # descriptors are freed by others as well
         self._peers: dict[Connection, _Peer] = {}
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._open = True
+        self._open = True  # its thread lives
+        self._closed = False
         self._waker, self._woken = socket.socketpair()
         for sock in (self._waker, self._woken):
             sock.setblocking(False)
@@ -94,10 +99,12 @@ class Loop:
 
     def close(self) -> None:
         """End all connections and the thread; may be called again."""
-        if self._open:
+        if not self._closed:
+            self._closed = True
             if isinstance(self._now, VirtualClock):
                 self._now.unsubscribe(self._catch_up)
-            self.call(self._stop)
+            with suppress(RuntimeError):  # it has failed, which is told below
+                self.call(self._stop)
             self._thread.join()
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -147,25 +154,39 @@ class Loop:
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._open:
-            for key, mask in self._selector.select(self._patience()):
-                key.data(mask)
-            self._obey()
-            if self._now() >= self.processor.next_deadline:
-                self._advance()
-            for connection in self.faults.go_on():
-                self._work(self._peers[connection])
-            self._flush_ready()
+        try:
+            while self._open:
+                self._round()
+        except Exception as error:  # a mistake of ours: nobody may wait for what is no more
+            self._failure = self._failure or error
+            with suppress(Exception):
+                self._stop()
+            self._refuse(error)
         self._obey()  # whoever asks from now on sees that it is closed
         for sock in (self._waker, self._woken):
             sock.close()
         self._selector.close()
 
-    def _patience(self) -> float | None:
+    def _round(self) -> None:
+        for key, mask in self._selector.select(self._patience()):
+            key.data(mask)
+        if self._deaf and time.monotonic() >= self._deaf_until:
+            self._hear()
+        self._obey()
+        if self._now() >= self.processor.next_deadline:
+            self._advance()
+        for connection in self.faults.free():
+            self._try(connection, partial(self.faults.go_on, connection))
+            if connection in self._peers:
+                self._work(self._peers[connection])
+        self._flush_ready()
+
+    def _patience(self) -> float:
         """How long the selector may wait; virtual time is moved by a command."""
+        longest = _DEAF if self._deaf else _LONGEST_WAIT
         if isinstance(self._now, VirtualClock):
-            return None
-        return min(max(self.processor.next_deadline - self._now(), 0.0), _LONGEST_WAIT)
+            return longest
+        return min(max(self.processor.next_deadline - self._now(), 0.0), longest)
 
     def _obey(self) -> None:
         while self._commands:
@@ -175,15 +196,20 @@ class Loop:
             except BaseException as error:
                 future.set_exception(error)
 
+    def _refuse(self, error: Exception) -> None:
+        while self._commands:
+            _, future = self._commands.popleft()
+            future.set_exception(RuntimeError(f"the embedded server has failed: {error!r}"))
+
     def _advance(self) -> None:
         self.processor.advance(self._now())
         self._flush_ready()
 
     def _stop(self) -> None:
+        self._open = False
         self.cut()
         for listener in self._listeners:
             listener.close()
-        self._open = False
 
     def _drain_waker(self, _: int) -> None:
         with suppress(BlockingIOError):
@@ -198,11 +224,13 @@ class Loop:
                 sock, address = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:
-                # No descriptor is free: the selector would report the listener for ever.
-                self._selector.unregister(listener)
-                self._deaf.append(listener)
-                return
+            except OSError as error:
+                if error.errno in _NONE_FREE:
+                    # The selector would report the listener until a descriptor is free.
+                    self._selector.unregister(listener)
+                    self._deaf.append(listener)
+                    self._deaf_until = time.monotonic() + _DEAF
+                return  # else it is about one peer that has gone already
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
@@ -242,12 +270,13 @@ class Loop:
             if body is None:
                 peer.requests = None
                 break
-            self._process(connection, body)
+            process = self.faults.process
+            self._try(connection, partial(process, connection, body, self._now()))
         self._listen_to(peer)
 
-    def _process(self, connection: Connection, body: bytes) -> None:
+    def _try(self, connection: Connection, function: Callable[[], None]) -> None:
         try:
-            self.faults.process(connection, body, self._now())
+            function()
         except Exception as error:
             # A mistake in a test's action, or one of ours: it must not look like a fault.
             self._failure = self._failure or error
@@ -310,6 +339,9 @@ class Loop:
                 while peer.sock.recv(_CHUNK):
                     pass
         peer.sock.close()
+        self._hear()
+
+    def _hear(self) -> None:
         while self._deaf:
             listener = self._deaf.pop()
             self._selector.register(listener, _READ, partial(self._accept, listener))

@@ -77,14 +77,14 @@ def get_children(world: World, connection: Connection, body: bytes) -> bytes:
     """The names of a node's children."""
     request, _ = r.GetChildrenRequest.unpack(body)
     node = _children(world, connection, request.path, request.watch)
-    return r.GetChildrenResponse.pack(tuple(node.children or ()))
+    return r.GetChildrenResponse.pack(tuple(node.children))
 
 
 def get_children2(world: World, connection: Connection, body: bytes) -> bytes:
     """The names of a node's children, and its stat."""
     request, _ = r.GetChildren2Request.unpack(body)
     node = _children(world, connection, request.path, request.watch)
-    return r.GetChildren2Response.pack(tuple(node.children or ()), node.stat())
+    return r.GetChildren2Response.pack(tuple(node.children), node.stat())
 
 
 def get_acl(world: World, connection: Connection, body: bytes) -> bytes:

@@ -10,7 +10,10 @@ It relies on this:
 
 * The two queues between a client and the server are first in, first out: to put something in at one
   end commutes with taking something out at the other.  Frames that arrive together are the same as
-  one after the other.
+  one after the other.  The exception is a step that ends the connection, and with it what was sent
+  and has not arrived: a cut, a deadline.
+* What keeps a client from its steps puts off what its server does for it as well: what was under
+  way on a lost connection, and that it catches up.
 * Time passes only when nothing else is possible.
 * Two that claim at the same time are found as well when one of them claims earlier, but not when it
   ends its claim earlier.  So a step that turns out to end a claim puts nothing off.
@@ -23,7 +26,7 @@ from typing import Final, NamedTuple
 from zkwire.testing.simulated_client import Client, Holder, Step
 from zkwire.testing.simulation import Simulation
 
-_BY_ITSELF: Final = frozenset({"run", "turn", "down", "eof", "dial", "resume"})
+_BY_ITSELF: Final = frozenset({"run", "turn", "down", "down1", "eof", "dial", "resume"})
 _AT_THE_SERVER: Final = frozenset({"expire", "delete", "lag", "uproot", "wrap"})
 """What goes wrong there commutes with what a client does."""
 
@@ -70,9 +73,11 @@ def _is_alone(sim: Simulation, client: Client, own: list[Step], *, faults: bool)
     if claims and (faults or len(own) > 1):
         return False
     link = client.link
+    if faults and (client.ghosts or (link is not None and link.connection in sim.behind)):
+        return False
     if link is None:
         return True
-    if faults and link.up:  # to be cut off does not commute with the arrival of what was sent
+    if link.up and (faults or client.due):  # both may end the connection
         return False
     return bool(link.down) or not (faults or _can_hear(sim, client))
 

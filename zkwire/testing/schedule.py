@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -237,7 +236,6 @@ class _Limits(NamedTuple):
     """See `exhaust`."""
 
     depth: float
-    alike: Sequence[str]
     reduced: bool
 
 
@@ -279,15 +277,10 @@ class _Branch:
 
     def _choices(self, sim: Simulation) -> tuple[list[Step], PutOff | None]:
         """Steps before faults; those may come even when everything is over."""
-        faults, limits = self._left > 0, self._limits
-        if not limits.reduced:
+        faults = self._left > 0
+        if not self._limits.reduced:
             return [*sim.steps(), *(sim.faults() if faults else ())], None
-        choices, put_off = enough(sim, faults=faults)
-        alike = limits.alike
-        for first, second in pairwise(alike):
-            if Step("up", first) not in sim.done:
-                choices = [step for step in choices if step != Step("up", second)]
-        return choices, put_off
+        return enough(sim, faults=faults)
 
     def _leave(self, done: list[Step], choices: list[Step]) -> None:
         for step in reversed(choices):
@@ -416,7 +409,6 @@ def exhaust(
     runs: float = math.inf,
     states: float = math.inf,
     seconds: float = math.inf,
-    alike: Sequence[str] = (),
     reduced: bool = True,
     seen: set[int] | None = None,
     **options: Any,
@@ -424,18 +416,17 @@ def exhaust(
     """Run under every schedule with up to ``most`` faults that differs in its first steps.
 
     Of schedules that lead to the same state one is followed, and ``reduced`` leaves out steps that
-    make no difference, see :mod:`zkwire.testing.reduction`.  Clients that are ``alike``, but for
-    their names, reach the server for the first time in this order: with another one all would be
-    the same with other names.  Those without a fault come first, then faults at places left to
-    chance, so that what is stopped has looked everywhere.  ``depth`` limits the steps, ``runs``,
-    ``states`` and ``seconds`` how much is looked at.  Only states count that ``seen`` has not yet.
+    make no difference, see :mod:`zkwire.testing.reduction`.  Those without a fault come first, then
+    faults at places left to chance, so that what is stopped has looked everywhere.  ``depth``
+    limits the steps, ``runs``, ``states`` and ``seconds`` how much is looked at.  Only states count
+    that ``seen`` has not yet.
     """
     runner = Runner(scenario, options)
     todo = _Todo(most)
     latest = time.monotonic() + seconds
     seen = set() if seen is None else seen
     known: Known = {}
-    limits = _Limits(depth, alike, reduced)
+    limits = _Limits(depth, reduced)
     before = len(seen)
     while (way := todo.pop()) is not None:
         found = len(seen) - before

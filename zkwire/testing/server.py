@@ -61,6 +61,7 @@ class _Service:
             **behaviour,
         )
         self._loop: Loop | None = None
+        self._closed = False
 
     @property
     def tree(self) -> DataTree:
@@ -120,6 +121,7 @@ class _Service:
         fault.
         """
         loop, self._loop = self._loop, None
+        self._closed = True
         if loop is not None:
             loop.close()
 
@@ -130,7 +132,13 @@ class _Service:
 
         self._running().call(change)
 
+    def _starting(self) -> Loop:
+        self._closed = False
+        return self._running()
+
     def _running(self) -> Loop:
+        if self._closed:
+            raise RuntimeError("the embedded server is closed")
         if self._loop is None:
             self._loop = Loop(self._processor, self._now)
         return self._loop
@@ -213,7 +221,7 @@ class Server(_Service):
 
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._listener.start(self._running())
+        self._listener.start(self._starting())
 
     def stop(self) -> None:
         """Close all connections and accept no more; tree and sessions stay, and sessions expire."""
@@ -251,7 +259,7 @@ class Member:
 
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._listener.start(self._ensemble._running())
+        self._listener.start(self._ensemble._starting())
         self._ensemble._introduce()
 
     def stop(self) -> None:

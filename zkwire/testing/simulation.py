@@ -400,9 +400,10 @@ class Simulation:
         frame = link.up[0].pop(0)
         if not link.up[0]:
             link.up.popleft()
-        opcode = int.from_bytes(frame[8:12], "big") if link.connection.greeted else 0
+        greeted = link.connection.greeted
+        opcode = int.from_bytes(frame[8:12], "big", signed=True) if greeted else 0
         if link.connection in self.behind and opcode not in _BEHIND:
-            self._apply(client)  # it has to have what came before, to have this
+            self._catch_up(link)  # it has to have what came before, to have this
         if opcode in _MUTATING:
             self.past.remember(self.tree)
         with self.past.seen_by(self.processor.world, self.behind.get(link.connection)):
@@ -441,13 +442,16 @@ class Simulation:
         client.conclude()
 
     def _apply(self, client: Client) -> None:
-        """The follower that was behind has caught up."""
         if client.link is not None:
-            behind = self.behind.pop(client.link.connection, None)
-            if behind is not None:
-                client.link.down.extend(behind.held)
-                behind.catch_up(self.processor.world, client.link.connection)
-                self.collect()
+            self._catch_up(client.link)
+
+    def _catch_up(self, link: Link) -> None:
+        """The follower that was behind has caught up."""
+        behind = self.behind.pop(link.connection, None)
+        if behind is not None:
+            link.down.extend(behind.held)
+            behind.catch_up(self.processor.world, link.connection)
+            self.collect()
 
     def _late(self, client: Client) -> None:
         link = client.ghosts.pop(0)
@@ -474,6 +478,8 @@ class Simulation:
         self.now = min([moment for moment in due if moment > before], default=before)
         if not self.tree._reapable:  # or else the clock would stop for a round that finds nothing
             self.processor._reap_at += self.now - before
+        if self.now >= self.processor.next_deadline:
+            self.past.remember(self.tree)
         self.processor.advance(self.now)
         self.collect()
         for client in self.clients:

@@ -12,7 +12,7 @@ together (:meth:`DataTree.roll_back`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -35,6 +35,7 @@ LONGEST_TTL = 2**40 - 1
 
 # DataTree.isSpecialPath: nodes that exist from the start and stay.
 _SPECIAL = ("/", "/zookeeper", "/zookeeper/quota", CONFIG_NODE)
+_NO_NAMES: dict[str, None] = {}
 _SIGN, _WORD = 1 << 31, 1 << 32
 
 Acls = tuple[ACL, ...]
@@ -83,7 +84,7 @@ class Node:
     """One node.  ``created`` counts the children ever created, which numbers sequential ones."""
 
     __slots__ = (
-        "acl", "aversion", "children", "created", "ctime", "czxid", "data", "mtime", "mzxid",
+        "acl", "aversion", "created", "ctime", "czxid", "data", "mtime", "mzxid", "names",
         "owner", "pzxid", "version",
     )  # fmt: skip
 
@@ -94,7 +95,13 @@ class Node:
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = now
         self.version = self.aversion = self.created = 0
-        self.children: set[str] | None = None  # most nodes have none, and an empty set is large
+        # With an order, so that a run can be repeated.  Most nodes have none.
+        self.names: dict[str, None] | None = None
+
+    @property
+    def children(self) -> Set[str]:
+        """The names of the children."""
+        return (self.names or _NO_NAMES).keys()
 
     @property
     def ephemeral_owner(self) -> int:
@@ -107,7 +114,7 @@ class Node:
         Each create raised the counter by one and each delete lowered the number of children, so
         twice the counter less that number is their sum.
         """
-        count = len(self.children or ())
+        count = len(self.children)
         return Stat(
             self.czxid,
             self.mzxid,
@@ -307,9 +314,9 @@ class DataTree:
 
     def _take(self, path: str) -> Node:
         above, _, name = path.rpartition("/")
-        children = self.nodes[above or "/"].children
-        assert children is not None
-        children.discard(name)
+        names = self.nodes[above or "/"].names
+        assert names is not None
+        del names[name]
         node = self.nodes.pop(path)
         self._reapable.pop(path, None)
         if node.ephemeral_owner:
@@ -321,9 +328,9 @@ class DataTree:
 
 
 def _add_child(above: Node, name: str) -> None:
-    if above.children is None:
-        above.children = set()
-    above.children.add(name)
+    if above.names is None:
+        above.names = {}
+    above.names[name] = None
 
 
 def _restore(node: Node, created: int, pzxid: int) -> None:

@@ -71,8 +71,8 @@ def _of_network(sim: Simulation, client: Client) -> list[str]:
             found += ["unsent", "linger"]
         if link.down and not client.session.usable and client.session.session_id:
             found.append("swap")
-        if link.connection not in sim.behind and not link.connection.ended:
-            found.append("lag")
+    if link is not None and link.connection not in sim.behind and not link.connection.ended:
+        found.append("lag")
     if client.silent_until is None:
         found += ["partition", "blip"]
         if client.running:
@@ -126,6 +126,7 @@ def _linger(_sim: Simulation, client: Client) -> None:
 
 
 def _expire(sim: Simulation, client: Client) -> None:
+    sim.past.remember(sim.tree)
     sim.processor.expire(client.session.session_id, sim.now)
     client.killed = True
     sim.collect()
@@ -202,6 +203,7 @@ def _abandon(_sim: Simulation, client: Client) -> None:
 def _crash(sim: Simulation, client: Client) -> None:
     client.dead = True
     client.lose("crash")
+    client.session.closed()  # or else it would dial again
     sim.abandon([task for task in sim.tasks if task.client is client])
 
 
