@@ -42,7 +42,8 @@ IMAGE = "zkwire-test-zookeeper"
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (
     "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
-    "watching", "recipe_steps", "locks", "lock_recovery", "family", "read_write", "semaphore",
+    "watching", "recipe_steps", "locks", "lock_recovery", "lock_refusals", "family",
+    "read_write", "semaphore",
     "multi_lock", "election", "async_family", "aio_locks", "convenience", "guard",
 )  # fmt: skip
 SLOW = (

@@ -25,6 +25,7 @@ from zkwire import (
     NotEmptyError,
     OperationTimeoutError,
     Perms,
+    SequentialLock,
     digest_auth,
     digest_id,
 )
@@ -375,3 +376,23 @@ def test_two_lost_connections_in_a_row(stage: Stage, fresh_path: str, name: str)
     with contextlib.suppress(NoNodeError, NotEmptyError, NodeExistsError):
         client.exists(fresh_path)
     assert len([f for f in stage.proxy.frames() if f.op == "connect"]) >= 4
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda client: client.ensure_path("/a/b"),
+        lambda client: client.delete_tree("/a"),
+        lambda client: list(client.walk("/a")),
+        lambda client: SequentialLock(client, "/a").contenders(),
+    ],
+    ids=["ensure_path", "delete_tree", "walk", "contenders"],
+)
+def test_nobody_waits_for_a_server_for_ever(asked: Callable[[Client], object]) -> None:
+    """As with any operation: two session timeouts, whatever the steps have waited before."""
+    client = Client("127.0.0.1:1", session_timeout=0.2)
+    try:
+        with pytest.raises(OperationTimeoutError):
+            Running(lambda: asked(client)).result(PATIENCE)
+    finally:
+        client.close()

@@ -161,7 +161,7 @@ def test_contenders_that_a_lost_connection_hides_are_read_again() -> None:
         get_children=[["x-0000000004"]],
         get_data=[OutcomeUnknownError("lost"), DataAndStat(b"text", STAT)],
     )
-    assert [seen.text for seen in run(contenders(world, "/lock", None))] == ["text"]
+    assert [seen.text for seen in run(contenders(world, "/lock"))] == ["text"]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -420,7 +420,7 @@ def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
 def test_a_node_that_is_gone_or_not_ours_is_left_alone(error: type[Exception]) -> None:
     core, world = sequential(delete=[error("no")])
     verbs: Any = world
-    run(core._leave(verbs, an_attempt("/lock/x-lock-0000000002")))
+    run(core._clean_up(verbs, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete"]
 
 

@@ -198,7 +198,8 @@ class Client(ClientBase):
         """Create a node and whatever is missing above it, each with this ACL.
 
         Not atomic, and needs not be: others may create the same nodes at the same time.  A lost
-        connection is recovered from.
+        connection is recovered from; OperationTimeoutError when a step of it (without an
+        ``operation_timeout``) has found no server for two session timeouts.
         """
         run(trees.ensure_path(self._world, path, acl, self._deadline()))
 
@@ -206,7 +207,8 @@ class Client(ClientBase):
         """Delete a node and everything below it, if it is there.
 
         Not atomic: others see parts of it gone, and what they create meanwhile is deleted too, for
-        as long as this goes on.  A lost connection is recovered from.  Refused with: NoAuthError.
+        as long as this goes on.  A lost connection is recovered from, as by :meth:`ensure_path`.
+        Refused with: NoAuthError.
         """
         run(trees.delete_tree(self._world, path, self._deadline()))
 
@@ -214,7 +216,8 @@ class Client(ClientBase):
         """The paths of a node and of all below it, parents before their children.
 
         Not a snapshot: nodes that come and go meanwhile may or may not be among them.  A lost
-        connection is recovered from.  Raises NoNodeError if ``path`` itself is not there.
+        connection is recovered from, as by :meth:`ensure_path`.  Raises NoNodeError if ``path``
+        itself is not there.
         """
         return iterate(trees.walk(self._world, path, None))
 

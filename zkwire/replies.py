@@ -25,7 +25,7 @@ def timed_out(call: Call, timeout: float | None, taken_back: bool) -> OperationT
     """The error for a caller that has waited long enough."""
     state = "it was taken back unsent" if taken_back else "it was sent and stays in effect"
     return OperationTimeoutError(
-        f"no answer within {timeout} s; {state}",
+        f"no answer within {timeout:.3g} s; {state}",
         op=call.op.name,
         path=call.path,
         maybe_applied=call.op.changes and not taken_back,

@@ -36,7 +36,7 @@ class AsyncReadWriteLock:
 
     async def contenders(self) -> list[Contender]:
         """Who is in the queue, in order.  Not a snapshot."""
-        return await contenders(self._world, self.path, None)
+        return await contenders(self._world, self.path)
 
 
 class AsyncLease(AsyncQueueLock):
@@ -77,7 +77,7 @@ class AsyncSemaphore:
 
     async def holders(self) -> list[Contender]:
         """Who has or waits for a lease, in order: the first ``count`` have one.  Not a snapshot."""
-        return await contenders(self._world, f"{self.path}/leases", None)
+        return await contenders(self._world, f"{self.path}/leases")
 
 
 class AsyncMultiLock:
@@ -227,7 +227,7 @@ class AsyncElection:
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot."""
-        return await contenders(self._client._world, self.path, None)
+        return await contenders(self._client._world, self.path)
 
     async def leader(self) -> Contender | None:
         """Who leads at this moment, as far as the server that was asked knows."""

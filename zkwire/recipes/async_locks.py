@@ -166,7 +166,7 @@ class AsyncQueueLock(AsyncLocking):
 
     async def contenders(self) -> list[Contender]:
         """Who is in the queue, the holder first: session and text of each.  Not a snapshot."""
-        return await contenders(self._core.world, self._queue.path, None)
+        return await contenders(self._core.world, self._queue.path)
 
     async def guard(self, operations: Iterable[Operation]) -> list[Any]:
         """Execute the operations of a ``client.multi`` only if this lock is held, says the server.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from zkwire.errors import ConnectionLossError, NoNodeError
 from zkwire.jute.record import Record
 from zkwire.paths import sequence_number
-from zkwire.recipes.world import persist
+from zkwire.recipes.world import in_time, persist
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,12 @@ class Contender(Record):
     text: str
 
 
-async def contenders(world: World, path: str, deadline: float | None) -> list[Contender]:
-    """The contenders below ``path`` in order; no snapshot, some may be gone by now."""
+async def contenders(world: World, path: str) -> list[Contender]:
+    """The contenders below ``path`` in order; no snapshot, some may be gone by now.
+
+    Raises OperationTimeoutError when it has taken two session timeouts.
+    """
+    deadline = in_time(world, None)
     try:
         names = await persist(world, deadline, world.verbs.get_children, path)
     except NoNodeError:

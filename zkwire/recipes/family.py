@@ -52,7 +52,7 @@ class ReadWriteLock:
 
     def contenders(self) -> list[Contender]:
         """Who is in the queue, in order.  Not a snapshot."""
-        return run(contenders(self._world, self.path, None))
+        return run(contenders(self._world, self.path))
 
 
 class Lease(QueueLock):
@@ -97,7 +97,7 @@ class Semaphore:
 
     def holders(self) -> list[Contender]:
         """Who has or waits for a lease, in order: the first ``count`` have one.  Not a snapshot."""
-        return run(contenders(self._world, f"{self.path}/leases", None))
+        return run(contenders(self._world, f"{self.path}/leases"))
 
 
 class MultiLock:
@@ -247,7 +247,7 @@ class Election:
 
     def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot."""
-        return run(contenders(self._client._world, self.path, None))
+        return run(contenders(self._client._world, self.path))
 
     def leader(self) -> Contender | None:
         """Who leads at this moment, as far as the server that was asked knows."""

@@ -137,7 +137,7 @@ class QueueLock(Locking):
 
     def contenders(self) -> list[Contender]:
         """Who is in the queue, the holder first: session and text of each.  Not a snapshot."""
-        return run(contenders(self._core.world, self._queue.path, None))
+        return run(contenders(self._core.world, self._queue.path))
 
     def guard(self, operations: Iterable[Operation]) -> list[Any]:
         """Execute the operations of a ``client.multi`` only if this lock is held, says the server.

@@ -1,7 +1,8 @@
 """Conveniences over whole trees: several operations each, none of them atomic.
 
 A lost connection is recovered from: every step can be repeated without harm, because it aims at a
-state ("it is there", "it is gone") and not at a change.
+state ("it is there", "it is gone") and not at a change.  Where no deadline is given each step has
+one of its own, so that nothing waits for a server for ever: OperationTimeoutError.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from zkwire.errors import (
     NotEmptyError,
 )
 from zkwire.paths import check_path, parent
-from zkwire.recipes.world import persist
+from zkwire.recipes.world import in_time, persist
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ WINDOW = 500
 
 async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: float | None) -> None:
     """Create ``path`` and what is missing above it."""
+    limit = in_time(world, deadline)
     while True:
         try:
-            await world.until(world.verbs.create(path, b"", acl), deadline)
+            await world.until(world.verbs.create(path, b"", acl), limit)
             return
         except NodeExistsError:
             return
@@ -41,7 +43,7 @@ async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: flo
             await ensure_path(world, parent(path), acl, deadline)
         except NoAuthError:
             # A server looks at the rights on the parent before it sees that the node exists.
-            if await persist(world, deadline, world.verbs.exists, path) is None:
+            if await persist(world, limit, world.verbs.exists, path) is None:
                 raise
             return
         except ConnectionLossError:
@@ -74,7 +76,7 @@ async def walk(world: World, path: str, deadline: float | None) -> AsyncGenerato
 
 async def _children(world: World, path: str, deadline: float | None) -> list[str] | None:
     try:
-        return await persist(world, deadline, world.verbs.get_children, path)
+        return await persist(world, in_time(world, deadline), world.verbs.get_children, path)
     except NoNodeError:
         return None
 

@@ -109,6 +109,11 @@ if TYPE_CHECKING:
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
 
+def in_time(world: World, deadline: float | None) -> float:
+    """The deadline of one step; where none is given that of any operation: two session timeouts."""
+    return world.now() + 2 * world.session_timeout if deadline is None else deadline
+
+
 async def persist(
     world: World,
     deadline: float | None,
