@@ -43,8 +43,8 @@ IMAGE = "zkwire-test-zookeeper"
 COVERING = (
     "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
     "watching", "recipe_steps", "locks", "lock_recovery", "lock_refusals", "family",
-    "read_write", "semaphore",
-    "multi_lock", "election", "async_family", "aio_locks", "convenience", "guard",
+    "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
+    "convenience", "guard",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
