@@ -12,8 +12,8 @@ What holds for every operation:
 * ``NotSentError``: it was not executed, repeat it freely.  ``OutcomeUnknownError``: it may have
   been; each operation says what to do.  ``SessionExpiredError`` and ``ClientClosedError``: nothing
   works any more with this client.
-* A time limit, an interrupt, and the cancellation of the last await take a request back that has not
-  been sent; one that has been is still executed, in its place in the order.
+* A time limit, an interrupt, and the cancellation of the last await take a request back that has
+  not been sent; one that has been is still executed, in its place in the order.
 * A server that is older than an operation refuses it with UnimplementedError and closes the
   connection; the client connects again by itself, and the session goes on.
 """
