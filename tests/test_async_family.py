@@ -229,6 +229,17 @@ async def _until(lock: AsyncMultiLock) -> bool:
 
 
 @asynchronous
+async def test_multi_lock_is_not_released_in_another_loop(stage: Stage, fresh_path: str) -> None:
+    async with AsyncClient(stage.hosts) as client:
+        lock = AsyncMultiLock(AsyncSequentialLock(client, fresh_path))
+        assert await lock.acquire(GRACE)
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(lock.release()))
+        assert lock.held
+        await lock.release()
+
+
+@asynchronous
 async def test_reentrant_lock_is_the_tasks(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         lock = AsyncReentrantLock(client, fresh_path)

@@ -264,6 +264,15 @@ def test_a_configuration_that_cannot_be_read_is_no_harm(code: int) -> None:
             follows(client, server.hosts)
 
 
+@pytest.mark.parametrize("code", [-122, -127])
+def test_a_busy_server_is_asked_again(code: int) -> None:
+    with embedded.Server() as server:
+        server.set_config(config("127.0.0.1:7777"))
+        server.refuse_next("get_data", code)
+        with Client(server.hosts, follow_reconfig=True) as client:
+            follows(client, "127.0.0.1:7777")
+
+
 def test_an_old_server_has_no_configuration() -> None:
     reads = Reads()
     with (

@@ -38,6 +38,7 @@ from zkwire.recipes.lock import Attempt
 from zkwire.recipes.locks import SequentialLock
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore
+from zkwire.recipes.semaphore import SemaphoreCore
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.trees import ensure_path, walk
@@ -162,6 +163,12 @@ def test_contenders_that_a_lost_connection_hides_are_read_again() -> None:
         get_data=[OutcomeUnknownError("lost"), DataAndStat(b"text", STAT)],
     )
     assert [seen.text for seen in run(contenders(world, "/lock"))] == ["text"]
+
+
+def test_leases_that_somebody_has_deleted_are_looked_for_again() -> None:
+    world: Any = World(get_children=[NoNodeError("gone"), ["b"]])
+    core = SemaphoreCore(world, "/s", 1, "")
+    assert run(core._await_change(["a"], None)) == ["b"]
 
 
 @pytest.mark.parametrize("there", [True, False])

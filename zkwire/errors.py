@@ -330,6 +330,8 @@ AUTH_FAILED = -115
 SESSION_CLOSED_REQUIRE_AUTH = -124
 # The server does not accept who the client is.
 REJECTIONS = frozenset({AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH})
+# What a server answers that has no time for a request, and takes its time to say so.
+BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 # Some servers answer so to a write that they may still execute.
 UNCERTAIN = frozenset({-4, -7, RequestTimeoutError.code})
 

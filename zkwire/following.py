@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import ConnectionLossError, ZooKeeperError
+from zkwire.errors import BUSY, ConnectionLossError, ZooKeeperError
 from zkwire.hosts import parse_config
 from zkwire.watches import Watch
 
@@ -62,7 +62,7 @@ class Following:
                 if _is_whole(config.data):
                     self._pump.replace_hosts(parse_config(config.data))
                 await _Ready(watch)
-            except ConnectionLossError:
+            except (ConnectionLossError, *BUSY):
                 continue
             except ZooKeeperError:
                 return  # no configuration to read, or not by us; or the session is over

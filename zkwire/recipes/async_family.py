@@ -101,6 +101,7 @@ class AsyncMultiLock:
 
     async def release(self) -> None:
         """Give all up.  Raises LockLostError if one had been lost before."""
+        self._core.check()
         await self._core.release()
 
     @property

@@ -18,15 +18,13 @@ from __future__ import annotations
 import contextlib
 
 from zkwire.errors import (
+    BUSY,
     BadVersionError,
     ConnectionLossError,
     LockLostError,
     NoNodeError,
     NotReadOnlyError,
     OperationTimeoutError,
-    RequestTimeoutError,
-    SessionMovedError,
-    ThrottledOpError,
     ZooKeeperError,
 )
 from zkwire.paths import check_path
@@ -39,10 +37,8 @@ if TYPE_CHECKING:
     from zkwire.verbs import Reply, Verbs
 
 
-# Refusals that say nothing about the node: a server that is busy takes its time over them, so
-# whoever asks again does not spin.
-BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 NOT_NOW = (*BUSY, NotReadOnlyError)
+"""Refusals that say nothing about the node."""
 
 
 class Attempt:
@@ -190,7 +186,7 @@ class LockCore:
             except NotReadOnlyError:
                 await self.world.another_state()
             except BUSY:
-                pass
+                pass  # who takes his time to refuse is asked again at once
             except ZooKeeperError:
                 return  # it is gone, or not ours to delete; or the session is over, and it with it
 

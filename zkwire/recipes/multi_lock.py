@@ -45,6 +45,11 @@ class MultiLockCore:
         """The session timeout in seconds."""
         return self._world.session_timeout
 
+    def check(self) -> None:
+        """Raise if a client cannot be used here: in a forked child, in another event loop."""
+        for core in self.cores:
+            core.world.check()
+
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
         """Whether all were acquired by the ``deadline``."""
         self._forget_loss()

@@ -78,6 +78,8 @@ class SemaphoreCore(SequentialLockCore):
             now = await persist(self.world, deadline, read, self.path, watch=watch)
             if sorted(now) == sorted(names) and not await self.world.event(watch, deadline):
                 raise OperationTimeoutError(f"{self._base} had no lease left in time")
+        except NoNodeError:
+            pass  # somebody has deleted all of it; the list will say so
         finally:
             watch.close()
         return await self._list(deadline)
