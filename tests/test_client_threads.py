@@ -702,6 +702,31 @@ def test_close_in_a_signal_handler_of_a_reader() -> None:
         assert own_threads() == set()
 
 
+def test_a_question_in_a_signal_handler_of_a_reader_is_refused() -> None:
+    """It would wait for its own thread, until the connection counts as dead."""
+    refused: list[str] = []
+    handled = threading.Event()
+
+    def ask() -> None:
+        handled.set()
+        try:
+            client.exists("/b")
+        except RuntimeError as error:
+            refused.append(str(error))
+        client.close()
+
+    with FakeServer(mute) as server, on_signal(ask) as send:
+        client = Client(server.hosts, session_timeout=20)
+        client.connect()
+        call = client.pipeline.exists("/a")
+        sender = Background(lambda: send_when_read(client, send, handled))
+        with pytest.raises(ClientClosedError):
+            call.result()
+        sender.result()
+        assert len(refused) == 1
+        assert "signal handler" in refused[0]
+
+
 # --- pings under load -----------------------------------------------------------------------------
 
 

@@ -151,6 +151,11 @@ class Roles:
 
     def _sleep(self, waitable: Waitable, deadline: float | None, lead: bool) -> None:
         """Sleep until something may have changed for this waiter."""
+        if lead and self.link is not None and self.link.reader == [threading.get_ident()]:
+            raise RuntimeError(
+                "this thread is waiting for an answer already, so this is a signal handler that "
+                "would wait for itself"
+            )
         sleeper = Sleeper(waitable)
         try:
             with self.mutex:
@@ -183,7 +188,7 @@ class Roles:
         link = self.link
         if link is None or link.end or link.reader is not None:
             return False
-        me: list[object] = []
+        me: list[object] = [threading.get_ident()]
         try:
             if not self._take_roles(link, me, fresh):
                 return False
