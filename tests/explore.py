@@ -1,9 +1,9 @@
 """Small worlds through and through, and many random ones: `python3 -m tests.explore`.
 
-    python3 -m tests.explore           over a million states, 50,000 histories: some three CPU hours
+    python3 -m tests.explore           50,000 states of each small world, 50,000 histories: hours
     python3 -m tests.explore --states 500 --histories 2000      about a minute
-    python3 -m tests.explore --worlds "sequential, trying, 2" --states 9999999 --histories 0
-                                       two contenders and two faults, to the very end
+    python3 -m tests.explore --worlds "sequential, trying, 2" --faults 1 --histories 0
+                                       two contenders and one fault, to the very end
     python3 -m tests.explore --replay "sequential, waiting, 2" --steps "run a; up a; cut a"
 
 A world is a kind of lock, what its contenders do (wait, wait for a limited time, only try) and how
