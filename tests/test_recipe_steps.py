@@ -36,6 +36,7 @@ from zkwire.recipes.driver import run
 from zkwire.recipes.family import MultiLock, ReentrantLock
 from zkwire.recipes.lock import Attempt
 from zkwire.recipes.locks import SequentialLock
+from zkwire.recipes.lost import Lost, OwnNode
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore
 from zkwire.recipes.semaphore import SemaphoreCore
@@ -429,6 +430,23 @@ def test_a_node_that_is_gone_or_not_ours_is_left_alone(error: type[Exception]) -
     verbs: Any = world
     run(core._clean_up(verbs, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (EventType.NODE_DELETED, "was deleted"),
+        (EventType.NODE_CHILDREN_CHANGED, "was deleted"),
+        (EventType.CHILD_WATCH_REMOVED, "may not be watched"),
+    ],
+)
+def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: str) -> None:
+    world: Any = World()
+    own = OwnNode()
+    own.lost = Lost(world)
+    own.deliver(Event(kind, "/lock/x", State.CONNECTED))
+    assert own.gone
+    assert own.lost.reason == f"its node /lock/x {why}"
 
 
 @pytest.mark.parametrize("number", [-1, LAST - 999])

@@ -543,7 +543,8 @@ class SessionMachine(RuleBasedStateMachine):
                 self._doubt(call)
             elif code and entry in self.model.watches:
                 self.model.watches.remove(entry)
-                self.model.fired[watch].append(EventType.NODE_DELETED)
+                gone = EventType.NODE_DELETED, EventType.CHILD_WATCH_REMOVED
+                self.model.fired[watch].append(gone[code != NO_NODE])
             return
         if code == 0 and kind is WatchKind.EXIST:
             kind = WatchKind.DATA

@@ -370,7 +370,7 @@ def test_a_guard_that_is_refused_fires() -> None:
     """Nobody watches the node, and only an answer can say whose it is."""
     script, guard = script_in(State.CONNECTED), Watch()
     script.answer(script.guard("/a", guard), error=NO_AUTH)
-    assert types(guard) == [DELETED]
+    assert types(guard) == [EventType.CHILD_WATCH_REMOVED]
 
 
 @pytest.mark.parametrize("code", [-122, -127])

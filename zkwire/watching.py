@@ -172,7 +172,9 @@ class Watching:
         elif code in _NOT_NOW and watch.places:
             self.requests.append(_again(call, call.body))
         elif not is_own and self.table.discard(call.watch_kind, call.watch_path, watch):
-            self._deliver(watch, self._event(EventType.NODE_DELETED, call.watch_path))
+            gone = code in (0, _NO_NODE)
+            what = EventType.NODE_DELETED if gone else EventType.CHILD_WATCH_REMOVED
+            self._deliver(watch, self._event(what, call.watch_path))
 
     def _register(self, kind: WatchKind, call: Call, watch: Watch, zxid: int) -> None:
         path = call.watch_path

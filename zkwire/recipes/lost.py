@@ -8,7 +8,7 @@ without its asking; none of them is ever taken back.
 from __future__ import annotations
 
 from zkwire.calls import Waitable
-from zkwire.model import Event, State
+from zkwire.model import Event, EventType, State
 from zkwire.watches import Watch
 
 TYPE_CHECKING = False
@@ -116,7 +116,9 @@ class OwnNode(Watch):
         self.disarm()
         self.gone = True  # first: whoever becomes a holder meanwhile says so, and then looks
         if self.lost is not None:
-            self.wakers += self.lost.lose(f"its node {event.path} was deleted")
+            refused = event.type is EventType.CHILD_WATCH_REMOVED
+            what = "may not be watched" if refused else "was deleted"
+            self.wakers += self.lost.lose(f"its node {event.path} {what}")
 
     def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
         """The end of the session reaches the lock as a hold."""
