@@ -60,9 +60,9 @@ class ServerError(ZooKeeperError):
 
     A code that zkwire does not know arrives as this class itself.
 
-    For a change, -122, -7, -5 and -4 (as this class) are less sure: some servers answer so to what
-    may be executed all the same (ClickHouse Keeper -7 and -4 to what it has not seen committed).
-    ``maybe_applied`` does not tell: look before you repeat it.
+    For a change refused with -122, -7 or -4 ``maybe_applied`` is True: some servers answer so to
+    what may be executed all the same (ClickHouse Keeper -7 and -4 to what it has not seen
+    committed).
     """
 
     code = 0
