@@ -1142,7 +1142,7 @@ def test_a_mechanism_that_takes_long() -> None:
         with within(1.0), pytest.raises(NotSentError):
             client.connect(0.2)
         assert thinking.wait(PATIENCE)
-        now._ahead += 16.0  # more than half of the session timeout
+        now._ahead += 21.0  # more than two thirds of the session timeout
         go_on.set()
         client.connect(40.0)
         assert client.exists("/") is not None

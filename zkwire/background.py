@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
     from zkwire.calls import Waitable
@@ -59,19 +59,6 @@ class Callbacks:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
-
-
-class Awaited:
-    """Awaited in a :class:`Task`, it waits until something is ready."""
-
-    __slots__ = ("_waitable",)
-
-    def __init__(self, waitable: Waitable) -> None:
-        self._waitable = waitable
-
-    def __await__(self) -> Generator[Waitable, None, None]:
-        if not self._waitable.ready:
-            yield self._waitable
 
 
 class Task:

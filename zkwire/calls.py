@@ -12,7 +12,7 @@ from zkwire.ops import WatchKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from typing import Any
 
     from zkwire.ops import Op
@@ -51,6 +51,19 @@ class Waitable:
         """The wakers to call now; each is handed out once."""
         wakers, self.wakers = self.wakers, ()
         return wakers
+
+
+class Awaited:
+    """Awaited in the background (:class:`zkwire.background.Task`): until something is ready."""
+
+    __slots__ = ("_waitable",)
+
+    def __init__(self, waitable: Waitable) -> None:
+        self._waitable = waitable
+
+    def __await__(self) -> Generator[Waitable, None, None]:
+        if not self._waitable.ready:
+            yield self._waitable
 
 
 class Answered:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkwire.background import Awaited
+from zkwire.calls import Awaited
 from zkwire.model import State
 from zkwire.states import StateWait
 
