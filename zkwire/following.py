@@ -9,30 +9,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from zkwire.calls import Awaited
 from zkwire.errors import BUSY, ConnectionLossError, ZooKeeperError
 from zkwire.hosts import parse_config
 from zkwire.watches import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from zkwire.aio.pump import AsyncPump
-    from zkwire.calls import Waitable, Waker
+    from zkwire.calls import Waker
     from zkwire.model import State
     from zkwire.pump import Pump
     from zkwire.verbs import Verbs
-
-
-class _Ready:
-    """Awaits a waitable in a background task."""
-
-    def __init__(self, waitable: Waitable) -> None:
-        self._waitable = waitable
-
-    def __await__(self) -> Generator[Waitable, None, None]:
-        if not self._waitable.ready:
-            yield self._waitable
 
 
 class Following:
@@ -61,7 +49,7 @@ class Following:
                 config = await self._verbs.get_config(watch=watch)
                 if _is_whole(config.data):
                     self._pump.replace_hosts(parse_config(config.data))
-                await _Ready(watch)
+                await Awaited(watch)
             except (ConnectionLossError, *BUSY):
                 continue
             except ZooKeeperError:
