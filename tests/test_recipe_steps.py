@@ -27,6 +27,7 @@ from zkwire.errors import (
     OutcomeUnknownError,
     SequenceExhaustedError,
     SessionExpiredError,
+    ThrottledOpError,
 )
 from zkwire.model import DataAndStat, Event, EventType, State
 from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock
@@ -447,6 +448,13 @@ def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: st
     own.deliver(Event(kind, "/lock/x", State.CONNECTED))
     assert own.gone
     assert own.lost.reason == f"its node /lock/x {why}"
+
+
+def test_a_clean_up_that_is_refused_for_now_is_repeated() -> None:
+    core, world = sequential(delete=[ThrottledOpError("busy")])
+    verbs: Any = world
+    run(core._clean_up(verbs, an_attempt("/lock/x-lock-0000000002")))
+    assert world.asked == ["delete", "delete"]
 
 
 @pytest.mark.parametrize("number", [-1, LAST - 999])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripted import PASSWD, SESSION_ID, TERMINAL, Script, script_in
+from tests.scripted import PASSWD, SESSION_ID, TERMINAL, Claim, Script, script_in
 from zkwire.model import Credentials, State
 
 
@@ -42,3 +42,11 @@ def test_a_resumed_session_greets_with_what_it_was_given() -> None:
     script.dial()
     greeting = script.flush()[0].connect_request()
     assert (greeting.session_id, greeting.passwd) == (SESSION_ID, PASSWD)
+
+
+def test_a_session_knows_whether_anything_is_held() -> None:
+    script, claim = script_in(State.CONNECTED), Claim()
+    script.session.hold(claim)
+    assert script.session.holds
+    script.session.unhold(claim)
+    assert not script.session.holds

@@ -17,7 +17,9 @@ from tests.scripted import Claim, Script, reply_frame, script_in
 from zkwire import ops
 from zkwire.calls import Call
 from zkwire.errors import ZooKeeperError
+from zkwire.jute.records import AddWatchRequest
 from zkwire.model import Event, EventType, State
+from zkwire.ops import WatchKind
 from zkwire.watches import Watch
 
 EXPIRED, SESSION_REJECTED = -112, -115
@@ -178,3 +180,14 @@ def test_a_request_that_was_not_submitted_leaves_no_watch_to_be_expected() -> No
             break
         queued = bool(script.session.queued)
         assert bool(script.session._watching._expected) == queued
+
+
+def test_a_request_that_was_not_sent_alone_leaves_no_watch_to_be_expected() -> None:
+    def scene() -> tuple[Script, Callable[[], object]]:
+        script = script_in(State.CONNECTED)
+        watch, body = Watch(), AddWatchRequest.pack("/a", 0)
+        call = Call(ops.ADD_WATCH, "/a", body, None, watch, "/a", WatchKind.PERSISTENT)
+        return script, lambda: script.session.send_alone(call, script.now)
+
+    for script in interrupted_everywhere(scene):
+        assert not script.session._watching._expected

@@ -386,6 +386,14 @@ def test_a_guard_that_a_busy_server_refuses_is_asked_again(code: int) -> None:
     assert types(guard) == [DELETED]
 
 
+def test_a_guard_of_a_session_that_has_moved_is_asked_again_on_the_next_connection() -> None:
+    script, guard = script_in(State.CONNECTED), Watch()
+    script.answer(script.guard("/a", guard), error=-118)
+    assert armed(guard)
+    script.reconnect()
+    assert "get_children2" in [sent.name for sent in script.sent]
+
+
 def test_a_guard_that_is_not_needed_any_more_is_not_asked_again() -> None:
     script, guard = script_in(State.CONNECTED), Watch()
     call = script.guard("/a", guard)

@@ -333,3 +333,4 @@ class Watching:
         for call in [call for calls in self._expected.values() for call in calls]:
             if call.watch is not None:
                 self.fail(call, call.watch, 0, given_up=True)
+        self._expected.clear()
