@@ -193,8 +193,9 @@ def test_code_runs(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     assert blocks
     with zkwire.Client(zookeeper.hosts) as client:
         client.create(fresh_path)
-        for block in blocks:
-            exec(block, {"client": client, "base": fresh_path})
+        with zkwire.SequentialLock(client, f"{fresh_path}/lock") as lock:
+            for block in blocks:
+                exec(block, {"client": client, "base": fresh_path, "lock": lock})
 
 
 # --- the experiments' own tools -------------------------------------------------------------------

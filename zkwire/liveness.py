@@ -11,7 +11,8 @@ heartbeats.  One that is cut off goes on answering for up to syncLimit times tic
 ZooKeeper's sample configuration), and prolongs the lease here, while the leader may expire the
 session a session timeout after the last report.  In that window two contenders can believe that
 they hold a lock, and only ``fence``, checked by the resource, or ``guard`` protects.  An answered
-write or ``sync`` shows that the server was in touch.
+write or ``sync`` shows that the server was in touch.  A lease of such answers alone would have to
+leave out the half tick between two reports, and be over before a dead server is noticed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""A follower of a real ensemble that is behind: the leader's commits reach it late.
+"""A follower of a real ensemble that is behind, or cut off: what its leader says reaches it late.
 
 What the leader says to one follower passes through a relay here. While the follower lags, the relay
 keeps everything back, in order, except for the two kinds of packet that are no part of the data:
 pings, and the leader's word on whose sessions are alive. So the follower takes sessions over and
 answers reads, from a past that it does not know to be one, just as a follower does whose machine
-is slow to apply what it was told.
+is slow to apply what it was told. While it is cut off, nothing passes in either direction, as on a
+network that drops packets.
 
 Members tell each other the ensemble's configuration and believe it, so the relay cannot stand in
 the `zoo.cfg` of one of them. Instead the first two members have names, and the third finds other
@@ -97,9 +98,8 @@ class Relay:
         self._target = port
         self._plain = plain
         self._lock = threading.Lock()
-        self._lagging = False
-        self._kept: list[bytes] = []
-        self._follower: socket.socket | None = None
+        self._lagging = self._silent = False
+        self._kept: list[tuple[socket.socket, bytes]] = []
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server((_RELAYED, port))
@@ -120,13 +120,13 @@ class Relay:
                     follower.close()
                     continue
                 self._sockets += follower, leader
-                self._start(self._pass_on, follower, leader)
-                self._start(self._pass_on if self._plain else self._down, leader, follower)
+                self._start(self._up, follower, leader)
+                self._start(self._up if self._plain else self._down, leader, follower)
 
-    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+    def _up(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(_CHUNK):
-                target.sendall(data)
+                self._pass_on(target, data, overtakes=True)
         _shut(source, target)
 
     def _down(self, leader: socket.socket, follower: socket.socket) -> None:
@@ -134,26 +134,27 @@ class Relay:
         with suppress(OSError):
             while data := leader.recv(_CHUNK):
                 for kind, packet in packets.feed(data):
-                    with self._lock:
-                        self._follower = follower
-                        if self._lagging and kind not in _OVERTAKING:
-                            self._kept.append(packet)
-                        else:
-                            follower.sendall(packet)
+                    self._pass_on(follower, packet, overtakes=kind in _OVERTAKING)
         _shut(leader, follower)
 
-    def keep_back(self) -> None:
-        """From now on the follower hears of no change."""
+    def _pass_on(self, target: socket.socket, data: bytes, *, overtakes: bool) -> None:
         with self._lock:
-            self._lagging = True
+            if self._silent or (self._lagging and not overtakes):
+                self._kept.append((target, data))
+            else:
+                target.sendall(data)
+
+    def keep_back(self, *, everything: bool = False) -> None:
+        """From now on the follower hears of no change; or of nothing, and is not heard either."""
+        with self._lock:
+            self._lagging, self._silent = True, everything and not self._plain
 
     def let_go(self) -> None:
-        """The follower hears of all that was kept back, in order."""
+        """All that was kept back arrives, in order."""
         with self._lock:
-            self._lagging = False
-            if self._follower is not None:
-                for packet in self._kept:
-                    self._follower.sendall(packet)
+            self._lagging = self._silent = False
+            for target, data in self._kept:
+                target.sendall(data)
             self._kept.clear()
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ def _shut(*ends: socket.socket) -> None:
 
 
 class Lag:
-    """An ensemble of three whose third member can be made to lag."""
+    """An ensemble of three whose third member can be made to lag, or be cut off."""
 
     def __init__(self, ensemble: Ensemble, relays: list[Relay], view: Client) -> None:
         self.ensemble = ensemble
@@ -193,6 +194,11 @@ class Lag:
         """From now on it lags."""
         for relay in self._relays:
             relay.keep_back()
+
+    def cut_off(self) -> None:
+        """From now on it can do nothing with the others."""
+        for relay in self._relays:
+            relay.keep_back(everything=True)
 
     def end(self) -> None:
         """Let it catch up."""
