@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from zkwire import paths
 from zkwire.paths import (
     CONFIG_NODE,
     LAST_SEQUENCE,
@@ -148,6 +149,16 @@ def test_other_types(path: object) -> None:
 
 
 # --- chroots --------------------------------------------------------------------------------------
+
+
+def test_what_is_remembered_is_bounded_and_does_not_keep_others_out() -> None:
+    for number in range(3 * paths.REMEMBERED):
+        check_path(f"/once/{number}")
+    check_path("/again-and-again")
+    assert "/again-and-again" in paths._accepted
+    check_path("/long/" + "x" * 1000)
+    assert len(paths._accepted) <= paths.REMEMBERED
+    assert all(len(path) < 1000 for path in paths._accepted)
 
 
 def test_chroots() -> None:

@@ -15,8 +15,11 @@ SEQUENCE_DIGITS = 10
 LAST_SEQUENCE = 2**31 - 1
 
 
-# Programs use the same paths again and again; looking one up costs a fifth of checking it.
+# Programs use the same paths again and again; looking one up costs a fifth of checking it.  When
+# there are too many, all are forgotten: those that are used once, such as a lock's nodes, must not
+# stay in the place of others for ever.
 REMEMBERED = 1000
+LONGEST_REMEMBERED = 200
 _accepted: set[str] = set()
 
 
@@ -42,7 +45,9 @@ def check_path(path: str, sequential: bool = False) -> str:
         raise ValueError(f"path must not contain '.' or '..' as a name: {path!r}")
     if not (checked.isascii() and checked.isprintable()):
         _check_characters(path)
-    if not sequential and len(_accepted) < REMEMBERED:
+    if not sequential and len(path) <= LONGEST_REMEMBERED:
+        if len(_accepted) >= REMEMBERED:
+            _accepted.clear()
         _accepted.add(path)
     return path
 
