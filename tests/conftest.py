@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import secrets
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, NoReturn
@@ -47,6 +48,10 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("zkwire")
+
+
+# A shell that starts this in the background has the interrupt ignored, here and in all children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def unavailable(reason: str) -> NoReturn:

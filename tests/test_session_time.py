@@ -511,13 +511,25 @@ def test_pauses_double_from_round_to_round_up_to_a_second() -> None:
     assert (FIRST_PAUSE, LONGEST_PAUSE) == (0.05, 1.0)
 
 
-def test_a_usable_connection_starts_the_pauses_anew() -> None:
+def test_a_connection_that_has_lasted_starts_the_pauses_anew() -> None:
     script = Script()
     script.session.start(script.now)
     assert _pauses(script, 4)[-1] > 0
     script.connect()
+    script.advance(LONGEST_PAUSE)
     script.lose()
     assert script.session.act_at == script.now
+
+
+def test_connections_that_break_one_after_the_other_are_made_more_and_more_slowly() -> None:
+    """As when a program repeats a request for which a server ends the connection."""
+    script = Script()
+    pauses: list[float] = []
+    for _ in range(9):
+        script.connect()
+        script.lose()
+        pauses.append(script.session.act_at - script.now)
+    assert pauses == pytest.approx([0, 0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1])
 
 
 def test_a_welcome_alone_does_not_start_the_pauses_anew() -> None:

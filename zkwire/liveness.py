@@ -27,7 +27,7 @@ class Liveness:
     """The clock readings of one session; ``timeout`` is what the server granted."""
 
     __slots__ = (
-        "_contact", "_counts", "_opened", "_pings", "_trickle", "last_receive", "last_send",
+        "_contact", "_counts", "_pings", "_trickle", "last_receive", "last_send", "opened",
         "timeout",
     )  # fmt: skip
 
@@ -38,7 +38,7 @@ class Liveness:
 
     def open(self, now: float) -> None:
         """A new connection: nothing has been heard on it yet."""
-        self._opened = now
+        self.opened = now
         self._counts = True  # answers say that the ensemble has heard of the session
         self._pings: deque[float] = deque()
         self.last_send = now
@@ -62,7 +62,7 @@ class Liveness:
         """
         self.timeout = timeout
         self._counts = not read_only
-        self.answered(self._opened)
+        self.answered(self.opened)
 
     def answered(self, sent_at: float) -> None:
         """A request sent at ``sent_at`` has been answered."""

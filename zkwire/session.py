@@ -475,7 +475,6 @@ class Session:
 
     def _become_usable(self, now: float) -> None:
         if self._opening.done and self.state is State.HANDSHAKE:
-            self.hosts.connected()
             self.failures.clear()
             read_only = self._opening.read_only
             self._watching.state = State.CONNECTED_READ_ONLY if read_only else State.CONNECTED
@@ -628,6 +627,7 @@ class Session:
         self.last_failure = f"{server}: {why}"
         self.failures[server] = why
         if self.usable:
+            self.hosts.lasted(now - self._live.opened)
             lost = list(self._flight)
             self._flight.clear()
             for call in lost:
