@@ -174,12 +174,10 @@ def test_pauses_grow_from_round_to_round(count: int) -> None:
     assert expected[-1] == LONGEST_PAUSE
 
 
-def test_a_connection_that_has_lasted_ends_the_pauses() -> None:
+def test_a_connection_of_use_ends_the_pauses() -> None:
     hosts = HostList(SERVERS[:2], Jitter(1.0))
     assert [hosts.pause() for _ in range(6)] == [0.0, 0.0, 0.05, 0.05, 0.1, 0.1]
-    hosts.lasted(0.99)
-    assert hosts.pause() == 0.2
-    hosts.lasted(1.0)
+    hosts.served()
     assert [hosts.pause() for _ in range(4)] == [0.0, 0.0, 0.05, 0.05]
 
 

@@ -25,7 +25,7 @@ from zkwire.control import PING
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.hosts import FIRST_PAUSE, LONGEST_PAUSE
 from zkwire.jute.records import GetDataResponse, Stat
-from zkwire.liveness import PROGRESS_BYTES
+from zkwire.liveness import PROGRESS_BYTES, STEADY
 from zkwire.model import State
 
 THIRD = TIMEOUT / 3
@@ -511,12 +511,17 @@ def test_pauses_double_from_round_to_round_up_to_a_second() -> None:
     assert (FIRST_PAUSE, LONGEST_PAUSE) == (0.05, 1.0)
 
 
-def test_a_connection_that_has_lasted_starts_the_pauses_anew() -> None:
+@pytest.mark.parametrize("of_use", ["it has lasted", "an answer"])
+def test_a_connection_of_use_starts_the_pauses_anew(of_use: str) -> None:
     script = Script()
     script.session.start(script.now)
     assert _pauses(script, 4)[-1] > 0
     script.connect()
-    script.advance(LONGEST_PAUSE)
+    if of_use == "an answer":
+        script.advance(SMALL)
+        script.answer(script.call("exists", "/a"))
+    else:
+        script.advance(STEADY)
     script.lose()
     assert script.session.act_at == script.now
 

@@ -1,10 +1,8 @@
 """The connect string, and which server to try when.
 
 Decides the order of servers (shuffled once, then in turn) and how long to pause: not at all in the
-first round after a connection that has lasted, then before each attempt, twice as long from round
-to round, with jitter, up to a second.  So does a connection that ends soon, or else a request that
-breaks each one would have servers dialled as fast as it is repeated.  Randomness comes in as
-``rng``; names are not resolved here.
+first round after a connection that was of use, then before each attempt, twice as long from round
+to round, with jitter, up to a second.  Randomness comes in as ``rng``; names are not resolved here.
 """
 
 from __future__ import annotations
@@ -106,10 +104,9 @@ class HostList:
             self._rng.shuffle(self._hosts)
             self._next = 0
 
-    def lasted(self, seconds: float) -> None:
-        """A usable connection has ended; if it was of use, the next round starts without a pause."""
-        if seconds >= LONGEST_PAUSE:
-            self._failures = 0
+    def served(self) -> None:
+        """The last attempt led to a connection of use: the next round starts without a pause."""
+        self._failures = 0
 
     def pause(self) -> float:
         """Seconds to wait before :meth:`next`, after an attempt failed or a connection broke."""

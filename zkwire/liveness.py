@@ -22,12 +22,15 @@ from collections import deque
 # A frame that has begun is a sign of life as long as at least so much of it comes at a time.
 PROGRESS_BYTES = 1024
 
+# Seconds after which a connection has been of use whatever has come of it.
+STEADY = 1.0
+
 
 class Liveness:
     """The clock readings of one session; ``timeout`` is what the server granted."""
 
     __slots__ = (
-        "_contact", "_counts", "_pings", "_trickle", "last_receive", "last_send", "opened",
+        "_contact", "_counts", "_opened", "_pings", "_trickle", "last_receive", "last_send",
         "timeout",
     )  # fmt: skip
 
@@ -38,7 +41,7 @@ class Liveness:
 
     def open(self, now: float) -> None:
         """A new connection: nothing has been heard on it yet."""
-        self.opened = now
+        self._opened = now
         self._counts = True  # answers say that the ensemble has heard of the session
         self._pings: deque[float] = deque()
         self.last_send = now
@@ -62,7 +65,7 @@ class Liveness:
         """
         self.timeout = timeout
         self._counts = not read_only
-        self.answered(self.opened)
+        self.answered(self._opened)
 
     def answered(self, sent_at: float) -> None:
         """A request sent at ``sent_at`` has been answered."""
@@ -83,6 +86,14 @@ class Liveness:
         """The oldest unanswered ping has been answered."""
         if self._pings:
             self.answered(self._pings.popleft())
+
+    def has_served(self, now: float) -> bool:
+        """Whether the connection was of use: something was answered on it, or it has lasted.
+
+        A request that breaks each connection, and is repeated on the next, makes none of use.
+        """
+        answered = self._contact is not None and self._contact > self._opened
+        return answered or now - self._opened >= STEADY
 
     @property
     def ping_at(self) -> float:

@@ -627,7 +627,8 @@ class Session:
         self.last_failure = f"{server}: {why}"
         self.failures[server] = why
         if self.usable:
-            self.hosts.lasted(now - self._live.opened)
+            if self._live.has_served(now):
+                self.hosts.served()
             lost = list(self._flight)
             self._flight.clear()
             for call in lost:
