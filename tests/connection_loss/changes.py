@@ -66,7 +66,18 @@ def made(case: Case, client: Client) -> int:
 
 def made_in_sequence(case: Case, client: Client) -> int:
     """How many nodes there are that carry our id."""
-    return sum(name.startswith(case.id) for name in repeat(client.get_children, case.base))
+    try:
+        return sum(name.startswith(case.id) for name in repeat(client.get_children, case.base))
+    except NoNodeError:
+        return 0
+
+
+def lose_parent(case: Case) -> None:
+    case.observer.delete(case.base)
+
+
+def make_parent(case: Case) -> None:
+    case.observer.create(case.base)
 
 
 def create_again(ask: Any) -> Any:
@@ -364,10 +375,12 @@ CHANGES: tuple[Operation, ...] = (
     Operation(
         "create, sequential", create_sequential, "create", LOOK_FOR_IT,
         look_for_id(create_sequential), count=made_in_sequence, words=DONE, goals=ONCE,
+        refuse=lose_parent, mend=make_parent, refused="create the parent, then ask again",
     ),
     Operation(
         "create, ephemeral and sequential", create_in_queue, "create", LOOK_FOR_IT,
         look_for_id(create_in_queue), count=made_in_sequence, words=DONE, goals=ONCE,
+        refuse=lose_parent, mend=make_parent, refused="create the parent, then ask again",
         new_client="make a new `Client`, and create it anew",
     ),
     Operation(

@@ -76,7 +76,7 @@ def lost(point: str, op: Operation, case: Case) -> Row:
 def refused(op: Operation, case: Case) -> Row:
     """The server answers with an error."""
     if op.refuse is None:
-        return Row(REFUSED, "", "nothing refuses it", "", "")
+        return Row(REFUSED, "", "nothing of [these](operations.md) was tried", "", "")
     op.refuse(case)
     before = op.count(case, case.observer)
     error = case.ending(lambda: op.ask(case.subject, case))
