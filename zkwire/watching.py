@@ -331,6 +331,6 @@ class Watching:
     def expect_nothing(self) -> None:
         """No request is under way: what an interrupt has left here is not expected any more."""
         for call in [call for calls in self._expected.values() for call in calls]:
-            if call.watch is not None:
-                self.fail(call, call.watch, 0, given_up=True)
+            assert call.watch is not None
+            self.fail(call, call.watch, 0, given_up=True)
         self._expected.clear()

@@ -10,6 +10,7 @@ place; functions of a user's are called from the loop, never from within the aut
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from zkwire.aio.engine import SHORTEST_PAUSE, LoopDriver
 from zkwire.background import Task
@@ -137,11 +138,7 @@ class AsyncPump:
         if waitable.ready:
             return True
         future = loop.create_future()
-
-        def wake() -> None:
-            if not (future.done() or self._homeless):
-                future.set_result(None)
-
+        wake = partial(self.wake, future)
         timer = None if timeout is None else loop.call_later(timeout, wake)
         waitable.add_waker(wake)
         try:
@@ -151,6 +148,11 @@ class AsyncPump:
                 timer.cancel()
             waitable.drop_waker(wake)
         return waitable.ready
+
+    def wake(self, future: asyncio.Future[None]) -> None:
+        """End a wait, if it has not ended and if there is a loop to end it."""
+        if not (future.done() or self._homeless):
+            future.set_result(None)
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Refuse to block a whole event loop."""
