@@ -271,3 +271,17 @@ def test_users_write_and_read_and_their_history_is_checked() -> None:
     [recorder] = [check for check in sim.checks if hasattr(check, "records")]
     whats = {record.what for record in recorder.records}
     assert {"grant", "lose", "write", "read"} <= whats
+
+
+def test_the_watch_of_one_that_has_left_the_queue_wakes_nobody() -> None:
+    """Its answer was on its way when b gave up, so nobody could take it back before a's release."""
+    steps = (
+        "run a; run b; up a; down a; up b; down b; run b; up b; cancel b; run b.background; run a; "
+        "up b; run c; up c; down c; run c; up c; up a; run a; down a; up a"
+    )
+    told = explore.show("sequential, waiting, 3", steps, 0)
+    (end,) = [number for number, line in enumerate(told) if "up a: delete" in line]
+    name = told[end].split()[-1]
+    gone = [line for line in told if f"NODE_DELETED {name}" in line]
+    assert [line.split()[3:5] for line in gone] == [["down", who] for who in ("a:", "b:", "c:")]
+    assert "HERD" not in "".join(told)

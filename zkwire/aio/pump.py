@@ -10,7 +10,6 @@ place; functions of a user's are called from the loop, never from within the aut
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from zkwire.aio.engine import SHORTEST_PAUSE, LoopDriver
 from zkwire.background import Task
@@ -138,7 +137,11 @@ class AsyncPump:
         if waitable.ready:
             return True
         future = loop.create_future()
-        wake = partial(self.wake, future)
+
+        def wake() -> None:
+            if not (future.done() or self._homeless):
+                future.set_result(None)
+
         timer = None if timeout is None else loop.call_later(timeout, wake)
         waitable.add_waker(wake)
         try:
@@ -148,11 +151,6 @@ class AsyncPump:
                 timer.cancel()
             waitable.drop_waker(wake)
         return waitable.ready
-
-    def wake(self, future: asyncio.Future[None]) -> None:
-        """End a wait, if it has not ended and if there is a loop to end it."""
-        if not (future.done() or self._homeless):
-            future.set_result(None)
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Refuse to block a whole event loop."""

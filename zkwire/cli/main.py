@@ -18,6 +18,11 @@ def main(arguments: list[str] | None = None) -> int:
     demo.add_argument("--server", metavar="HOST:PORT", help="on this ZooKeeper, not an own one")
     server = commands.add_parser("server", help="run the in-memory server, for tests and demos")
     server.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:2181")
+    shell = commands.add_parser("shell", help="look at nodes and change them by hand")
+    shell.add_argument("--server", metavar="HOST:PORT", default="127.0.0.1:2181")
+    shell.add_argument("--trace", action="store_true", help="show every frame on the wire")
+    words = shell.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
+    words.help = "one command, such as: get -w /a (none: as many as you type)"
     for name, count in (("writer", 5), ("holder", 2)):  # processes of the demo
         commands.add_parser(name).add_argument("words", nargs=count)
     asked = parser.parse_args(arguments)
@@ -39,6 +44,10 @@ def _run(asked: argparse.Namespace) -> int:
         from zkwire.testing.server import serve
 
         return serve(asked.listen)
+    if asked.command == "shell":
+        from zkwire.cli.shell import shell
+
+        return shell(asked.server, asked.words, trace=asked.trace)
     if asked.command == "writer":
         from zkwire.cli.writers import writer
 

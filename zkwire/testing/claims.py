@@ -204,10 +204,11 @@ class Fifo:
 
 
 class Herd:
-    """HERD: the end of one node below ``path`` wakes at most one client but its owner.
+    """HERD: the end of one node below ``path`` wakes at most one contender but its owner.
 
-    Whose a node is, is told by the session's id in its name.  Once an outsider has deleted nodes,
-    whoever waits behind them may wake too soon, and this says nothing any more.
+    Whose a node is, is told by the session's id in its name.  Who has no node there is none: the
+    answer that set its watch was on its way when it gave up, and wakes nobody.  Once an outsider
+    has deleted nodes, whoever waits behind them may wake too soon, and this says nothing any more.
     """
 
     def __init__(self, path: str, limit: int = 1) -> None:
@@ -222,12 +223,20 @@ class Herd:
         woken: dict[str, set[str]] = {}
         for event in sim.events[self._seen :]:
             own = f"{event.client.session.session_id:016x}" in event.path
-            if event.type is EventType.NODE_DELETED and not own:
+            if (
+                event.type is EventType.NODE_DELETED
+                and not own
+                and self._contends(sim, event.client)
+            ):
                 woken.setdefault(event.path, set()).add(event.client.name)
         self._seen = len(sim.events)
         for path, names in woken.items():
             if path.startswith(self._below) and len(names) > self._limit:
                 raise ViolationError("HERD", f"{path} wakes {', '.join(sorted(names))}")
+
+    def _contends(self, sim: Simulation, client: Client) -> bool:
+        nodes = sim.tree.ephemerals(client.session.session_id)
+        return any(node.startswith(self._below) for node in nodes)
 
     def end(self, sim: Simulation) -> None:
         """At the end."""

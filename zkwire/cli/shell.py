@@ -1,0 +1,259 @@
+"""``python -m zkwire shell``: look at nodes and change them by hand, one command a line.
+
+The commands and their flags are those of ZooKeeper's own shell (zkCli), as far as they are here.
+What comes from a server is shown as text that cannot control the terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from contextlib import suppress
+
+from zkwire import Client, EventType, State, Watch, ZooKeeperError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
+
+    from zkwire import Event, Stat, TraceFrame
+
+PROMPT = "zk> "
+ANY_VERSION = -1
+IN_HEX = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
+
+
+def shell(server: str, words: list[str], *, trace: bool = False) -> int:
+    """Run one command if ``words`` are given, else those of standard input; the exit status.
+
+    0 if every command has succeeded, or at a terminal.  One command that sets a watch waits for its
+    event.
+    """
+    terminal = sys.stdin.isatty() and not words
+    with Client(server, trace=_show_frame if trace else None) as client:
+        commands = Commands(client, wait=bool(words), terminal=terminal)
+        if words:
+            return 0 if commands.run(words) else 1
+        if terminal:
+            client.add_state_listener(_States())
+        failed = False
+        with suppress(QuitError):
+            for line in _typed() if terminal else sys.stdin:
+                failed |= not commands.run_line(line)
+    return 1 if failed and not terminal else 0
+
+
+def _typed() -> Iterator[str]:
+    """The lines that somebody types."""
+    with suppress(ImportError):  # not everywhere; it gives input() a history
+        __import__("readline")
+    while True:
+        try:
+            yield input(PROMPT)
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            print()
+
+
+class QuitError(Exception):
+    """The user has had enough."""
+
+
+class Commands:
+    """What can be typed; ``wait``: a watch is waited for, and not told of later.
+
+    At a ``terminal`` an interrupt ends the command and not the shell.
+    """
+
+    def __init__(self, client: Client, *, wait: bool, terminal: bool) -> None:
+        self._client = client
+        self._wait = wait
+        self._terminal = terminal
+        self._grammar = _grammar()
+
+    def run_line(self, line: str) -> bool:
+        """One line; whether that has worked.  An empty one does nothing, and so does a comment."""
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            say(f"{error}: {line.strip()}")
+            return False
+        return not words or self.run(words)
+
+    def run(self, words: list[str]) -> bool:
+        """One command; whether it has worked."""
+        try:
+            asked = self._grammar.parse_args(words)
+            run: Callable[[argparse.Namespace], None] = getattr(self, f"_{asked.command}")
+            run(asked)
+        except (ZooKeeperError, ValueError) as error:
+            say(f"{type(error).__name__}: {error}")
+            return False
+        except KeyboardInterrupt:
+            if not self._terminal:
+                raise
+            say("interrupted")
+            return False
+        except SystemExit as end:  # argparse has shown its help
+            return not end.code
+        return True
+
+    # --- the commands -----------------------------------------------------------------------------
+
+    def _ls(self, asked: argparse.Namespace) -> None:
+        with self._watching(asked) as watch:
+            names, stat = self._client.get_children_with_stat(asked.path, watch=watch)
+            for name in sorted(names):
+                say(name)
+            _show_stat(stat if asked.stat else None)
+
+    def _get(self, asked: argparse.Namespace) -> None:
+        with self._watching(asked) as watch:
+            data, stat = self._client.get_data(asked.path, watch=watch)
+            say(data.decode("utf-8", "backslashreplace"))
+            _show_stat(stat if asked.stat else None)
+
+    def _stat(self, asked: argparse.Namespace) -> None:
+        with self._watching(asked) as watch:
+            stat = self._client.exists(asked.path, watch=watch)
+            if stat is None:
+                say(f"there is no {asked.path}")
+            _show_stat(stat)
+
+    def _create(self, asked: argparse.Namespace) -> None:
+        path = self._client.create(
+            asked.path,
+            asked.data.encode(),
+            ephemeral=asked.ephemeral,
+            sequential=asked.sequential,
+            container=asked.container,
+        )
+        say(f"created {path}")
+
+    def _set(self, asked: argparse.Namespace) -> None:
+        stat = self._client.set_data(asked.path, asked.data.encode(), asked.version)
+        say(f"version {stat.version}")
+
+    def _delete(self, asked: argparse.Namespace) -> None:
+        self._client.delete(asked.path, asked.version)
+
+    def _deleteall(self, asked: argparse.Namespace) -> None:
+        self._client.delete_tree(asked.path)
+
+    def _sync(self, asked: argparse.Namespace) -> None:
+        self._client.sync(asked.path)
+
+    def _help(self, _: argparse.Namespace) -> None:
+        self._grammar.print_help()
+
+    def _quit(self, _: argparse.Namespace) -> None:
+        raise QuitError
+
+    def _watching(self, asked: argparse.Namespace) -> _Watching:
+        return _Watching(asked.watch, self._wait)
+
+
+class _Watching:
+    """The watch of a command, if it wants one; at the end it is waited for, or left to come."""
+
+    def __init__(self, wanted: bool, wait: bool) -> None:
+        self._wait = wait
+        self._watch = (Watch() if wait else Watch(_show_event)) if wanted else None
+
+    def __enter__(self) -> Watch | None:
+        return self._watch
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._watch is not None and self._wait:
+            event = self._watch.wait()
+            assert event is not None  # there is no time limit
+            _show_event(event)
+
+
+class _Grammar(argparse.ArgumentParser):
+    """Says what is wrong with a command, and ends nothing."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}\n{self.format_usage().strip()}")
+
+
+def _grammar() -> argparse.ArgumentParser:
+    grammar = _Grammar(add_help=False, usage="COMMAND ...; COMMAND -h shows its flags")
+    commands = grammar.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, does: str, *words: str) -> argparse.ArgumentParser:
+        parser = commands.add_parser(name, prog=name, help=does, description=does)
+        for word in words:
+            default: dict[str, Any] = {"nargs": "?", "default": ""} if word == "data?" else {}
+            parser.add_argument(word.rstrip("?"), **default)
+        return parser
+
+    def flag(parser: argparse.ArgumentParser, letter: str, name: str, does: str) -> None:
+        parser.add_argument(f"-{letter}", dest=name, action="store_true", help=does)
+
+    def version(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("-v", dest="version", type=int, default=ANY_VERSION, help="only this")
+
+    for name, does in (("ls", "show the children"), ("get", "show the data")):
+        reader = command(name, does, "path")
+        flag(reader, "s", "stat", "show the stat, too")
+        flag(reader, "w", "watch", "tell of the next change")
+    flag(command("stat", "show the stat", "path"), "w", "watch", "tell of the next change")
+    create = command("create", "create a node", "path", "data?")
+    flag(create, "e", "ephemeral", "it goes when this shell ends")
+    flag(create, "s", "sequential", "with ten digits behind its name")
+    flag(create, "c", "container", "it goes some time after its last child")
+    version(command("set", "write the data", "path", "data"))
+    version(command("delete", "delete a node", "path"))
+    command("deleteall", "delete a node and all below it", "path")
+    command("sync", "have the server catch up", "path")
+    command("help", "show this")
+    command("quit", "end")
+    return grammar
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """Print text from anywhere; what is no plain character is shown as its number."""
+    plain = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    sys.stdout.write("".join(plain) + "\n")  # print() would let others come between
+    sys.stdout.flush()
+
+
+class _States:
+    """Tells of a lost connection once, and not of each attempt to make another."""
+
+    def __init__(self) -> None:
+        self._told = State.CONNECTED
+
+    def __call__(self, state: State) -> None:
+        if state is not self._told and state not in {State.CONNECTING, State.HANDSHAKE}:
+            self._told = state
+            say(f"STATE {state.value}")
+
+
+def _show_stat(stat: Stat | None) -> None:
+    if stat is not None:
+        for field in stat.__fields__:
+            value = getattr(stat, field)
+            say(f"{field} = {value:#x}" if field in IN_HEX else f"{field} = {value}")
+
+
+def _show_event(event: Event) -> None:
+    if event.type is not EventType.NONE:  # the end of the session, which is told as a state
+        say(f"WATCH {getattr(event.type, 'name', event.type)} {event.path}")
+
+
+def _show_frame(frame: TraceFrame) -> None:
+    parts = ["->" if frame.sent else "<-", frame.op, f"xid {frame.xid}", frame.path or ""]
+    if frame.zxid is not None and frame.zxid > 0:
+        parts.append(f"zxid {frame.zxid:#x}")
+    if frame.error:
+        parts.append(f"error {frame.error}")
+    say(" ".join([*filter(None, parts), f"({frame.size} bytes)"]))
