@@ -60,8 +60,8 @@ def at_most(number: int) -> Rule:
 class Claims:
     """ME: no two claim that may not.  FENCE: of two that may not, the later has the higher fence.
 
-    STATE: nobody claims whose session is over or being closed, nor long after its node was
-    deleted.  ``grants`` is the history.
+    STATE: nobody claims whose session is over or being closed, nor by a node of another session,
+    nor long after its node was deleted.  ``grants`` is the history.
     """
 
     def __init__(self, rule: Rule = exclusive) -> None:
@@ -102,6 +102,7 @@ class Claims:
             if fence in sim.stolen:
                 self._must_know(sim, claim)
                 continue
+            self._must_be_own(sim, claim)
             holding[place] = fence
             if self._holding.get(place) != fence:
                 self._grant(sim, Grant(len(sim.done), claim, fence))
@@ -133,6 +134,12 @@ class Claims:
         highest = self._highest.get(grant.claim.role)
         if highest is None or grant.fence > highest.fence:
             self._highest[grant.claim.role] = grant
+
+    def _must_be_own(self, sim: Simulation, claim: Claim) -> None:
+        session_id = claim.client.session.session_id
+        for path, node in sim.tree.nodes.items():
+            if node.czxid == claim.lock.fence and node.owner != session_id:
+                raise ViolationError("STATE", f"{claim} claims by {path}, of another session")
 
     def _must_know(self, sim: Simulation, claim: Claim) -> None:
         """Either the event reaches a holder whose node was deleted, or its lease ends."""
