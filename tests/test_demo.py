@@ -15,12 +15,13 @@ from zkwire import Client
 ROOT = Path(__file__).parent.parent
 
 
-def zkwire(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m zkwire`` into a pipe."""
+def zkwire(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    """Run ``python -m zkwire`` into a pipe, and from one."""
     return subprocess.run(
         [sys.executable, "-m", "zkwire", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=typed,
         capture_output=True,
         text=True,
         timeout=100,

@@ -148,9 +148,6 @@ def test_other_types(path: object) -> None:
         check_path(wrong)
 
 
-# --- chroots --------------------------------------------------------------------------------------
-
-
 def test_what_is_remembered_is_bounded_and_does_not_keep_others_out() -> None:
     for number in range(3 * paths.REMEMBERED):
         check_path(f"/once/{number}")
@@ -159,6 +156,9 @@ def test_what_is_remembered_is_bounded_and_does_not_keep_others_out() -> None:
     check_path("/long/" + "x" * 1000)
     assert len(paths._accepted) <= paths.REMEMBERED
     assert all(len(path) < 1000 for path in paths._accepted)
+
+
+# --- chroots --------------------------------------------------------------------------------------
 
 
 def test_chroots() -> None:

@@ -25,15 +25,7 @@ SECONDS = 60.0
 
 def typed(server: ZooKeeperServer, *lines: str) -> tuple[int, list[str]]:
     """The exit status of a shell that reads these lines, and what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "zkwire", "shell", "--server", server.hosts],
-        cwd=ROOT,
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = zkwire("shell", "--server", server.hosts, typed="\n".join(lines))
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()
 

@@ -120,16 +120,16 @@ class Relay:
                     follower.close()
                     continue
                 self._sockets += follower, leader
-                self._start(self._up, follower, leader)
-                self._start(self._up if self._plain else self._down, leader, follower)
+                self._start(self._bytes, follower, leader)
+                self._start(self._bytes if self._plain else self._packets, leader, follower)
 
-    def _up(self, source: socket.socket, target: socket.socket) -> None:
+    def _bytes(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(_CHUNK):
                 self._pass_on(target, data, overtakes=True)
         _shut(source, target)
 
-    def _down(self, leader: socket.socket, follower: socket.socket) -> None:
+    def _packets(self, leader: socket.socket, follower: socket.socket) -> None:
         packets = Packets()
         with suppress(OSError):
             while data := leader.recv(_CHUNK):
@@ -147,7 +147,7 @@ class Relay:
     def keep_back(self, *, everything: bool = False) -> None:
         """From now on the follower hears of no change; or of nothing, and is not heard either."""
         with self._lock:
-            self._lagging, self._silent = True, everything and not self._plain
+            self._lagging, self._silent = True, everything
 
     def let_go(self) -> None:
         """All that was kept back arrives, in order."""

@@ -21,8 +21,12 @@ def main(arguments: list[str] | None = None) -> int:
     shell = commands.add_parser("shell", help="look at nodes and change them by hand")
     shell.add_argument("--server", metavar="HOST:PORT", default="127.0.0.1:2181")
     shell.add_argument("--trace", action="store_true", help="show every frame on the wire")
-    words = shell.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
-    words.help = "one command, such as: get -w /a (none: as many as you type)"
+    shell.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="one command, such as: get -w /a (none: as many as you type)",
+    )
     for name, count in (("writer", 5), ("holder", 2)):  # processes of the demo
         commands.add_parser(name).add_argument("words", nargs=count)
     asked = parser.parse_args(arguments)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from zkwire import Client, EventType, State, Watch, ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, NoReturn
+    from collections.abc import Callable, Generator, Iterator
+    from typing import NoReturn
 
     from zkwire import Event, Stat, TraceFrame
 
@@ -98,8 +98,8 @@ class Commands:
                 raise
             say("interrupted")
             return False
-        except SystemExit as end:  # argparse has shown its help
-            return not end.code
+        except SystemExit:
+            pass  # argparse has shown the help of a command
         return True
 
     # --- the commands -----------------------------------------------------------------------------
@@ -153,23 +153,17 @@ class Commands:
     def _quit(self, _: argparse.Namespace) -> None:
         raise QuitError
 
-    def _watching(self, asked: argparse.Namespace) -> _Watching:
-        return _Watching(asked.watch, self._wait)
-
-
-class _Watching:
-    """The watch of a command, if it wants one; at the end it is waited for, or left to come."""
-
-    def __init__(self, wanted: bool, wait: bool) -> None:
-        self._wait = wait
-        self._watch = (Watch() if wait else Watch(_show_event)) if wanted else None
-
-    def __enter__(self) -> Watch | None:
-        return self._watch
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None and self._watch is not None and self._wait:
-            event = self._watch.wait()
+    @contextmanager
+    def _watching(self, asked: argparse.Namespace) -> Generator[Watch | None]:
+        """The watch of a command, if it wants one; in the end it is waited for, or left to come."""
+        if not asked.watch:
+            yield None
+        elif not self._wait:
+            yield Watch(_show_event)
+        else:
+            watch = Watch()
+            yield watch
+            event = watch.wait()
             assert event is not None  # there is no time limit
             _show_event(event)
 
@@ -188,8 +182,7 @@ def _grammar() -> argparse.ArgumentParser:
     def command(name: str, does: str, *words: str) -> argparse.ArgumentParser:
         parser = commands.add_parser(name, prog=name, help=does, description=does)
         for word in words:
-            default: dict[str, Any] = {"nargs": "?", "default": ""} if word == "data?" else {}
-            parser.add_argument(word.rstrip("?"), **default)
+            parser.add_argument(word)
         return parser
 
     def flag(parser: argparse.ArgumentParser, letter: str, name: str, does: str) -> None:
@@ -203,7 +196,8 @@ def _grammar() -> argparse.ArgumentParser:
         flag(reader, "s", "stat", "show the stat, too")
         flag(reader, "w", "watch", "tell of the next change")
     flag(command("stat", "show the stat", "path"), "w", "watch", "tell of the next change")
-    create = command("create", "create a node", "path", "data?")
+    create = command("create", "create a node", "path")
+    create.add_argument("data", nargs="?", default="")
     flag(create, "e", "ephemeral", "it goes when this shell ends")
     flag(create, "s", "sequential", "with ten digits behind its name")
     flag(create, "c", "container", "it goes some time after its last child")
