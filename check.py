@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Say whether this tree is good: format, lint, types, tests, and no process left behind.
 
-    python3 check.py [format|lint|types|test|embedded|docker|coverage|all ...] [-- PYTEST ARGUMENTS]
+    python3 check.py [format|lint|types|embedded|test|docker|coverage|all ...] [-- PYTEST ARGUMENTS]
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `zookeeper`, `default-jdk-headless` and `openssl` are installed for the tests where they
@@ -30,12 +30,13 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv-check"
 PYTHON = str(ENVIRONMENT / "bin" / "python")
 REQUIREMENTS = ROOT / "tests" / "requirements.txt"
-PARTS = ("format", "lint", "types", "test", "embedded", "docker", "coverage")
+PARTS = ("format", "lint", "types", "embedded", "test", "docker", "coverage")
 TYPED = ("zkwire", "tests", "benchmarks", "check.py")
 IMAGE = "zkwire-test-zookeeper"
 
@@ -76,8 +77,9 @@ class Step:
 class Checks:
     """Runs the steps and remembers how they ended."""
 
-    def __init__(self, pytest_arguments: list[str]) -> None:
+    def __init__(self, parts: list[str], pytest_arguments: list[str]) -> None:
         self.steps: list[Step] = []
+        self._parts = parts
         self.meanwhile = ExitStack()  # steps that go on beside the next parts
         self._chosen = bool(pytest_arguments)
         self._pytest = [PYTHON, "-m", "pytest", "--durations=15", *pytest_arguments]
@@ -100,23 +102,25 @@ class Checks:
             "types (pyright)", [PYTHON, "-m", "pyright", "zkwire", "tests/typing_examples.py"]
         )
 
-    def test(self) -> None:
-        """Most tests with a server wait, and the others compute: so both run at once.
+    def embedded(self) -> None:
+        command = [*self._pytest, "-m", "real and not apache"]
+        variables = {"ZKWIRE_TEST_BACKEND": "embedded"}
+        provide_zookeeper()  # what makes certificates, too
+        if "test" in self._parts:
+            beside = self.beside("embedded", command, TEST_LIMIT, variables)
+            self.meanwhile.enter_context(beside)
+        else:
+            self.step("embedded", command, limit=TEST_LIMIT, variables=variables)
 
-        The others go on beside the next parts.
-        """
+    def test(self) -> None:
+        """Most tests with a server wait, and the others compute: so all of them run at once."""
         provide_zookeeper()
         if self._chosen:
             self.step("test", self._pytest, limit=TEST_LIMIT)
             return
-        others = [*self._pytest, "-m", "not real"]
+        others = ["nice", *self._pytest, "-m", "not real"]
         self.meanwhile.enter_context(self.beside("tests without a server", others, TEST_LIMIT))
         self.step("tests with servers", [*self._pytest, "-m", "real"], limit=TEST_LIMIT)
-
-    def embedded(self) -> None:
-        command = [*self._pytest, "-m", "real and not apache"]
-        variables = {"ZKWIRE_TEST_BACKEND": "embedded"}
-        self.step("embedded", command, limit=TEST_LIMIT, variables=variables)
 
     def docker(self) -> None:
         make_image = str(ROOT / "tests" / "make_image.sh")
@@ -160,13 +164,18 @@ class Checks:
         self.steps.append(Step(name, passed, time.monotonic() - started))
 
     @contextmanager
-    def beside(self, name: str, command: list[str], limit: float) -> Generator[None]:
-        """A step that runs meanwhile, at a low priority; what it prints is shown at its end."""
-        command = ["nice", *command]
-        print("\n$", shlex.join(command), "&", flush=True)
+    def beside(
+        self,
+        name: str,
+        command: list[str],
+        limit: float,
+        variables: Mapping[str, str] | None = None,
+    ) -> Generator[None]:
+        """A step that runs meanwhile; what it prints is shown at its end."""
+        print("\n$", told(command, variables), "&", flush=True)
         started = time.monotonic()
         with tempfile.TemporaryFile() as output:
-            child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            child = begun(command, variables, output)
             try:
                 yield
             except BaseException:
@@ -192,14 +201,27 @@ class Checks:
 
 def run(command: list[str], limit: float, variables: Mapping[str, str] | None = None) -> bool:
     """Run a command, printed with its time; whether it succeeded within its limit."""
-    variables = variables or {}
-    words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    print("\n$", *words, shlex.join(command), flush=True)
+    print("\n$", told(command, variables), flush=True)
     started = time.monotonic()
-    child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables})
+    child = begun(command, variables)
     passed = succeeds(child, limit)
     print(f"# {time.monotonic() - started:.1f} s", flush=True)
     return passed
+
+
+def told(command: list[str], variables: Mapping[str, str] | None) -> str:
+    """The command as it would be typed."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in (variables or {}).items()]
+    return " ".join([*words, shlex.join(command)])
+
+
+def begun(
+    command: list[str], variables: Mapping[str, str] | None, output: IO[bytes] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command; what it prints goes to the terminal, or all of it to ``output``."""
+    error = None if output is None else subprocess.STDOUT
+    env = {**os.environ, **(variables or {})}
+    return subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=error)
 
 
 def succeeds(child: subprocess.Popen[bytes], limit: float) -> bool:
@@ -340,7 +362,7 @@ def main() -> int:
     # Asked to end, this does as after Ctrl-C: it ends what it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     adopt_orphans()
-    checks = Checks(pytest_arguments)
+    checks = Checks(parts, pytest_arguments)
     try:
         if checks.environment():
             with checks.meanwhile:

@@ -14,9 +14,9 @@ import check
 @pytest.mark.parametrize(
     ("ci", "arguments", "parts", "for_pytest"),
     [
-        ("", [], ["format", "lint", "types", "test", "embedded"], []),
-        ("true", [], ["format", "lint", "types", "test", "embedded", "docker"], []),
-        ("", ["all", "docker"], ["format", "lint", "types", "test", "embedded", "docker"], []),
+        ("", [], ["format", "lint", "types", "embedded", "test"], []),
+        ("true", [], ["format", "lint", "types", "embedded", "test", "docker"], []),
+        ("", ["all", "docker"], ["format", "lint", "types", "embedded", "test", "docker"], []),
         ("true", ["types", "lint"], ["lint", "types"], []),
         ("", ["test", "--", "-k", "one", "--", "x"], ["test"], ["-k", "one", "--", "x"]),
     ],
@@ -52,7 +52,7 @@ import check, subprocess
 check.adopt_orphans()
 check.END_SECONDS = 0.5
 subprocess.run(["sh", "-c", "setsid sleep 600 & exit"], check=True)
-checks = check.Checks([])
+checks = check.Checks([], [])
 checks.no_process_left()
 assert not dict(check.descendants())
 raise SystemExit(checks.summary())
@@ -65,7 +65,7 @@ raise SystemExit(checks.summary())
 
 
 def test_what_runs_beside_a_step_counts_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    checks = check.Checks([])
+    checks = check.Checks([], [])
     for code, limit in ((0, 30.0), (3, 30.0), (0, 0.0)):
         sleep = "; import time; time.sleep(60)" * (not limit)
         script = f"print({code} + 70, flush=True){sleep}; raise SystemExit({code})"
@@ -76,7 +76,7 @@ def test_what_runs_beside_a_step_counts_and_is_shown(capsys: pytest.CaptureFixtu
 
 
 def test_what_runs_beside_a_step_ends_when_that_is_interrupted() -> None:
-    checks = check.Checks([])
+    checks = check.Checks([], [])
     started = time.monotonic()
     sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
     checks.meanwhile.enter_context(checks.beside("beside", sleep, 60.0))
