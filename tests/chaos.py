@@ -62,6 +62,7 @@ class Report:
     overlap: float = 0.0
     taken: int = 0
     places: int = 0
+    disputed: int = 0
     calm: float = 0.0
     records: int = 0
     disk: str = ""
@@ -80,7 +81,8 @@ class Report:
             f"acquires that ended otherwise: {_listed(self.failures)}",
             f"fenced writes: {_listed(self.writes)}",
             f"overlap of holders {self.overlap * 1000:.0f} ms; {self.taken} claims taken away; "
-            f"order of arrival checked with {self.places} places in queues",
+            f"order of arrival checked with {self.places} places in queues, about {self.disputed} "
+            f"of which the members disagreed",
             f"longest time without any grant {self.longest_gap:.2f} s",
             f"{self.timeouts} times acquire(timeout), late by {self.latest_own[0]:.3f} s at most "
             f"({self.latest_own[1]}), {self.over} times by more than {LATE} s; "
@@ -165,7 +167,7 @@ def run_chaos(
         left = stage.nodes_left()
         report.seconds = time.monotonic() - began
         if not stage.queues.watching:
-            report.found.append("the one who watches the queues has ended")
+            report.found.append("one who watches the queues has ended")
         report.found += stage.found
         records = _check(stage, report, calm, left)
         if keep or report.found:
@@ -184,6 +186,7 @@ def _check(stage: Stage, report: Report, calm: float, left: list[str]) -> list[R
     records += [Record(end, "", "left", note=path) for path in left]
     report.records = len(records)
     report.found += history.check(records)
+    report.disputed = stage.queues.disputed
     report.places = sum(record.what == "arrive" for record in places)
     _count(report, told)
     claims = chaos_log.counted(told, stage.takings)

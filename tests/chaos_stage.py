@@ -115,7 +115,8 @@ class Stage:
             self._exit.callback(self.disk.close)
             self.whole()
             self._make_nodes()
-            self.queues = self._exit.enter_context(QueueWatch(self.ensemble.hosts, SESSION_TIMEOUT))
+            hosts = [server.hosts for server in self.ensemble.servers]
+            self.queues = self._exit.enter_context(QueueWatch(hosts, SESSION_TIMEOUT))
             self._exit.callback(self._end_crews)
             for number in range(WORKERS):
                 self.crews.append(Crew(self, number, 0))

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import faulthandler
 import sys
+from typing import cast
 
 import pytest
 
 from tests import chaos, chaos_faults, chaos_log, chaos_queues, history
 from tests.chaos_log import Disowned, Line
-from tests.chaos_queues import Place
+from tests.chaos_queues import Place, QueueWatch
 from tests.chaos_stage import WORKERS
-from tests.chaos_workers import KINDS
+from tests.chaos_ways import clock
+from tests.chaos_workers import FAIR, KINDS
 from tests.history import Record
 from tests.installed_servers import InstalledBackend
 from tests.server_control import Backend
+from zkwire import Client, Stat
 
 SECONDS = 120.0
 
@@ -139,6 +142,59 @@ def test_who_passes_somebody_in_the_queue_is_found() -> None:
 )
 def test_who_passes_nobody_is_not(place: Place) -> None:
     assert history.check([*told_of((3.0, 7)), *places(place)]) == []
+
+
+class Member:
+    """A server as one who watches sees it: its newest transaction, and who stands in the queue."""
+
+    def __init__(self, newest: int, *names: str) -> None:
+        self.newest = newest
+        self.names = names
+
+    def set_data(self, path: str, _: bytes) -> Stat:
+        assert path == chaos_queues.MARK
+        return stat(mzxid=self.newest)
+
+    def get_children(self, path: str) -> tuple[str, ...]:
+        return self.names if path == "/chaos/sq" else ()
+
+    def exists(self, path: str) -> Stat:
+        return stat(czxid=int(path.rpartition("/")[2]))
+
+
+def stat(**fields: int) -> Stat:
+    return Stat(**{**dict.fromkeys(Stat.__fields__, 0), **fields})
+
+
+def looked(*members: Member) -> tuple[QueueWatch, list[float]]:
+    """Who watches, after a look at each of these, a second apart; and when the looks began."""
+    watch, moments = QueueWatch((), 1.0), []
+    before = dict.fromkeys(FAIR, 0.0)
+    for member in members:
+        moments.append(clock())
+        watch.look(cast(Client, member), before)
+    return watch, moments
+
+
+def last_of(watch: QueueWatch, fence: int) -> float:
+    (last,) = [
+        r.at for r in watch.records() if r.who == f"place {fence:#x}" and r.what == "give up"
+    ]
+    return last
+
+
+def test_what_one_member_alone_goes_on_showing_has_gone() -> None:
+    """Seen in a run on 3.8.0: three deletes that one follower had lost (ZOOKEEPER-4712)."""
+    watch, moments = looked(Member(8, "5", "7"), Member(9, "7"), Member(10, "5", "7"))
+    assert last_of(watch, 5) < moments[1]
+    assert last_of(watch, 7) >= moments[2]
+    assert watch.disputed == 1
+
+
+def test_what_a_member_cannot_know_yet_has_not_gone() -> None:
+    watch, moments = looked(Member(8, "5"), Member(4), Member(9, "5"))
+    assert last_of(watch, 5) >= moments[2]
+    assert watch.disputed == 0
 
 
 # --- figures --------------------------------------------------------------------------------------
