@@ -724,7 +724,8 @@ async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alon
                     driver.turn()
                 driver.wake()
                 assert client._pump.link is None
-                assert client.state is State.CONNECTED, "the child has acted on the session"
+                state = client._session.state
+                assert state is State.CONNECTED, "the child has acted on the session"
 
             in_child(child)
 

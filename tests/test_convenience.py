@@ -137,6 +137,26 @@ def test_delete_tree_without_the_rights(stage: Stage, fresh_path: str) -> None:
     assert observer.get_children(fresh_path) == ["a"]
 
 
+def test_what_ends_in_the_middle_says_that_part_may_be_done(stage: Stage, fresh_path: str) -> None:
+    """Although the step that it names was refused, and has changed nothing."""
+    observer, client = stage.observer, stage.client()
+    observer.create(fresh_path)
+    with pytest.raises(NoAuthError) as caught:
+        client.ensure_path(f"{fresh_path}/a/b", READ_ACL_UNSAFE)
+    assert caught.value.maybe_applied
+    assert observer.get_children(fresh_path) == ["a"]
+    with pytest.raises(NoAuthError) as caught:
+        client.ensure_path(f"{fresh_path}/a/b")
+    assert not caught.value.maybe_applied
+    observer.create(f"{fresh_path}/locked", b"", NO_CREATE)
+    observer.add_auth(*ALICE)
+    observer.create(f"{fresh_path}/locked/c")
+    with pytest.raises(NoAuthError) as caught:
+        client.delete_tree(fresh_path)
+    assert caught.value.maybe_applied
+    assert observer.get_children(fresh_path) == ["locked"]
+
+
 def test_a_parent_that_can_have_no_children(stage: Stage, fresh_path: str) -> None:
     client = stage.client()
     client.create(fresh_path, ephemeral=True)

@@ -11,6 +11,8 @@ import pytest
 
 from tests.server_control import ZooKeeperServer
 from zkwire import Client
+from zkwire import __version__ as zkwire_version
+from zkwire import testing as zkwire_testing
 
 ROOT = Path(__file__).parent.parent
 
@@ -80,3 +82,21 @@ def test_a_server_that_is_not_there_ends_in_one_line() -> None:
 def test_wrong_arguments_are_said() -> None:
     assert zkwire("demo", "--nonsense").returncode == 2
     assert zkwire("demo", "--server", "no:port:here").returncode == 1
+
+
+def test_who_has_seen_enough_ends_it_silently() -> None:
+    with zkwire_testing.Server() as server:
+        command = [sys.executable, "-m", "zkwire", "shell", "--server", server.hosts, "ls", "/"]
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(100) == 1
+        process.stderr.close()
+
+
+def test_version() -> None:
+    assert zkwire("--version").stdout == f"zkwire {zkwire_version}\n"

@@ -216,7 +216,8 @@ def test_a_server_error_says_what_is_wrong() -> None:
     assert str(NoNodeError(op="delete", path="/a")) == "delete /a: There is no such node."
     assert str(NoNodeError("gone")) == "gone"
     unknown = ServerError(code=-999, op="delete", path="/a")
-    assert str(unknown) == "delete /a: refused with the error code -999, unknown to this client"
+    assert str(unknown) == "delete /a: refused with error code -999, unknown to this client"
+    assert str(ServerError(code=-4)).endswith("; a change may still be executed")
 
 
 def test_a_refused_multi_says_which_operation_is_to_blame() -> None:

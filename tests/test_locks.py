@@ -398,7 +398,7 @@ def test_forked_child_holds_nothing(stage: Stage, kind: Kind, fresh_path: str) -
 
     assert lock.acquire(GRACE)
     session_id = client.session_id
-    assert in_forked_child(look) == "False 0.0 LockLostError ForkedError ForkedError"
+    assert in_forked_child(look) == "False 0.0 ForkedError ForkedError ForkedError"
     assert lock.held
     assert not lock.lost.is_set()
     assert not stage.rival(kind, fresh_path).try_acquire()

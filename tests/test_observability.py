@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from zkwire import (
     DigestMD5,
     NonBlockingLock,
     NoNodeError,
+    NotSentError,
     SequentialLock,
     SetData,
     State,
@@ -363,7 +365,15 @@ def errors(client: Client, server: testing.Server) -> list[str]:
 # --- the log --------------------------------------------------------------------------------------
 
 
-def test_info_is_states_and_debug_is_one_line_for_each_frame(
+def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [r.getMessage() for r in caplog.records if (r.name, r.levelno) == ("zkwire", level)]
+
+
+def state_of(line: str) -> str:
+    return line.split(": ", 1)[1].split(",", maxsplit=1)[0]
+
+
+def test_info_is_news_and_debug_is_attempts_and_one_line_for_each_frame(
     stage: Stage, fresh_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     trace = Trace()
@@ -371,20 +381,20 @@ def test_info_is_states_and_debug_is_one_line_for_each_frame(
     with Client(stage.proxy.hosts, trace=trace) as client:
         client.create(fresh_path, b"data")
         session = client.session_id
-    records = [record for record in caplog.records if record.name.startswith("zkwire")]
-    assert {record.name for record in records} == {"zkwire"}
-    assert {record.levelno for record in records} == {logging.INFO, logging.DEBUG}
-    states = [r.getMessage() for r in records if r.levelno == logging.INFO]
-    words = ["connecting", "handshake", "connected", "closed"]
-    assert [line.split(": ", 1)[1].split(",")[0] for line in states] == words
-    assert all(f"session 0x{session & (2**64 - 1):x}" in line for line in states[2:])
-    assert all(stage.proxy.hosts in line for line in states[1:])
-    frames = [r.getMessage() for r in records if r.levelno == logging.DEBUG]
+    assert {r.name for r in caplog.records if r.name.startswith("zkwire")} == {"zkwire"}
+    states = lines(caplog, logging.INFO)
+    assert [state_of(line) for line in states] == ["connected", "closed"]
+    assert all(f"session 0x{session & (2**64 - 1):x}" in line for line in states)
+    assert stage.proxy.hosts in states[0]
+    attempts, frames = lines(caplog, logging.DEBUG)[:2], lines(caplog, logging.DEBUG)[2:]
+    assert [state_of(line) for line in attempts] == ["connecting", "handshake"]
+    assert "session 0x0" in attempts[1]
     assert len(frames) == len(trace.frames)
     for line, frame in zip(frames, trace.frames, strict=True):
         assert ("sent" if frame.sent else "received") in line
         assert f" xid {frame.xid} {frame.op} " in line
         assert f"{frame.size} bytes" in line
+        assert not frame.zxid or frame.zxid < 0 or f"zxid 0x{frame.zxid:x}," in line
 
 
 def test_at_info_no_frame_is_formatted(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -402,9 +412,34 @@ def test_the_log_tells_of_a_failure(stage: Stage, caplog: pytest.LogCaptureFixtu
     cut(client, stage.proxy.cut_all)
     client.connect(PATIENCE)
     client.close()
-    lines = [r.getMessage() for r in caplog.records if r.name == "zkwire"]
-    (lost,) = [line for line in lines if ": disconnected," in line]
-    assert f"last failure: {stage.proxy.hosts}: the server closed it" in lost
+    told = lines(caplog, logging.INFO)
+    assert [state_of(line) for line in told] == ["connected", "disconnected", "connected", "closed"]
+    assert told[1].endswith(f"{stage.proxy.hosts}: the server closed it")
+    assert "the server closed it" not in told[2]
+
+
+def test_an_outage_is_news_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "zkwire")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    client = Client(f"127.0.0.1:{port}")
+    again = threading.Event()
+    attempts: list[State] = []
+
+    def listener(state: State) -> None:
+        attempts.append(state)
+        if attempts.count(State.DISCONNECTED) >= 3:
+            again.set()
+
+    client.add_state_listener(listener)
+    with pytest.raises(NotSentError):
+        client.connect(0.01)
+    assert again.wait(PATIENCE)
+    client.close()
+    told = lines(caplog, logging.INFO)
+    assert [state_of(line) for line in told] == ["disconnected", "closed"]
+    assert f"127.0.0.1:{port}: Connection refused" in told[0]
+    assert [state_of(line) for line in lines(caplog, logging.DEBUG)].count("disconnected") >= 2
 
 
 QUIET = """

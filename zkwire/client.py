@@ -53,11 +53,12 @@ class Client(ClientBase):
 
     ``hosts``: ``"host:port,[::1]:2181/chroot"``, port 2181 if there is none; names are resolved
     anew for each attempt.
-    ``session_timeout``: seconds of silence after which the ensemble ends the session; the server
-    may grant another (see the property).  ``operation_timeout``: seconds after which an operation
-    raises OperationTimeoutError; None leaves it to the session timeout, within about two of which
-    every operation ends.  ``auth``: (scheme, secret) pairs such as ``("digest", b"user:password")``
-    for this and every later connection.  ``sasl``: a mechanism such as :class:`DigestMD5`.
+    ``session_timeout``: seconds (not milliseconds) of silence after which the ensemble ends the
+    session; the server may grant another (see the property).  ``operation_timeout``: seconds after
+    which an operation raises OperationTimeoutError; None leaves it to the session timeout, within
+    about two of which every operation ends.  ``auth``: (scheme, secret) pairs such as
+    ``("digest", b"user:password")`` for this and every later connection.  ``sasl``: a mechanism
+    such as :class:`DigestMD5`.
     ``tls``: a context such as ``ssl.create_default_context(cafile=...)``; every byte goes through
     it, and the server's certificate must be for the name in ``hosts``.
 
@@ -71,6 +72,9 @@ class Client(ClientBase):
     Nothing is started before the first use.  One I/O thread then serves the session, and a second
     thread calls callbacks if there are any.  A client is one session for life: when that expires,
     every call raises SessionExpiredError and a new Client is the caller's decision.
+
+    A client that nobody closes keeps its session, and its locks, until the process ends, also when
+    nothing refers to it any more.
 
     A signal handler must not call a blocking operation of a client whose call it may have
     interrupted: it would wait for itself.  It may :meth:`close` the client.

@@ -10,6 +10,7 @@ import itertools
 from zkwire.errors import NotSentError
 from zkwire.hosts import HostList, parse_hosts
 from zkwire.jute.frames import RECEIVE_LIMIT
+from zkwire.model import State
 from zkwire.options import (
     check_auth,
     check_callable,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.dial import Resolver
-    from zkwire.model import Credentials, State
+    from zkwire.model import Credentials
     from zkwire.sasl import Mechanism
     from zkwire.trace import TraceFrame
 
@@ -105,17 +106,18 @@ class ClientBase:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._hosts} {self._session.state.value}>"
+        return f"<{type(self).__name__} {self._hosts} {self.state.value}>"
 
     @property
     def state(self) -> State:
-        """Where the client stands at this moment."""
-        return self._session.state
+        """Where the client stands at this moment; CLOSED in a forked child."""
+        return State.CLOSED if self._pump.forked else self._session.state
 
     def add_state_listener(self, listener: Callable[[State], object]) -> None:
         """Call ``listener`` with every new state from now on, in order, in the callback thread.
 
-        It may block and may use the client.  DISCONNECTED: connecting again, nothing is lost yet.
+        It may block and may use the client.  DISCONNECTED: connecting again, nothing is lost yet;
+        while no server can be reached CONNECTING and DISCONNECTED take turns, a pair an attempt.
         CONNECTED again: the same session, watches and authentication are back.  EXPIRED,
         AUTH_FAILED and CLOSED are the last.
         """
@@ -160,6 +162,7 @@ class ClientBase:
     def _credentials_to_leave(self) -> Credentials:
         """The credentials, if nothing is held that would live on without an owner."""
         credentials = self.credentials
+        self._world.check()
         if self._session.holds:
             raise RuntimeError("a lock is held: release it first, its node would block everybody")
         return credentials

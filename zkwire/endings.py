@@ -30,6 +30,10 @@ TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
     State.AUTH_FAILED: (AuthFailedError, "the server rejected the credentials"),
     State.CLOSED: (ClientClosedError, "the client is closed"),
 }
+NOT_RESUMED = (
+    "the session cannot be resumed: it is over, or these are not its id and password; make a new "
+    "Client"
+)
 CLOSED = "the server closed it"
 CLOSING = "the client is being closed"
 LAPSED = "no server has answered for a session timeout; the session may have expired"

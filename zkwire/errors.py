@@ -60,9 +60,9 @@ class ServerError(ZooKeeperError):
 
     A code that zkwire does not know arrives as this class itself.
 
-    For a change refused with -122, -7 or -4 ``maybe_applied`` is True: some servers answer so to
-    what may be executed all the same (ClickHouse Keeper -7 and -4 to what it has not seen
-    committed).
+    For a change refused with -122, -7, -5 or -4 ``maybe_applied`` is True: some servers answer so
+    to what may be executed all the same (Apache's -5 when it fails behind the commit, ClickHouse
+    Keeper -7 and -4 to what it has not seen committed).
     """
 
     code = 0
@@ -79,7 +79,8 @@ class ServerError(ZooKeeperError):
             self.code = code
         text = message or (type(self).__doc__ or type(self).__name__).strip().splitlines()[0]
         if type(self) is ServerError:
-            text = message or f"refused with the error code {self.code}, unknown to this client"
+            doubt = "; a change may still be executed" if self.code in UNCERTAIN else ""
+            text = message or f"refused with error code {self.code}, unknown to this client{doubt}"
         super().__init__(text, op=op, path=path)
 
 
@@ -150,7 +151,7 @@ class NoAuthError(ServerError):
 
 
 class BadVersionError(ServerError):
-    """The node has another version: somebody changed it.  Read it again and decide anew."""
+    """The node has another version: somebody changed it. Read it again and decide anew."""
 
     code = -103
 
@@ -174,7 +175,7 @@ class NotEmptyError(ServerError):
 
 
 class InvalidACLError(ServerError):
-    """The ACL is empty, malformed, or of a scheme that the server does not know."""
+    """The ACL is empty, malformed, of an unknown scheme, or CREATOR_ALL_ACL without credentials."""
 
     code = -114
 
@@ -333,7 +334,7 @@ REJECTIONS = frozenset({AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH})
 # What a server answers that has no time for a request, and takes its time to say so.
 BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 # Some servers answer so to a write that they may still execute.
-UNCERTAIN = frozenset({-4, -7, RequestTimeoutError.code})
+UNCERTAIN = frozenset({-4, MarshallingError.code, -7, RequestTimeoutError.code})
 
 
 def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:

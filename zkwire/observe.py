@@ -1,8 +1,9 @@
 """What a client lets others see of itself: lines in the log, and the trace.
 
-Logger ``zkwire``: INFO for each state of a session, DEBUG for each frame; names, numbers and sizes,
-never payloads or secrets.  A program that has not loaded ``logging`` wants no log, so it is not
-loaded for it.  Both log and trace are a user's code: they are called in the callback thread.
+Logger ``zkwire``: INFO for what becomes of a session, DEBUG for each attempt to connect and each
+frame; names, numbers and sizes, never payloads or secrets.  A program that has not loaded
+``logging`` wants no log, so it is not loaded for it.  Both log and trace are a user's code: they
+are called in the callback thread.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from zkwire.model import session_name
-from zkwire.states import Listener
+from zkwire.model import State, session_name
 from zkwire.trace import Tracer
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.calls import Waker
-    from zkwire.model import State
     from zkwire.session import Session
     from zkwire.trace import TraceFrame
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 LOGGER = "zkwire"
 INFO, DEBUG = 20, 10  # as in logging
+_ATTEMPTS = frozenset({State.CONNECTING, State.HANDSHAKE})
 
 
 def attach(
@@ -61,35 +61,51 @@ def _logger(level: int) -> Any:
     return logger if logger.isEnabledFor(level) else None
 
 
-class _StateLog(Listener):
-    """One line for each state."""
+class _StateLog:
+    """One line for each state, with what is known of it at that moment.
 
-    __slots__ = ("_name", "_session")
+    A lost connection is news once, and not with each attempt to make another.
+    """
+
+    __slots__ = ("_dispatch", "_name", "_news", "_session")
 
     def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
-        super().__init__(self._log, dispatch)
         self._session = session
         self._name = name
+        self._dispatch = dispatch
+        self._news: State | None = None
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""
-        return super().see(state) if _logger(INFO) is not None else []
+        is_news = state is not self._news and state not in _ATTEMPTS
+        if is_news:
+            self._news = state
+        level = INFO if is_news else DEBUG
+        if _logger(level) is None:
+            return []
+        line = f"{self._name}: {state.value}, session {session_name(self._session.session_id)}, "
+        return [partial(self._dispatch, partial(_log, level, line + self._detail(state)))]
 
-    def _log(self, state: State) -> None:
-        logger, session = _logger(INFO), self._session
-        if logger is not None:
-            where = "{}:{}".format(*session.server) if session.server else "no server"
-            logger.info(
-                "%s: %s, session %s, %s, last failure: %s", self._name, state.value,
-                session_name(session.session_id), where, session.last_failure,
-            )  # fmt: skip
+    def _detail(self, state: State) -> str:
+        session = self._session
+        if state is State.DISCONNECTED:
+            return session.last_failure
+        if state.terminal:
+            return str(session.ending())
+        return "{}:{}".format(*session.server) if session.server else "no server"
+
+
+def _log(level: int, line: str) -> None:
+    logger = _logger(level)
+    if logger is not None:
+        logger.log(level, "%s", line)
 
 
 def _log_frame(name: str, frame: TraceFrame) -> None:
-    logger = _logger(DEBUG)
+    logger, zxid = _logger(DEBUG), frame.zxid
     if logger is not None:
         logger.debug(
             "%s: %s xid %s %s %s, %s bytes, zxid %s, error %s",
             name, "sent" if frame.sent else "received", frame.xid, frame.op, frame.path or "",
-            frame.size, frame.zxid, frame.error,
+            frame.size, hex(zxid) if zxid is not None and zxid > 0 else zxid, frame.error,
         )  # fmt: skip

@@ -446,6 +446,8 @@ class Session:
             self.trace.greeted(end - at, now)
         answer = self._opening.receive_greeting(chunk, at, end)
         if answer is None:
+            if not (self._closing or self.lease_deadline):
+                self._reason = endings.NOT_RESUMED
             self._enter("close" if self._closing else "expire")
             return
         self._live.greeted(answer.time_out / 1000, read_only=self._opening.read_only)

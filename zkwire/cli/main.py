@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
+from zkwire import __version__
 from zkwire.errors import ZooKeeperError
 
 
@@ -13,6 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python3 -m zkwire", description="A ZooKeeper client in pure Python."
     )
+    parser.add_argument("--version", action="version", version=f"zkwire {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="show what the locks do when things go wrong")
     demo.add_argument("--server", metavar="HOST:PORT", help="on this ZooKeeper, not an own one")
@@ -32,6 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         return _run(asked)
+    except BrokenPipeError:  # whoever reads has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ZooKeeperError, ValueError, OSError) as error:
         print(f"zkwire: {type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -32,6 +32,8 @@ def shell(server: str, words: list[str], *, trace: bool = False) -> int:
     event.
     """
     terminal = sys.stdin.isatty() and not words
+    if terminal:
+        say(f"connecting to {server}")
     with Client(server, trace=_show_frame if trace else None) as client:
         commands = Commands(client, wait=bool(words), terminal=terminal)
         if words:
@@ -245,7 +247,8 @@ def _show_event(event: Event) -> None:
 
 
 def _show_frame(frame: TraceFrame) -> None:
-    parts = ["->" if frame.sent else "<-", frame.op, f"xid {frame.xid}", frame.path or ""]
+    xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # it has no header
+    parts = ["->" if frame.sent else "<-", frame.op, xid, frame.path or ""]
     if frame.zxid is not None and frame.zxid > 0:
         parts.append(f"zxid {frame.zxid:#x}")
     if frame.error:

@@ -128,6 +128,7 @@ class MultiLock:
 
     def release(self) -> None:
         """Give all up.  Raises LockLostError if one had been lost before."""
+        self._core.check()
         run(self._core.release())
 
     @property

@@ -117,9 +117,13 @@ class LockCore:
             if self._granted is not None:
                 self._owed, self._granted = self._granted, None
             self._settle()
-            if wait and isinstance(error, OperationTimeoutError):
+            if not isinstance(error, OperationTimeoutError):
+                raise
+            if wait:
                 return False
-            raise
+            raise OperationTimeoutError(
+                f"no server could tell in time whether {self.path} is free; nothing is held"
+            ) from None
 
     def _settle(self) -> None:
         """Clean up behind an attempt that did not end well.

@@ -68,6 +68,7 @@ class Locking(LockFace):
         been lost before (what was done under it may not have been exclusive), RuntimeError if it
         was never acquired, or has been released already.
         """
+        self._core.world.check()
         run(self._core.release())
 
     def __enter__(self) -> Self:

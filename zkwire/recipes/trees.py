@@ -3,6 +3,9 @@
 A lost connection is recovered from: every step can be repeated without harm, because it aims at a
 state ("it is there", "it is gone") and not at a change.  Where no deadline is given each step has
 one of its own, so that nothing waits for a server for ever: OperationTimeoutError.
+
+An error that ends a change behind its first step says so: ``maybe_applied``, whatever became of the
+step that it names.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from zkwire.errors import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    ZooKeeperError,
 )
 from zkwire.paths import check_path, parent
 from zkwire.recipes.world import in_time, persist
@@ -30,24 +34,29 @@ WINDOW = 500
 
 async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: float | None) -> None:
     """Create ``path`` and what is missing above it."""
-    limit = in_time(world, deadline)
-    while True:
-        try:
-            await world.until(world.verbs.create(path, b"", acl), limit)
-            return
-        except NodeExistsError:
-            return
-        except NoNodeError:
-            if path == "/":
-                raise  # that is the chroot, and what is above it is out of reach
-            await ensure_path(world, parent(path), acl, deadline)
-        except NoAuthError:
-            # A server looks at the rights on the parent before it sees that the node exists.
-            if await persist(world, limit, world.verbs.exists, path) is None:
-                raise
-            return
-        except ConnectionLossError:
-            pass
+    limit, begun = in_time(world, deadline), False
+    try:
+        while True:
+            try:
+                await world.until(world.verbs.create(path, b"", acl), limit)
+                return
+            except NodeExistsError:
+                return
+            except NoNodeError:
+                if path == "/":
+                    raise  # that is the chroot, and what is above it is out of reach
+                await ensure_path(world, parent(path), acl, deadline)
+                begun = True
+            except NoAuthError:
+                # A server looks at the rights on the parent before it sees that the node exists.
+                if await persist(world, limit, world.verbs.exists, path) is None:
+                    raise
+                return
+            except ConnectionLossError as lost:
+                begun = begun or lost.maybe_applied
+    except ZooKeeperError as error:
+        error.maybe_applied = error.maybe_applied or begun
+        raise
 
 
 async def walk(world: World, path: str, deadline: float | None) -> AsyncGenerator[str, None]:
@@ -85,14 +94,20 @@ async def delete_tree(world: World, path: str, deadline: float | None) -> None:
     """Delete everything below ``path``, and it."""
     if check_path(path) == "/":
         raise ValueError("the root cannot be deleted")
-    while True:
-        try:
-            nodes = [node async for node in walk(world, path, deadline)]
-        except NoNodeError:
-            return
-        nodes.reverse()
-        for start in range(0, len(nodes), WINDOW):
-            await _delete_all(world, nodes[start : start + WINDOW], deadline)
+    begun = False
+    try:
+        while True:
+            try:
+                nodes = [node async for node in walk(world, path, deadline)]
+            except NoNodeError:
+                return
+            nodes.reverse()
+            begun = True
+            for start in range(0, len(nodes), WINDOW):
+                await _delete_all(world, nodes[start : start + WINDOW], deadline)
+    except ZooKeeperError as error:
+        error.maybe_applied = error.maybe_applied or begun
+        raise
 
 
 async def _delete_all(world: World, nodes: list[str], deadline: float | None) -> None:

@@ -46,7 +46,7 @@ def _readable(world: World, connection: Connection, path: str) -> Node:
 
 
 def exists(world: World, connection: Connection, body: bytes) -> bytes:
-    """The stat of a node.  3.8 asks for no permission; from 3.9.2 it takes READ."""
+    """The stat of a node.  3.8.0 asks for no permission; 3.8.4 and 3.9.2 want READ."""
     request, _ = r.ExistsRequest.unpack(body)
     if "\0" in request.path:
         raise BadArgumentsError

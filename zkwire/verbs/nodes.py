@@ -50,8 +50,8 @@ class Nodes(Requests):
         put behind ``path``, which count up for this parent, to 2147483647 (a parent made anew
         starts again); use the path that is returned.  ``container``: the server deletes it some
         time after its last child has gone (since 3.5.1).  ``ttl``: the server deletes it when it
-        has had no children and no change for so many seconds, 0.001 to about 1.1e9 (since 3.5.3,
-        and only if extended types are switched on there).
+        has no children and its data has not been set for so many seconds, 0.001 to about 1.1e9
+        (since 3.5.3, and only if extended types are switched on there).
 
         Refused with: NodeExistsError; NoNodeError (the parent is missing);
         NoChildrenForEphemeralsError; NoAuthError; InvalidACLError; QuotaExceededError;
@@ -150,8 +150,8 @@ class Nodes(Requests):
 
         ``watch`` is set in both cases: it fires when the node is created, changed or deleted.
 
-        Refused with: NoAuthError (servers from 3.9.2).  If the connection is lost: ask again; the
-        watch of the lost call was not set.
+        Refused with: NoAuthError (from 3.7.3, 3.8.4, 3.9.2).  If the connection is lost: ask again;
+        the watch of the lost call was not set.
         """
         return self._call(ops.EXISTS, path, watch is not None, finish=_stat, watch=watch)
 
