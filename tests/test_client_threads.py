@@ -107,15 +107,16 @@ def ask_until_answered(client: Client, tag: str) -> None:
 
 
 class Interruption:
-    """Raises KeyboardInterrupt in this thread at the n-th point where the interpreter would.
+    """Raises an error of a ``kind`` in this thread at the n-th point where the interpreter would.
 
     CPython looks for signals when a function begins, when a call of a C function has returned and
     when a loop goes round; never between. So the n-th such point of a piece of code can be chosen,
     and all of them tried. Only points in the client count.
     """
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, kind: type[BaseException] = KeyboardInterrupt) -> None:
         self.where: str | None = None
+        self._kind = kind
         self._left = n
         self._last: tuple[FrameType, int] | None = None
         self._previous: Any = None
@@ -149,7 +150,7 @@ class Interruption:
             code = frame.f_code
             self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {code.co_name}"
             sys.settrace(None)
-            raise KeyboardInterrupt(self.where)
+            raise self._kind(self.where)
 
 
 # The library itself. The standard library (the start of a thread, the making of a pair of sockets,
@@ -196,6 +197,26 @@ def test_an_interrupt_anywhere_in_a_call_hurts_nobody_else() -> None:
                 ask_until_answered(client, f"/{points}")
                 other.result()
             assert len(server.sessions) == 1, where
+        assert points > 30
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, LookupError])
+def test_whatever_a_signal_handler_raises_reaches_the_caller(kind: type[Exception]) -> None:
+    """An alarm's TimeoutError is an OSError, and no failure of the connection that it hits."""
+    with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
+        points = 0
+        while True:
+            points += 1
+            try:
+                with Interruption(points, kind) as interruption:
+                    ask(client, "/interrupted")
+            except kind:
+                pass
+            else:
+                assert interruption.where is None, f"{interruption.where} has swallowed it"
+                break
+            with within(1.0):
+                ask_until_answered(client, f"/{points}")
         assert points > 30
 
 

@@ -232,6 +232,17 @@ class Dialer:
         self._sock = None
 
 
+def kernel_says(error: OSError) -> str:
+    """What went wrong with a socket.
+
+    An OSError without a number is not the kernel's: a signal handler has raised it (TimeoutError is
+    one), so it goes on to whom it is meant for.
+    """
+    if error.errno is None:
+        raise error
+    return error.strerror or str(error)
+
+
 def shut_down(sock: socket.socket) -> None:
     """End a connection without closing its descriptor, which another thread may be using."""
     with contextlib.suppress(OSError):  # the peer was faster

@@ -13,6 +13,7 @@ import selectors
 import socket
 import threading
 
+from zkwire.dial import kernel_says
 from zkwire.engine import Engine
 
 TYPE_CHECKING = False
@@ -47,8 +48,11 @@ class IOThread:
 
     def wake(self) -> None:
         """From any thread: come back from select."""
-        with self._waking_lock, contextlib.suppress(OSError):  # full, so awake anyway; or closed
-            self._waking.send(b"\0")
+        with self._waking_lock:
+            try:
+                self._waking.send(b"\0")
+            except OSError as error:
+                kernel_says(error)  # it is full, so the thread is awake anyway; or closed
 
     def listen(self) -> None:
         """From any thread: somebody waits for an event, so listen, if nobody else reads."""

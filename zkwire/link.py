@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import socket
 
-from zkwire.dial import shut_down
+from zkwire.dial import kernel_says, shut_down
 from zkwire.endings import CLOSED
 
 # Asked for at a time.  Python allocates as much before it knows how much there is, so MANY only
@@ -71,7 +71,8 @@ class Link:
         except BlockingIOError:
             return None
         except OSError as error:
-            self.end = self.broken_pipe or error.strerror or str(error)
+            why = kernel_says(error)
+            self.end = self.broken_pipe or why
             return None
         if not data:
             self.end = self.broken_pipe or CLOSED
@@ -90,7 +91,7 @@ class Link:
             sent = 0
         except OSError as error:
             # It took nothing.  Answers may have come before, so the readers get to the end first.
-            self.broken_pipe = error.strerror or str(error)
+            self.broken_pipe = kernel_says(error)
             self.written -= len(data)
             shut_down(self.sock)
             return

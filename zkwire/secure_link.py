@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 
-from zkwire.dial import shut_down
+from zkwire.dial import kernel_says, shut_down
 from zkwire.endings import CLOSED
 from zkwire.link import Link
 from zkwire.tls import describe
@@ -80,7 +80,7 @@ class SecureLink(Link):
             pass
         except OSError as error:  # ssl.SSLError is one
             self.broken_pipe = (
-                describe(error) if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+                describe(error) if isinstance(error, ssl.SSLError) else kernel_says(error)
             )
             self._ciphertext = memoryview(b"")
             self.written -= len(data)

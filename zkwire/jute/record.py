@@ -376,6 +376,10 @@ def _end_pieces(out: _Writer, parts: list[str]) -> None:
         out.run = []
 
 
+# What packing a wrong value raises; anything else comes from elsewhere, say a signal handler.
+_MISFITS = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+
+
 def _encoder(cls: type[Record]) -> Callable[..., Any]:
     out, parts = _Writer(), list[str]()
     for field in cls.layout():
@@ -383,6 +387,7 @@ def _encoder(cls: type[Record]) -> Callable[..., Any]:
     _end_pieces(out, parts)
     fields = ", ".join(cls.__fields__)
     out.helper("blame", partial(_blame, cls))
+    out.helper("misfits", _MISFITS)
     body = "".join(f"        {line}\n" for line in out.lines)
     joined = f"b''.join(({', '.join(parts)},))" if len(parts) > 1 else (parts or ["b''"])[0]
     source = (
@@ -390,7 +395,7 @@ def _encoder(cls: type[Record]) -> Callable[..., Any]:
         "    try:\n"
         f"{body}"
         f"        return {joined}\n"
-        "    except Exception as error:\n"
+        "    except misfits as error:\n"
         f"        raise blame(({fields}{',' if fields else ''}), error) from None\n"
     )
     return _compile(cls, "pack", source, out.names)
