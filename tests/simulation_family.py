@@ -617,7 +617,7 @@ class FirstKept(MultiLockCore):
             if core._granted is None and not await core.acquire(deadline, wait):
                 return False
         self._lost.watch([core.lost for core in self.cores])
-        self._acquired = True
+        self._taken, self._acquired = list(self.cores), True
         return self.held
 
 
@@ -633,7 +633,7 @@ class NoLastLook(MultiLockCore):
                 if not await core.acquire(deadline, wait):
                     return False
             self._lost.watch([core.lost for core in taken])
-            self._acquired = True
+            self._taken, self._acquired = list(taken), True
             taken.clear()
             return True
         finally:

@@ -80,6 +80,7 @@ class World:
         self.asked: list[str] = []
         self.spawned: list[Callable[[Any], Coroutine[Any, Any, object]]] = []
         self.time = 0.0
+        self.engaged: set[object] = set()
         self._made: list[str] = []
 
     @property

@@ -163,8 +163,11 @@ class ClientBase:
         """The credentials, if nothing is held that would live on without an owner."""
         credentials = self.credentials
         self._world.check()
-        if self._session.holds:
-            raise RuntimeError("a lock is held: release it first, its node would block everybody")
+        if self._session.holds or any(lock.engaged for lock in tuple(self._world.engaged)):
+            raise RuntimeError(
+                "a lock is held, or somebody is acquiring it, or it was lost and not released: end "
+                "that first, its node would block everybody"
+            )
         return credentials
 
     def _unreachable(self, seconds: float) -> NotSentError:

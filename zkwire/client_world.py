@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
+    from zkwire.recipes.lock import LockCore
     from zkwire.replies import Pipeline
     from zkwire.verbs import Verbs
     from zkwire.watches import Watch
@@ -31,6 +32,7 @@ class ClientWorld:
         self.dispatch = pump.dispatch
         self.wait = pump.wait
         self.when_ready = pump.when_ready
+        self.engaged: set[LockCore] = set()
         self._pump = pump
         self._rng = rng
 

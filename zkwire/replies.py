@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 def timed_out(call: Call, timeout: float | None, taken_back: bool) -> OperationTimeoutError:
     """The error for a caller that has waited long enough."""
-    state = "it was taken back unsent" if taken_back else "it was sent and stays in effect"
+    if taken_back:
+        state = "it was taken back unsent"
+    elif call.sent:
+        state = "it was sent and stays in effect"
+    else:
+        state = "it waits to be sent"  # others wait for it, or it is for every connection
     return OperationTimeoutError(
         f"no answer within {timeout:.3g} s; {state}",
         op=call.op.name,

@@ -126,6 +126,9 @@ class LoopDriver:
             return
         self._turns = True
         try:
+            link = self._pump.link
+            while link is not None and link.broken_pipe and not link.end:
+                self._pump.read(link)  # to the end, of which uvloop tells nobody behind an error
             self.engine.conclude()
             due = self.engine.prepare()
         finally:

@@ -10,12 +10,14 @@ place; functions of a user's are called from the loop, never from within the aut
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from zkwire.aio.engine import SHORTEST_PAUSE, LoopDriver
 from zkwire.background import Task
 from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.forking import remember
+from zkwire.link import INTERRUPTED
 from zkwire.pump import FLUSH_AT
 from zkwire.roles import LOOK, clock
 from zkwire.states import StateWait
@@ -134,22 +136,23 @@ class AsyncPump:
     async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         loop = self.start()
-        if waitable.ready:
-            return True
-        future = loop.create_future()
+        latest = None if timeout is None else loop.time() + timeout
+        # Again if it was ready and is not any more, as a connection that has lasted a moment.
+        while not (waitable.ready or (latest is not None and loop.time() >= latest)):
+            future = loop.create_future()
 
-        def wake() -> None:
-            if not (future.done() or self._homeless):
-                future.set_result(None)
+            def wake(future: asyncio.Future[None] = future) -> None:
+                if not (future.done() or self._homeless):
+                    future.set_result(None)
 
-        timer = None if timeout is None else loop.call_later(timeout, wake)
-        waitable.add_waker(wake)
-        try:
-            await future
-        finally:
-            if timer is not None:
-                timer.cancel()
-            waitable.drop_waker(wake)
+            timer = None if latest is None else loop.call_at(latest, wake)
+            waitable.add_waker(wake)
+            try:
+                await future
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                waitable.drop_waker(wake)
         return waitable.ready
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
@@ -221,6 +224,8 @@ class AsyncPump:
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run a coroutine of background replies, whatever becomes of the caller."""
+        if self._homeless:
+            raise ClientClosedError("the client's event loop has been closed")
         self.start()
         if self.session.over:
             raise self.session.ending()
@@ -278,6 +283,14 @@ class AsyncPump:
 
     def read(self, link: Link) -> None:
         """One receive and all that it brings."""
+        try:
+            self._read(link)
+        except BaseException:  # what it has taken from the kernel may be lost
+            link.end = link.end or INTERRUPTED
+            self._turn_soon()
+            raise
+
+    def _read(self, link: Link) -> None:
         data = link.receive(block=False)
         session = self.session
         if data:
@@ -298,8 +311,13 @@ class AsyncPump:
     def call_due(self) -> None:
         """Call what the automaton wants called, in order."""
         while self.session.wakeups:
-            for function in self.session.take_wakeups():
-                function()
+            due = deque(self.session.take_wakeups())
+            try:
+                while due:
+                    due[0]()
+                    due.popleft()
+            finally:  # an interrupt must not lose those behind it
+                self.session.wakeups[:0] = due
 
     def flush(self) -> None:
         """Send what there is to send, as far as the kernel takes it."""

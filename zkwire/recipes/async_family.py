@@ -5,9 +5,14 @@ from __future__ import annotations
 from asyncio import Task, current_task
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import LockLostError, LockTakenError
+from zkwire.errors import LockTakenError
 from zkwire.options import check_timeout
-from zkwire.recipes.async_locks import AsyncLocking, AsyncQueueLock, AsyncSequentialLock
+from zkwire.recipes.async_locks import (
+    AsyncEntered,
+    AsyncLocking,
+    AsyncQueueLock,
+    AsyncSequentialLock,
+)
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
@@ -43,7 +48,11 @@ class AsyncLease(AsyncQueueLock):
     """One lease of a semaphore; see :class:`AsyncSemaphore`."""
 
     async def __aenter__(self) -> Self:
-        self.check()  # it was acquired before
+        try:
+            self.check()  # it was acquired before
+        except BaseException:
+            self._give_up()  # nobody will come by at __aexit__
+            raise
         return self
 
 
@@ -80,7 +89,7 @@ class AsyncSemaphore:
         return await contenders(self._world, f"{self.path}/leases")
 
 
-class AsyncMultiLock:
+class AsyncMultiLock(AsyncEntered):
     """Several locks at once: all of them, or none; see :class:`zkwire.MultiLock`."""
 
     def __init__(self, *locks: AsyncLocking) -> None:
@@ -118,17 +127,8 @@ class AsyncMultiLock:
         """The loss of the first one."""
         return self._core.lost
 
-    async def __aenter__(self) -> Self:
-        if not await self.acquire():
-            raise LockTakenError("one of the locks is held by somebody else")
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.release()
-        except LockLostError:
-            if kind is None:
-                raise
+    def _give_up(self) -> None:
+        self._core.give_up()
 
 
 class _Own:
@@ -141,7 +141,7 @@ class _Own:
         self.count = 0
 
 
-class AsyncReentrantLock:
+class AsyncReentrantLock(AsyncEntered):
     """A fair lock that the task which holds it may acquire again.
 
     One object serves any number of tasks: each has its own place in the queue.  The properties are
@@ -157,7 +157,8 @@ class AsyncReentrantLock:
 
     def _own(self) -> _Own:
         task = current_task()
-        assert task is not None
+        if task is None:
+            raise RuntimeError("a re-entrant lock is its task's, and this is no task")
         if task not in self._owners:
             self._owners[task] = _Own(AsyncSequentialLock(self._client, self.path, self._text))
         return self._owners[task]
@@ -188,25 +189,28 @@ class AsyncReentrantLock:
         own = self._own()
         if own.count == 0:
             raise RuntimeError("this task does not hold the lock")
-        own.count -= 1
-        if own.count == 0:
+        if own.count > 1:
+            own.count -= 1
+            return
+        try:
             await own.lock.release()
+        finally:
+            if not own.lock._core.owned:
+                own.count = 0
 
     @property
     def held(self) -> bool:
         """Whether this task surely holds the lock at this moment."""
         return self.lock.held
 
-    async def __aenter__(self) -> Self:
-        await self.acquire()
-        return self
+    @property
+    def _called(self) -> str:
+        return self.path
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.release()
-        except LockLostError:
-            if kind is None:
-                raise
+    def _give_up(self) -> None:
+        own = self._own()
+        own.lock._give_up()
+        own.count = 0
 
 
 class AsyncElection:

@@ -22,7 +22,43 @@ if TYPE_CHECKING:
     from zkwire.verbs.multi import Operation
 
 
-class AsyncLocking(LockFace):
+class AsyncEntered:
+    """What an ``async with`` does with a lock."""
+
+    async def acquire(self) -> bool:
+        """Wait for the lock; see the subclasses."""
+        raise NotImplementedError
+
+    async def release(self) -> None:
+        """Give it up; see the subclasses."""
+        raise NotImplementedError
+
+    def _give_up(self) -> None:
+        """The same without waiting for it."""
+        raise NotImplementedError
+
+    @property
+    def _called(self) -> str:
+        """What to call it in an error."""
+        return "one of the locks"
+
+    async def __aenter__(self) -> Self:
+        if not await self.acquire():
+            raise LockTakenError(f"{self._called} is held by somebody else")
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            await self.release()
+        except LockLostError:
+            if kind is None:
+                raise
+        except BaseException:
+            self._give_up()
+            raise
+
+
+class AsyncLocking(LockFace, AsyncEntered):
     """A lock on ``path``, held by at most one contender at a time.
 
         async with AsyncSequentialLock(client, "/locks/report") as lock:
@@ -78,7 +114,8 @@ class AsyncLocking(LockFace):
         """
         self.check()
         task, lost, over = current_task(), self.lost, False
-        assert task is not None
+        if task is None:
+            raise RuntimeError("only a task can be cancelled, and this is none")
         outside, cancelled = task.cancelling(), False
 
         def cancel(_: object) -> None:
@@ -86,7 +123,7 @@ class AsyncLocking(LockFace):
             if not over:
                 cancelled = task.cancel()
 
-        lost.add_callback(cancel)
+        waker = lost._call_back(cancel)
         try:
             yield self
         except BaseException as error:
@@ -94,22 +131,16 @@ class AsyncLocking(LockFace):
             if not cancelled or task.uncancel() > outside or not isinstance(error, CancelledError):
                 raise
             raise LockLostError(f"{self.path} was lost: {lost.reason}") from None
+        finally:
+            lost.drop_waker(waker)
         over = True
         if cancelled:  # and the body has ended before it noticed
             task.uncancel()
             raise LockLostError(f"{self.path} was lost: {lost.reason}")
 
-    async def __aenter__(self) -> Self:
-        if not await self.acquire():
-            raise LockTakenError(f"{self.path} is held by somebody else")
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.release()
-        except LockLostError:
-            if kind is None:
-                raise
+    @property
+    def _called(self) -> str:
+        return self.path
 
 
 class AsyncNonBlockingLock(AsyncLocking):
@@ -161,6 +192,7 @@ class AsyncQueueLock(AsyncLocking):
         ``on_position`` is called with the number of contenders ahead: when this one has its place
         in the queue, and whenever the one right ahead has gone.
         """
+        self._queue.refuse_two()  # or this one would take its listener away
         self._queue.on_position = on_position
         return await super().acquire(timeout)
 

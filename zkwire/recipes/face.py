@@ -36,6 +36,9 @@ class LockFace:
         """
         return self._core.held
 
+    def _give_up(self) -> None:
+        self._core.give_up()
+
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server."""
         if not self.held:

@@ -6,11 +6,11 @@ The algorithms are in the cores; each lock here has the properties and the promi
 
 from __future__ import annotations
 
-from zkwire.errors import LockLostError, LockTakenError
+from zkwire.errors import LockTakenError
 from zkwire.options import check_timeout
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
-from zkwire.recipes.locks import Locking, QueueLock, SequentialLock
+from zkwire.recipes.locks import Entered, Locking, QueueLock, SequentialLock
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
 from zkwire.recipes.semaphore import SemaphoreCore
@@ -59,7 +59,11 @@ class Lease(QueueLock):
     """One lease of a semaphore; see :class:`Semaphore`."""
 
     def __enter__(self) -> Self:
-        self.check()  # it was acquired before
+        try:
+            self.check()  # it was acquired before
+        except BaseException:
+            self._give_up()  # nobody will come by at __exit__
+            raise
         return self
 
 
@@ -100,7 +104,7 @@ class Semaphore:
         return run(contenders(self._world, f"{self.path}/leases"))
 
 
-class MultiLock:
+class MultiLock(Entered):
     """Several locks at once: all of them, or none.
 
         with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")) as both:
@@ -145,20 +149,11 @@ class MultiLock:
         """The loss of the first one."""
         return self._core.lost
 
-    def __enter__(self) -> Self:
-        if not self.acquire():
-            raise LockTakenError("one of the locks is held by somebody else")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.release()
-        except LockLostError:
-            if kind is None:
-                raise
+    def _give_up(self) -> None:
+        self._core.give_up()
 
 
-class ReentrantLock:
+class ReentrantLock(Entered):
     """A fair lock that the thread which holds it may acquire again.
 
     One object serves any number of threads: each has its own place in the queue.  The properties
@@ -204,25 +199,27 @@ class ReentrantLock:
         lock = self.lock
         if self._own.count == 0:
             raise RuntimeError("this thread does not hold the lock")
-        self._own.count -= 1
-        if self._own.count == 0:
+        if self._own.count > 1:
+            self._own.count -= 1
+            return
+        try:
             lock.release()
+        finally:
+            if not lock._core.owned:  # else an interrupt was faster: it is to be released still
+                self._own.count = 0
 
     @property
     def held(self) -> bool:
         """Whether this thread surely holds the lock at this moment."""
         return self.lock.held
 
-    def __enter__(self) -> Self:
-        self.acquire()
-        return self
+    @property
+    def _called(self) -> str:
+        return self.path
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.release()
-        except LockLostError:
-            if kind is None:
-                raise
+    def _give_up(self) -> None:
+        self.lock._give_up()
+        self._own.count = 0
 
 
 class Election:

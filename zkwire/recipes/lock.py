@@ -27,8 +27,10 @@ from zkwire.errors import (
     OperationTimeoutError,
     ZooKeeperError,
 )
+from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.paths import check_path
 from zkwire.recipes.lost import Lost, OwnNode
+from zkwire.recipes.trees import ensure_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +64,8 @@ class LockCore:
         self.world = world
         self.path = path
         self.lost = Lost(world)
-        self._busy = False
+        self._busy = False  # somebody acquires it
+        self._releasing = False
         self._owed: Attempt | None = None  # may have left a node that nobody takes care of
         self._granted: Attempt | None = None
         self._guard: OwnNode | None = None
@@ -89,18 +92,39 @@ class LockCore:
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
         """Whether the lock was acquired by the ``deadline``; see the shells."""
-        if self._busy:
-            raise RuntimeError("another thread or task is acquiring this very lock object")
-        if self._granted is not None and not self.lost.is_set():
-            raise RuntimeError("this lock object holds the lock already; it is not re-entrant")
+        self.refuse_two()
         self._busy = True
         try:
+            self.world.engaged.add(self)
             return await self._acquire(deadline, wait)
         except BaseException:  # and not else: another thread may be at its release already
             self._settle()
             raise
         finally:
             self._busy = False
+            self._disengage()
+
+    def refuse_two(self) -> None:
+        """Raise RuntimeError if this object cannot be acquired: it is held, or in other hands."""
+        if self._busy or self._releasing:
+            doing = "releasing" if self._releasing else "acquiring"
+            raise RuntimeError(f"another thread or task is {doing} this very lock object")
+        if self._granted is not None and not self.lost.is_set():
+            raise RuntimeError("this lock object holds the lock already; it is not re-entrant")
+
+    @property
+    def engaged(self) -> bool:
+        """Whether a node of it may stand on the server that nobody else takes care of."""
+        return self.owned or self._busy or self._releasing
+
+    @property
+    def owned(self) -> bool:
+        """Whether it was acquired and not released, be it lost or not."""
+        return self._granted is not None
+
+    def _disengage(self) -> None:
+        if not self.engaged:
+            self.world.engaged.discard(self)
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         try:
@@ -119,11 +143,21 @@ class LockCore:
             self._settle()
             if not isinstance(error, OperationTimeoutError):
                 raise
-            if wait:
+            if wait and deadline is not None:
                 return False
             raise OperationTimeoutError(
                 f"no server could tell in time whether {self.path} is free; nothing is held"
             ) from None
+
+    async def _provide(self, path: str, deadline: float | None) -> None:
+        """Create what is missing of a path, however long that takes if there is no deadline."""
+        while True:
+            try:
+                await ensure_path(self.world, path, OPEN_ACL_UNSAFE, deadline)
+                return
+            except OperationTimeoutError:
+                if deadline is not None:
+                    raise
 
     def _settle(self) -> None:
         """Clean up behind an attempt that did not end well.
@@ -210,11 +244,16 @@ class LockCore:
         attempt = self._granted
         if attempt is None or attempt.node is None or attempt.stat is None:
             raise RuntimeError("this lock object does not hold the lock")
-        self._owed = attempt
+        self._releasing = True  # or else what is owed would be that of two attempts
         try:
-            await self._delete(attempt.node, attempt.stat.version)
+            self._owed = attempt
+            try:
+                await self._delete(attempt.node, attempt.stat.version)
+            finally:
+                self._settle()
         finally:
-            self._settle()
+            self._releasing = False
+            self._disengage()
 
     async def _delete(self, node: str, version: int) -> None:
         """Delete the lock's node; what this leaves undone is owed."""
@@ -253,9 +292,16 @@ class LockCore:
         return LockLostError(f"{self.path} had been lost before it was {done}: {reason}")
 
     def give_up(self) -> None:
-        """Give the lock up without waiting for it, if it is held; where nothing may await."""
+        """Give the lock up without waiting for it, if it is held; where nothing may await.
+
+        What an interrupt has kept from being done is done when this is called again.
+        """
+        if self._busy or self._releasing:
+            return  # whoever does that leaves nothing behind
         if self._granted is not None:
-            self._withdraw(self._granted)
+            self._owed = self._granted
+        self._settle()
+        self._disengage()
 
     # --- what a holder may ask --------------------------------------------------------------------
 

@@ -20,7 +20,47 @@ if TYPE_CHECKING:
     from zkwire.verbs.multi import Operation
 
 
-class Locking(LockFace):
+class Entered:
+    """What a ``with`` does with a lock.
+
+    An interrupt that hits the end of it finds somebody who gives the lock up, unless it comes
+    before anything of ``__exit__`` has run: then, as with any context manager, nothing is done.
+    """
+
+    def acquire(self) -> bool:
+        """Wait for the lock; see the subclasses."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Give it up; see the subclasses."""
+        raise NotImplementedError
+
+    def _give_up(self) -> None:
+        """The same without waiting for it."""
+        raise NotImplementedError
+
+    @property
+    def _called(self) -> str:
+        """What to call it in an error."""
+        return "one of the locks"
+
+    def __enter__(self) -> Self:
+        if not self.acquire():
+            raise LockTakenError(f"{self._called} is held by somebody else")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.release()
+        except LockLostError:
+            if kind is None:
+                raise
+        except BaseException:
+            self._give_up()
+            raise
+
+
+class Locking(LockFace, Entered):
     """A lock on ``path``, held by at most one contender at a time.
 
         with SequentialLock(client, "/locks/report") as lock:
@@ -71,17 +111,9 @@ class Locking(LockFace):
         self._core.world.check()
         run(self._core.release())
 
-    def __enter__(self) -> Self:
-        if not self.acquire():
-            raise LockTakenError(f"{self.path} is held by somebody else")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.release()
-        except LockLostError:
-            if kind is None:
-                raise
+    @property
+    def _called(self) -> str:
+        return self.path
 
 
 class NonBlockingLock(Locking):
@@ -133,6 +165,7 @@ class QueueLock(Locking):
         ``on_position`` is called, in the client's callback thread, with the number of contenders
         ahead: when this one has its place in the queue, and whenever the one right ahead has gone.
         """
+        self._queue.refuse_two()  # or this one would take its listener away
         self._queue.on_position = on_position
         return super().acquire(timeout)
 

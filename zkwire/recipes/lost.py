@@ -52,7 +52,18 @@ class Loss(Waitable):
 
     def add_callback(self, callback: Callable[[Self], object]) -> None:
         """Call ``callback(self)`` once, in the client's callback thread, if the lock is lost."""
-        self._world.when_ready(self, lambda: self._call(callback))
+        if not callable(callback):
+            raise TypeError(f"callback must be callable, not {callback!r}")
+        self._call_back(callback)
+
+    def _call_back(self, callback: Callable[[Self], object]) -> Waker:
+        """:meth:`add_callback`; returns what ``drop_waker`` takes back."""
+
+        def waker() -> None:
+            self._call(callback)
+
+        self._world.when_ready(self, waker)
+        return waker
 
     def _call(self, callback: Callable[[Self], object]) -> None:
         if self.is_set():

@@ -34,7 +34,10 @@ class MultiLockCore:
         if any(core.world is not self._world for core in self.cores):
             raise ValueError("the locks of a multi-lock must be of one client")
         self._lost = AnyLost(self._world)
-        self._acquired = False
+        self._taken: list[LockCore] = []
+        self._acquired = False  # all of them
+        self._busy = False  # somebody acquires them
+        self._releasing = False
 
     def now(self) -> float:
         """Seconds on the clock of deadlines."""
@@ -52,47 +55,76 @@ class MultiLockCore:
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
         """Whether all were acquired by the ``deadline``."""
-        self._forget_loss()
-        taken: list[LockCore] = []
+        if self._busy or self._releasing:
+            raise RuntimeError("another thread or task is at this very multi-lock")
+        self._busy = True
         try:
-            for core in self.cores:
-                taken.append(core)  # before, for an interrupt right behind the acquisition
-                try:
-                    if not await core.acquire(deadline, wait):
-                        break
-                except RuntimeError:
-                    taken.pop()  # it is held, or being acquired, by somebody else's doing
-                    raise
-            else:
-                if not self.held:
-                    raise LockLostError("one of the locks was lost while another was acquired")
-                self._lost.watch([core.lost for core in taken])
-                self._acquired = True
-                taken.clear()
-                return True
-            if not wait:  # who tries expects to see it done; who has waited is late already
-                for core in reversed(taken[:-1]):
-                    with suppress(LockLostError):
-                        await core.release()
-            return False
+            self._forget_loss()
+            return await self._acquire(deadline, wait)
+        except BaseException:
+            if not self._acquired:
+                self._settle()
+            raise
         finally:
-            for core in reversed(taken):
-                core.give_up()
+            self._busy = False
+
+    async def _acquire(self, deadline: float | None, wait: bool) -> bool:
+        if self._acquired:
+            raise RuntimeError("this multi-lock holds its locks already; it is not re-entrant")
+        taken = self._taken
+        for core in self.cores:
+            taken.append(core)  # before, for an interrupt right behind the acquisition
+            try:
+                if await core.acquire(deadline, wait):
+                    continue
+            except RuntimeError:
+                taken.pop()  # it is held, or being acquired, by somebody else's doing
+                raise
+            if not wait:  # who tries expects to see it done; who has waited is late already
+                for other in reversed(taken[:-1]):
+                    with suppress(LockLostError):
+                        await other.release()
+            self._settle()
+            return False
+        if not self.held:
+            raise LockLostError("one of the locks was lost while another was acquired")
+        self._lost.watch([core.lost for core in taken])
+        self._acquired = True
+        return True
 
     def _forget_loss(self) -> None:
         """Be as new after a loss that nobody has answered with a release."""
         if self._acquired and self._lost.is_set():
-            self._give_up()
+            self._settle()
         if self._lost.ready:
             self._lost = AnyLost(self._world)
 
-    def _give_up(self) -> None:
+    def _settle(self) -> None:
+        """Give up what is taken; what an interrupt leaves undone is done when called again."""
         self._acquired = False
-        for core in self.cores:
+        for core in reversed(self._taken):
             core.give_up()
+        self._taken = []
+
+    def give_up(self) -> None:
+        """Give all up without waiting for it, if they are held; where nothing may await."""
+        if not (self._busy or self._releasing):
+            self._settle()
 
     async def release(self) -> None:
         """Give all up, whatever happens to one; raises the first error."""
+        if self._releasing or not self._acquired:
+            raise RuntimeError("this multi-lock does not hold its locks")
+        self._releasing = True
+        try:
+            await self._release()
+        except BaseException:
+            self._settle()
+            raise
+        finally:
+            self._releasing = False
+
+    async def _release(self) -> None:
         errors: list[ZooKeeperError] = []
         try:
             for core in reversed(self.cores):
@@ -101,7 +133,7 @@ class MultiLockCore:
                 except ZooKeeperError as error:
                     errors.append(error)
         finally:
-            self._give_up()
+            self._settle()
         if errors:
             raise errors[0]
 

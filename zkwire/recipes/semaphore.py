@@ -17,9 +17,7 @@ from zkwire.errors import (
     NoNodeError,
     OperationTimeoutError,
 )
-from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.recipes.sequential import SequentialLockCore, before
-from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.world import persist
 from zkwire.watches import Watch
 
@@ -56,6 +54,15 @@ class SemaphoreCore(SequentialLockCore):
             return won
         finally:
             self._queue.give_up()
+
+    def _settle(self) -> None:
+        self._queue.give_up()
+        super()._settle()
+
+    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        if attempt.stat is not None:  # somebody has deleted its node, and perhaps everything
+            await self._agree(deadline)
+        return await super()._enter(attempt, deadline)
 
     async def _take_lease(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         """Stand among the leases until few enough are ahead."""
@@ -97,7 +104,7 @@ class SemaphoreCore(SequentialLockCore):
                     )
                     return
             except NoNodeError:
-                await ensure_path(world, self._base, OPEN_ACL_UNSAFE, deadline)
+                await self._provide(self._base, deadline)
                 continue
             except (BadVersionError, ConnectionLossError):
                 continue  # look again

@@ -35,10 +35,9 @@ from zkwire.errors import (
     SequenceExhaustedError,
     ServerError,
 )
-from zkwire.model import OPEN_ACL_UNSAFE, EventType
+from zkwire.model import EventType
 from zkwire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
 from zkwire.recipes.lock import NOT_NOW, Attempt, LockCore
-from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.world import persist
 from zkwire.verbs.multi import Check
 from zkwire.watches import Watch
@@ -137,7 +136,7 @@ class SequentialLockCore(LockCore):
                 return await world.until(listing, deadline)
             except NoNodeError:
                 attempt.node = None
-                await ensure_path(self.world, self.path, OPEN_ACL_UNSAFE, deadline)
+                await self._provide(self.path, deadline)
             except NotSentError:
                 if attempt.node is not None:
                     return await self._list(deadline)

@@ -21,10 +21,8 @@ from zkwire.errors import (
     OperationTimeoutError,
     OutcomeUnknownError,
 )
-from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.paths import parent
 from zkwire.recipes.lock import Attempt, LockCore
-from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.world import persist
 from zkwire.watches import Watch
 
@@ -82,7 +80,7 @@ class SingleNodeLock(LockCore):
                 attempt.entered = self._adopt(attempt, seen)
                 return attempt.entered
             except NoNodeError:
-                await ensure_path(self.world, parent(self.path), OPEN_ACL_UNSAFE, deadline)
+                await self._provide(parent(self.path), deadline)
             except NotSentError:
                 pass
             except OutcomeUnknownError:

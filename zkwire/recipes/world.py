@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zkwire.calls import Waitable
     from zkwire.leases import Hold
     from zkwire.model import Event
+    from zkwire.recipes.lock import LockCore
     from zkwire.verbs import Reply, Verbs
     from zkwire.watches import Watch
 
@@ -57,6 +58,11 @@ if TYPE_CHECKING:
         @property
         def connection(self) -> object:
             """Another object for each connection, to be compared by ``is``."""
+            ...
+
+        @property
+        def engaged(self) -> set[LockCore]:
+            """The locks of which a node may stand on the server, for whoever wants to detach."""
             ...
 
         def check(self) -> None:

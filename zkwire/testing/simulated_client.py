@@ -256,16 +256,16 @@ class Shell:
         self.session.submit(call, self._sim.now)
 
     async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        task = self._sim.current
-        if waitable.ready:
-            return True
-        assert task is not None
-        wake = task.wake  # one object for both uses
-        waitable.add_waker(wake)
-        try:
-            await Suspend(None if timeout is None else self._sim.now + timeout)
-        finally:
-            waitable.drop_waker(wake)
+        task, sim = self._sim.current, self._sim
+        latest = None if timeout is None else sim.now + timeout
+        while not (waitable.ready or (latest is not None and sim.now >= latest)):
+            assert task is not None
+            wake = task.wake  # one object for both uses
+            waitable.add_waker(wake)
+            try:
+                await Suspend(latest)
+            finally:
+                waitable.drop_waker(wake)
         return waitable.ready
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
