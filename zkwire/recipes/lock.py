@@ -96,13 +96,16 @@ class LockCore:
         self._busy = True
         try:
             self.world.engaged.add(self)
-            return await self._acquire(deadline, wait)
+            if await self._acquire(deadline, wait):
+                return True
+            self.world.engaged.discard(self)
+            return False
         except BaseException:  # and not else: another thread may be at its release already
             self._settle()
+            self.world.engaged.discard(self)
             raise
         finally:
-            self._busy = False
-            self._disengage()
+            self._busy = False  # and nothing that an interrupt could hit: the lock may be held
 
     def refuse_two(self) -> None:
         """Raise RuntimeError if this object cannot be acquired: it is held, or in other hands."""
