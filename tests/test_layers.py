@@ -59,10 +59,10 @@ RECIPES_MAY_USE = (
     *("errors", "jute", "paths", "model", "ops", "calls", "watches", "verbs", "recipes"),
 )
 RECIPE_SHELLS = {
-    "recipes.locks": ("client", "options"),
-    "recipes.family": ("client", "options"),
-    "recipes.async_locks": ("aio.client", "options"),
-    "recipes.async_family": ("aio.client", "options"),
+    "recipes.locks": ("client",),
+    "recipes.family": ("client",),
+    "recipes.async_locks": ("aio.client",),
+    "recipes.async_family": ("aio.client",),
 }
 
 # Too expensive to load for everybody who imports zkwire.

@@ -53,6 +53,23 @@ class Waitable:
         return wakers
 
 
+def check_timeout(name: str, seconds: float | None) -> float | None:
+    """``seconds`` itself if it is a time limit: a number not below 0, or None."""
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
+    try:
+        limit = float(seconds)
+    except OverflowError:
+        raise ValueError(f"{name} is out of the range of a float") from None
+    if limit < 0:
+        raise ValueError(f"{name} must not be negative: {seconds}")
+    if not limit >= 0:
+        raise ValueError(f"{name} must be a number of seconds, not nan")
+    return limit
+
+
 class Awaited:
     """Awaited in the background (:class:`zkwire.background.Task`): until something is ready."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import update_wrapper
 
 from zkwire.blocking_world import BlockingWorld
+from zkwire.calls import check_timeout
 from zkwire.client_base import CLOSE_SECONDS, ClientBase
 from zkwire.model import OPEN_ACL_UNSAFE, State
-from zkwire.options import check_timeout
 from zkwire.recipes import trees
 from zkwire.recipes.driver import iterate, run
 from zkwire.replies import Exchange, Pipeline

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 
+from zkwire.calls import check_timeout
 from zkwire.errors import NotSentError
 from zkwire.hosts import HostList, parse_hosts
 from zkwire.jute.frames import RECEIVE_LIMIT
@@ -18,7 +19,6 @@ from zkwire.options import (
     check_resume,
     check_sasl,
     check_session_timeout,
-    check_timeout,
     check_tls,
 )
 from zkwire.session import Session

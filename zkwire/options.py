@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.calls import check_timeout
 from zkwire.model import Credentials
 
 TYPE_CHECKING = False
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
 
 # The answer to a greeting, and a reply of a few names, fit into less.
 LEAST_RECEIVE_LIMIT = 1024
-
-
-def check_timeout(name: str, seconds: float | None) -> float | None:
-    """``seconds`` itself if it is a time limit: a number not below 0, or None."""
-    if seconds is None:
-        return None
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
-        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
-    if not seconds >= 0:
-        raise ValueError(f"{name} must not be negative: {seconds}")
-    return float(seconds)
 
 
 def check_session_timeout(seconds: float) -> float:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from zkwire.calls import Call
+from zkwire.calls import Call, check_timeout
 from zkwire.errors import OperationTimeoutError
-from zkwire.options import check_timeout
 from zkwire.verbs import Verbs
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from zkwire.calls import Waitable
+from zkwire.calls import Waitable, check_timeout
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.model import Event, EventType, State
 
@@ -97,8 +97,9 @@ class Watch(Waitable):
         Raises SessionExpiredError or ClientClosedError when no event can come any more because the
         session is over, and RuntimeError when no read has set the watch since it fired last.
         """
+        limit = check_timeout("timeout", timeout)
         while (event := self.take()) is None:
-            if not self._owner().wait(self, timeout):
+            if not self._owner().wait(self, limit):
                 return None
         return event
 

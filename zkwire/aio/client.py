@@ -5,9 +5,9 @@ from __future__ import annotations
 from zkwire.aio.pump import AsyncPump
 from zkwire.aio.replies import AsyncReply
 from zkwire.aio.world import AsyncWorld
+from zkwire.calls import check_timeout
 from zkwire.client_base import CLOSE_SECONDS, ClientBase
 from zkwire.model import OPEN_ACL_UNSAFE, State
-from zkwire.options import check_timeout
 from zkwire.recipes import trees
 from zkwire.replies import Pipeline
 from zkwire.states import StateWait

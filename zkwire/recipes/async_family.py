@@ -5,8 +5,8 @@ from __future__ import annotations
 from asyncio import Task, current_task
 from weakref import WeakKeyDictionary
 
+from zkwire.calls import check_timeout
 from zkwire.errors import LockTakenError
-from zkwire.options import check_timeout
 from zkwire.recipes.async_locks import (
     AsyncEntered,
     AsyncLocking,

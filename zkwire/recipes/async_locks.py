@@ -5,8 +5,8 @@ from __future__ import annotations
 from asyncio import CancelledError, current_task
 from contextlib import asynccontextmanager
 
+from zkwire.calls import check_timeout
 from zkwire.errors import LockLostError, LockTakenError
-from zkwire.options import check_timeout
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import LockFace
 from zkwire.recipes.sequential import SequentialLockCore

@@ -6,8 +6,8 @@ The algorithms are in the cores; each lock here has the properties and the promi
 
 from __future__ import annotations
 
+from zkwire.calls import check_timeout
 from zkwire.errors import LockTakenError
-from zkwire.options import check_timeout
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
 from zkwire.recipes.locks import Entered, Locking, QueueLock, SequentialLock

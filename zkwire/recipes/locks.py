@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zkwire.calls import check_timeout
 from zkwire.errors import LockLostError, LockTakenError
-from zkwire.options import check_timeout
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
 from zkwire.recipes.face import LockFace

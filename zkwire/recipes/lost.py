@@ -7,7 +7,7 @@ without its asking; none of them is ever taken back.
 
 from __future__ import annotations
 
-from zkwire.calls import Waitable
+from zkwire.calls import Waitable, check_timeout
 from zkwire.model import Event, EventType, State
 from zkwire.watches import Watch
 
@@ -39,7 +39,7 @@ class Loss(Waitable):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the lock is lost or released, at most ``timeout`` seconds; is it lost?"""
-        self._world.wait(self, timeout)
+        self._world.wait(self, check_timeout("timeout", timeout))
         return self.is_set()
 
     def __await__(self) -> Generator[Any, None, bool]:
