@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -66,6 +67,15 @@ def assert_parents_first(paths: list[str]) -> None:
 
 
 # --- what they do ---------------------------------------------------------------------------------
+
+
+def test_a_tree_may_be_deeper_than_the_stack(stage: Stage, fresh_path: str) -> None:
+    client = stage.observer
+    deep = fresh_path + "/a" * sys.getrecursionlimit()
+    client.ensure_path(deep)
+    assert client.exists(deep) is not None
+    client.delete_tree(fresh_path)
+    assert client.exists(fresh_path) is None
 
 
 @pytest.mark.parametrize("chroot", ["", "/inside"])

@@ -34,29 +34,36 @@ WINDOW = 500
 
 async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: float | None) -> None:
     """Create ``path`` and what is missing above it."""
-    limit, begun = in_time(world, deadline), False
+    missing, begun, limit = [path], False, in_time(world, deadline)
     try:
-        while True:
+        while missing:
             try:
-                await world.until(world.verbs.create(path, b"", acl), limit)
-                return
-            except NodeExistsError:
-                return
-            except NoNodeError:
-                if path == "/":
-                    raise  # that is the chroot, and what is above it is out of reach
-                await ensure_path(world, parent(path), acl, deadline)
+                await _ensure_node(world, missing[-1], acl, limit)
+                missing.pop()
                 begun = True
-            except NoAuthError:
-                # A server looks at the rights on the parent before it sees that the node exists.
-                if await persist(world, limit, world.verbs.exists, path) is None:
-                    raise
-                return
+            except NoNodeError:
+                if missing[-1] == "/":
+                    raise  # that is the chroot, and what is above it is out of reach
+                missing.append(parent(missing[-1]))
             except ConnectionLossError as lost:
                 begun = begun or lost.maybe_applied
+                continue
+            limit = in_time(world, deadline)
     except ZooKeeperError as error:
         error.maybe_applied = error.maybe_applied or begun
         raise
+
+
+async def _ensure_node(world: World, path: str, acl: Sequence[ACL], limit: float) -> None:
+    """Create one node whose parent is there."""
+    try:
+        await world.until(world.verbs.create(path, b"", acl), limit)
+    except NodeExistsError:
+        pass
+    except NoAuthError:
+        # A server looks at the rights on the parent before it sees that the node exists.
+        if await persist(world, limit, world.verbs.exists, path) is None:
+            raise
 
 
 async def walk(world: World, path: str, deadline: float | None) -> AsyncGenerator[str, None]:
