@@ -92,7 +92,7 @@ class ReadLockCore(SequentialLockCore):
         world, verbs = self.world, self.world.verbs
         node = f"{self.path}/{attempt.id}-{self.label}{writer[-_DIGITS:]}"
         attempt.entered = True
-        create = Create(node, self.text.encode(), ephemeral=True)
+        create = Create(node, self.data, ephemeral=True)
         both = verbs.multi([Check(f"{self.path}/{writer}"), create])
         look, listing = verbs.exists(node), verbs.get_children(self.path)
         try:

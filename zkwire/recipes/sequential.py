@@ -68,7 +68,7 @@ class SequentialLockCore(LockCore):
 
     def __init__(self, world: World, path: str, text: str = "") -> None:
         super().__init__(world, path)
-        self.text = text
+        self.data = encoded(text)
         self.on_position: Callable[[int], object] | None = None
 
     def _ahead(self, names: list[str], own: str) -> str | None:
@@ -125,7 +125,7 @@ class SequentialLockCore(LockCore):
             attempt.entered = True
             create = verbs.create_with_stat(
                 f"{self.path}/{attempt.id}-{self.label}",
-                self.text.encode(),
+                self.data,
                 ephemeral=True,
                 sequential=True,
             )
@@ -263,6 +263,16 @@ class SequentialLockCore(LockCore):
             raise SequenceExhaustedError(
                 f"{self.path}: the sequence counter stands at {number} and ends at {LAST_SEQUENCE}"
             )
+
+
+def encoded(text: str) -> bytes:
+    """What stands in the node of a contender that shows ``text``."""
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a str, not {type(text).__name__}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"text contains a surrogate, which is no character: {text!r}") from None
 
 
 def predecessor(names: list[str], own: str) -> str | None:
