@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.scripted import STAT
+from zkwire import AsyncClient, Client
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -148,8 +148,10 @@ def an_attempt(node: str | None = None) -> Attempt:
     return attempt
 
 
-def client_of(world: World) -> Any:
-    return SimpleNamespace(_world=world)
+def client_of(world: World, kind: type[Any] = Client) -> Any:
+    client = object.__new__(kind)
+    client._world = world
+    return client
 
 
 # --- what all share -------------------------------------------------------------------------------
@@ -558,7 +560,7 @@ def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(broken: bool) -> 
 
 @pytest.mark.parametrize("broken", [True, False])
 def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> None:
-    client = client_of(World())
+    client = client_of(World(), AsyncClient)
 
     async def scenario() -> None:
         multi = AsyncMultiLock(AsyncSequentialLock(client, "/a"))
@@ -577,7 +579,7 @@ def test_a_multi_lock_of_a_task_says_what_it_holds() -> None:
     world = World()
 
     async def scenario() -> None:
-        both = AsyncMultiLock(AsyncSequentialLock(client_of(world), "/a"))
+        both = AsyncMultiLock(AsyncSequentialLock(client_of(world, AsyncClient), "/a"))
         assert await both.acquire(0)
         assert both.lease_remaining() == World.lease_deadline
         await both.release()
@@ -589,7 +591,7 @@ def test_a_multi_lock_of_a_task_says_what_it_holds() -> None:
 def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    both = AsyncMultiLock(AsyncSequentialLock(client_of(World()), "/a"))
+    both = AsyncMultiLock(AsyncSequentialLock(client_of(World(), AsyncClient), "/a"))
 
     async def refuse(timeout: float | None = None) -> bool:
         return False

@@ -12,8 +12,10 @@ from zkwire.recipes.async_locks import (
     AsyncLocking,
     AsyncQueueLock,
     AsyncSequentialLock,
+    world_of,
 )
 from zkwire.recipes.contenders import contenders
+from zkwire.recipes.face import check_kind
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
 from zkwire.recipes.semaphore import SemaphoreCore
@@ -31,7 +33,7 @@ class AsyncReadWriteLock:
     """Readers together, a writer alone, in order of arrival; see :class:`zkwire.ReadWriteLock`."""
 
     def __init__(self, client: AsyncClient, path: str, text: str = "") -> None:
-        self._world = client._world
+        self._world = world_of(client)
         write = WriteLockCore(self._world, path, text)
         read = ReadLockCore(self._world, path, text, write)
         write.read = read
@@ -64,7 +66,7 @@ class AsyncSemaphore:
     """
 
     def __init__(self, client: AsyncClient, path: str, count: int, text: str = "") -> None:
-        self._world = client._world
+        self._world = world_of(client)
         self.path = path
         self.count = count
         self._text = text
@@ -93,7 +95,9 @@ class AsyncMultiLock(AsyncEntered):
     """Several locks at once: all of them, or none; see :class:`zkwire.MultiLock`."""
 
     def __init__(self, *locks: AsyncLocking) -> None:
-        self._core = MultiLockCore([lock._core for lock in locks])
+        wanted = "an AsyncMultiLock takes locks such as AsyncSequentialLock"
+        parts = [check_kind(wanted, lock, AsyncLocking) for lock in locks]
+        self._core = MultiLockCore([lock._core for lock in parts])
         self.locks = locks
 
     async def acquire(self, timeout: float | None = None) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from asyncio import CancelledError, current_task
 from contextlib import asynccontextmanager
 
+from zkwire.aio.client import AsyncClient
 from zkwire.calls import check_timeout
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.recipes.contenders import contenders
-from zkwire.recipes.face import LockFace
+from zkwire.recipes.face import LockFace, check_kind
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
     from typing import Any, Self
 
-    from zkwire.aio.client import AsyncClient
     from zkwire.recipes.contenders import Contender
+    from zkwire.recipes.world import World
     from zkwire.verbs.multi import Operation
+
+
+def world_of(client: AsyncClient) -> World:
+    """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
+    return check_kind("client must be an AsyncClient", client, AsyncClient)._world
 
 
 class AsyncEntered:
@@ -150,7 +156,7 @@ class AsyncNonBlockingLock(AsyncLocking):
     """
 
     def __init__(self, client: AsyncClient, path: str) -> None:
-        super().__init__(SingleNodeLock(client._world, path))
+        super().__init__(SingleNodeLock(world_of(client), path))
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock if it is free; False if somebody else has it.
@@ -171,7 +177,7 @@ class AsyncBlockingLock(AsyncLocking):
     """
 
     def __init__(self, client: AsyncClient, path: str) -> None:
-        super().__init__(SingleNodeLock(client._world, path))
+        super().__init__(SingleNodeLock(world_of(client), path))
 
 
 class AsyncQueueLock(AsyncLocking):
@@ -215,7 +221,7 @@ class AsyncSequentialLock(AsyncQueueLock):
     """
 
     def __init__(self, client: AsyncClient, path: str, text: str = "") -> None:
-        super().__init__(SequentialLockCore(client._world, path, text))
+        super().__init__(SequentialLockCore(world_of(client), path, text))
 
 
 AsyncLock = AsyncSequentialLock

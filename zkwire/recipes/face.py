@@ -6,8 +6,19 @@ from zkwire.errors import LockLostError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     from zkwire.recipes.lock import LockCore
     from zkwire.recipes.lost import Lost
+
+    T = TypeVar("T")
+
+
+def check_kind(wanted: str, value: T, kind: type[T]) -> T:
+    """``value`` itself if it is of this kind, else TypeError, which says what is ``wanted``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{wanted}, not {type(value).__name__}")
+    return value
 
 
 class LockFace:

@@ -10,7 +10,8 @@ from zkwire.calls import check_timeout
 from zkwire.errors import LockTakenError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
-from zkwire.recipes.locks import Entered, Locking, QueueLock, SequentialLock
+from zkwire.recipes.face import check_kind
+from zkwire.recipes.locks import Entered, Locking, QueueLock, SequentialLock, world_of
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
 from zkwire.recipes.semaphore import SemaphoreCore
@@ -41,7 +42,7 @@ class ReadWriteLock:
     """
 
     def __init__(self, client: Client, path: str, text: str = "") -> None:
-        world = client._world
+        world = world_of(client)
         write = WriteLockCore(world, path, text)
         read = ReadLockCore(world, path, text, write)
         write.read = read
@@ -79,7 +80,7 @@ class Semaphore:
     """
 
     def __init__(self, client: Client, path: str, count: int, text: str = "") -> None:
-        self._world = client._world
+        self._world = world_of(client)
         self.path = path
         self.count = count
         self._text = text
@@ -115,7 +116,9 @@ class MultiLock(Entered):
     """
 
     def __init__(self, *locks: Locking) -> None:
-        self._core = MultiLockCore([lock._core for lock in locks])
+        wanted = "a MultiLock takes locks such as SequentialLock"
+        parts = [check_kind(wanted, lock, Locking) for lock in locks]
+        self._core = MultiLockCore([lock._core for lock in parts])
         self.locks = locks
 
     def acquire(self, timeout: float | None = None) -> bool:

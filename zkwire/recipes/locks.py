@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from zkwire.calls import check_timeout
+from zkwire.client import Client
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
-from zkwire.recipes.face import LockFace
+from zkwire.recipes.face import LockFace, check_kind
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Self
 
-    from zkwire.client import Client
     from zkwire.recipes.contenders import Contender
+    from zkwire.recipes.world import World
     from zkwire.verbs.multi import Operation
+
+
+def world_of(client: Client) -> World:
+    """What the recipes ask of the client; TypeError if it is none, or not for threads."""
+    return check_kind("client must be a Client", client, Client)._world
 
 
 class Entered:
@@ -123,7 +129,7 @@ class NonBlockingLock(Locking):
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        super().__init__(SingleNodeLock(client._world, path))
+        super().__init__(SingleNodeLock(world_of(client), path))
 
     def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock if it is free; False if somebody else has it.
@@ -144,7 +150,7 @@ class BlockingLock(Locking):
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        super().__init__(SingleNodeLock(client._world, path))
+        super().__init__(SingleNodeLock(world_of(client), path))
 
 
 class QueueLock(Locking):
@@ -195,7 +201,7 @@ class SequentialLock(QueueLock):
     """
 
     def __init__(self, client: Client, path: str, text: str = "") -> None:
-        super().__init__(SequentialLockCore(client._world, path, text))
+        super().__init__(SequentialLockCore(world_of(client), path, text))
 
 
 Lock = SequentialLock
