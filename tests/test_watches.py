@@ -19,7 +19,7 @@ from zkwire.jute.records import SetWatches2
 from zkwire.model import Event, EventType, State
 from zkwire.ops import WatchKind
 from zkwire.watch_table import BATCH_BYTES, WatchTable
-from zkwire.watches import Watch
+from zkwire.watches import CallbackWatch, Watch
 from zkwire.watching import Watching
 
 DATA, EXIST, CHILD, PERSISTENT, RECURSIVE = WatchKind
@@ -327,16 +327,17 @@ class Falsy:
 def test_a_callback_that_cannot_be_a_key_is_refused_in_the_caller() -> None:
     """And not when the reply arrives, where nobody could be told."""
     with pytest.raises(TypeError, match="unhashable"):
-        Watch(Unhashable())
+        CallbackWatch(Unhashable())
 
 
 def test_what_makes_two_watches_the_same() -> None:
     def callback(event: Event) -> None: ...
 
     assert Watch().identity != Watch().identity
-    assert Watch(callback).identity == Watch(callback).identity
+    assert Watch(callback).identity != Watch(callback).identity
+    assert CallbackWatch(callback).identity == CallbackWatch(callback).identity
     falsy = Falsy()
-    assert Watch(falsy).identity == Watch(falsy).identity
+    assert CallbackWatch(falsy).identity == CallbackWatch(falsy).identity
 
 
 # --- the table: what fires ------------------------------------------------------------------------
@@ -415,14 +416,25 @@ def test_one_change_is_one_call_of_a_callback() -> None:
 
     def callback(event: Event) -> None: ...
 
-    table, first, second = WatchTable(), Watch(callback), Watch(callback)
+    table, first, second = WatchTable(), CallbackWatch(callback), CallbackWatch(callback)
     table.add(DATA, "/a", first)
     table.add(CHILD, "/a", second)
     assert fire(table, DELETED, "/a") == [first]
-    third, fourth = Watch(callback), Watch(callback)
+    third, fourth = CallbackWatch(callback), CallbackWatch(callback)
     table.add(DATA, "/a", third)
     table.add(DATA, "/a", fourth)
     assert fire(table, CHANGED, "/a") == [third]
+
+
+def test_one_of_two_watches_with_one_callback_is_taken_out_alone() -> None:
+    def callback(event: Event) -> None: ...
+
+    table, first, second = WatchTable(), Watch(callback), Watch(callback)
+    for kind in (DATA, PERSISTENT):
+        table.add(kind, "/a", first)
+        table.add(kind, "/a", second)
+        assert table.discard(kind, "/a", first)
+        assert table.at(kind, "/a") == [second]
 
 
 def test_one_watch_on_two_paths(owner: Owner) -> None:

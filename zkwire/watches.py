@@ -44,7 +44,9 @@ class Watch(Waitable):
     keeps a copy of what is watched must read it again.
 
     With a ``callback`` the event goes there, in the client's callback thread; when the session
-    ends the callback gets one event of type NONE whose ``state`` says how.
+    ends the callback gets one event of type NONE whose ``state`` says how.  Two watches with the
+    same callback are two, which are called and closed each by itself; a callable that is passed as
+    ``watch=`` itself, to several reads of one path, is called once for a change.
     """
 
     __slots__ = (
@@ -54,10 +56,8 @@ class Watch(Waitable):
 
     def __init__(self, callback: Callable[[Event], object] | None = None) -> None:
         super().__init__()
-        if callback is not None:
-            if not callable(callback):
-                raise TypeError(f"the callback of a watch must be callable: {callback!r}")
-            hash(callback)  # it will be a key: what cannot be one is refused here, in the caller
+        if callback is not None and not callable(callback):
+            raise TypeError(f"the callback of a watch must be callable: {callback!r}")
         self.callback = callback
         self.owner: WatchOwner | None = None
         self._events: deque[Event] = deque()
@@ -74,8 +74,8 @@ class Watch(Waitable):
 
     @property
     def identity(self) -> Hashable:
-        """What makes two watches on one path the same: their callback, else the object."""
-        return id(self) if self.callback is None else self.callback
+        """What makes two watches on one path the same."""
+        return id(self)
 
     @property
     def closed(self) -> bool:
@@ -196,3 +196,18 @@ class Watch(Waitable):
         owner, callback = self.owner, self.callback
         if callback is not None and owner is not None and self._events:
             owner.dispatch(partial(callback, self._events.popleft()))
+
+
+class CallbackWatch(Watch):
+    """The watch of a callable that was given itself: given twice, one change calls it once."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[[Event], object]) -> None:
+        super().__init__(callback)
+        hash(callback)  # it will be a key: what cannot be one is refused here, in the caller
+
+    @property
+    def identity(self) -> Hashable:
+        """The callable."""
+        return self.callback

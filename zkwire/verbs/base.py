@@ -8,7 +8,7 @@ from __future__ import annotations
 from zkwire.calls import Call
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.paths import check_path, join
-from zkwire.watches import Watch
+from zkwire.watches import CallbackWatch, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,4 +120,4 @@ def as_watch(watch: AnyWatch) -> Watch:
         return watch
     if not callable(watch):
         raise TypeError(f"watch must be a Watch or a callable, not {watch!r}")
-    return Watch(watch)
+    return CallbackWatch(watch)
