@@ -26,6 +26,7 @@ from zkwire import (
     Watch,
     WatchType,
 )
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold, rst_before
 
 PATIENCE = 30.0
@@ -491,6 +492,20 @@ def test_remove_watches_without_a_connection_is_done_at_once(stage: Stage, fresh
 
 
 # --- lost connections -----------------------------------------------------------------------------
+
+
+def test_the_longest_path_that_can_be_watched_can_be_watched_again(stage: Stage) -> None:
+    """A server would close every connection on which more than its limit is set again."""
+    client, watch = stage.client(), Watch()
+    around = (8 + 4 + 4) + (8 + 5 * 4)  # the add_watch, and what a set_watches2 has more
+    longest = "/" + "a" * (SEND_LIMIT - around - 1)
+    client.add_watch(longest, watch)
+    for ask in (client.add_watch, client.exists, client.get_data, client.get_children):
+        with pytest.raises(ValueError, match="set_watches on a new connection would have"):
+            ask(longest + "aaaa", watch=Watch())
+    outage(stage, client)
+    stage.proxy.refuse(False)
+    assert next_event(watch) == (REREAD, longest)
 
 
 @pytest.mark.parametrize("recursive", [False, True])

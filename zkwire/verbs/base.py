@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 # A request's xid and opcode count towards the server's limit as well.
 _HEADER_BYTES = 8
 LARGEST_BODY = SEND_LIMIT - _HEADER_BYTES
+# On a new connection a set_watches sets it again: the path, in one of five lists, behind a zxid.
+_SET_AGAIN_BYTES = 8 + 5 * 4
+LARGEST_WATCHING = LARGEST_BODY - _SET_AGAIN_BYTES
 
 
 class Requests:
@@ -99,17 +102,21 @@ class Requests:
         guards: int | None = None,
     ) -> Any:
         """Submit an encoded request that sets a watch on the server's path ``full``."""
-        if len(body) > LARGEST_BODY:
-            raise too_large(op, path, body)
+        if len(body) > LARGEST_WATCHING:
+            raise too_large(op, path, body, _SET_AGAIN_BYTES)
         target = as_watch(watch)
         self._own(target)
         return self._submit(self._kind(op, path, body, finish, target, full, kind, guards))
 
 
-def too_large(op: Op, path: str | None, body: bytes) -> ValueError:
-    """The error for a request that a server would answer by closing the connection."""
+def too_large(op: Op, path: str | None, body: bytes, again: int = 0) -> ValueError:
+    """The error for a request that a server would answer by closing the connection.
+
+    Or, with ``again`` bytes more, the one that sets its watch again on another connection.
+    """
+    which = "set_watches on a new connection would have" if again else "the request has"
     return ValueError(
-        f"{op.name} {path or ''}: the request has {len(body) + _HEADER_BYTES} bytes; servers "
+        f"{op.name} {path or ''}: {which} {len(body) + _HEADER_BYTES + again} bytes; servers "
         f"close the connection on more than {SEND_LIMIT} (jute.maxbuffer)"
     )
 
