@@ -157,12 +157,14 @@ async def test_a_close_ends_those_that_wait(hosts: str, fresh_path: str) -> None
         async def follow() -> list[Event]:
             return [event async for event in watch]
 
-        waiting = [asyncio.ensure_future(w) for w in (_await(watch), _await(watch), follow())]
+        waiting = [asyncio.ensure_future(w) for w in (_await(watch), _await(watch))]
+        following = asyncio.ensure_future(follow())
         await asyncio.sleep(0)
         watch.close()
         for each in waiting:
             with pytest.raises(ClientClosedError, match="watch has been closed"):
                 await each
+        assert await following == []
         watch.close()
         assert [event async for event in watch] == []
         with pytest.raises(ValueError, match="closed"):

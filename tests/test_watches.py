@@ -226,6 +226,27 @@ def test_iteration_ends_with_close_and_raises_at_the_end_of_the_session(owner: O
         next(events)
 
 
+@pytest.mark.parametrize("end", [Watch.close, Watch.disarm], ids=["closed", "not set any more"])
+def test_iteration_ends_when_the_watch_does_meanwhile(
+    owner: Owner, end: Callable[[Watch], object]
+) -> None:
+    async def all_of(watch: Watch) -> list[Event]:
+        return [event async for event in watch]
+
+    for collect in (list, lambda watch: asyncio.run(all_of(watch))):
+        watch = armed(owner)
+        owner.meanwhile.append(partial(end, watch))
+        assert collect(watch) == []
+
+
+def test_iteration_raises_when_the_client_is_closed_meanwhile(owner: Owner) -> None:
+    watch = armed(owner)
+    closed = partial(ClientClosedError, "the client has been closed")
+    owner.meanwhile.append(lambda: watch.end(State.CLOSED, closed))
+    with pytest.raises(ClientClosedError, match="the client"):
+        list(watch)
+
+
 def test_who_waits_is_woken_once(owner: Owner) -> None:
     watch, woken = armed(owner), list[str]()
     watch.wakers += (lambda: woken.append("one"), lambda: woken.append("two"))

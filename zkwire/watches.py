@@ -31,6 +31,10 @@ if TYPE_CHECKING:
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
 
+# What who waits is told when a watch is closed or not set any more: an iteration over it ends.
+_OVER = (ClientClosedError, RuntimeError)
+
+
 class Watch(Waitable):
     """Pass it as ``watch=`` to a read or to ``add_watch``, then :meth:`wait` for its events.
 
@@ -131,15 +135,30 @@ class Watch(Waitable):
             await self._owner().until(self)
         return event
 
+    @property
+    def _lasts(self) -> bool:
+        return self._set and not self._closed
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Under asyncio: events as they come, for as long as the watch is set or has some left."""
-        while self._events or (self._set and not self._closed):
-            yield await self
+        while self._events or self._lasts:
+            try:
+                event = await self
+            except _OVER:
+                if self._lasts:
+                    raise
+                return
+            yield event
 
     def __iter__(self) -> Iterator[Event]:
         """Events as they come, for as long as the watch is set or has some left."""
-        while self._events or (self._set and not self._closed):
-            event = self.wait()
+        while self._events or self._lasts:
+            try:
+                event = self.wait()
+            except _OVER:
+                if self._lasts:
+                    raise
+                return
             if event is not None:
                 yield event
 
