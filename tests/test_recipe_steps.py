@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.scripted import STAT
+from tests.test_client_threads import Interruption
 from zkwire import AsyncClient, Client
 from zkwire.errors import (
     BadVersionError,
@@ -34,7 +35,7 @@ from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock
 from zkwire.recipes.async_locks import AsyncSequentialLock
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
-from zkwire.recipes.family import MultiLock, ReentrantLock
+from zkwire.recipes.family import MultiLock, ReentrantLock, Semaphore
 from zkwire.recipes.lock import Attempt
 from zkwire.recipes.locks import SequentialLock
 from zkwire.recipes.lost import Lost, OwnNode
@@ -604,3 +605,155 @@ def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
                 pass
 
     asyncio.run(scenario())
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+class Nodes(World):
+    """A client whose server knows which nodes there are; somebody else's lease is one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes = ["/s/leases/other-lease-0000000000"]
+
+    def _answer(self, name: str, *arguments: Any) -> Answer:
+        self.asked.append(name)
+        path = arguments[0] if arguments else ""
+        if name == "create_with_stat":
+            self.nodes.append(f"{path}{len(self.nodes):010}")
+            return Answer((self.nodes[-1], STAT))
+        if name == "delete":
+            if path not in self.nodes:
+                return Answer(NoNodeError("gone"))
+            self.nodes.remove(path)
+        if name == "get_children":
+            pairs = [node.rpartition("/") for node in self.nodes]
+            return Answer([child for parent, _, child in pairs if parent == path])
+        return Answer(DataAndStat(b"1", STAT) if name == "get_data" else None)
+
+    def clean_up(self) -> list[str]:
+        """What is left when everything has run that was to clean up."""
+        for work in self.spawned:
+            run(work(self))
+        return self.nodes[1:]
+
+
+def a_lease_in_vain(client: Any) -> None:
+    Semaphore(client, "/s", 1).acquire(1.0)
+
+
+def a_lease_in_vain_at_once(client: Any) -> None:
+    Semaphore(client, "/s", 1).acquire(0)
+
+
+def several_locks(client: Any) -> None:
+    with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")):
+        pass
+
+
+def twice_the_same(client: Any) -> None:
+    with ReentrantLock(client, "/a") as lock, lock:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, LookupError])
+@pytest.mark.parametrize(
+    "scenario", [a_lease_in_vain, a_lease_in_vain_at_once, several_locks, twice_the_same]
+)
+def test_an_interrupt_anywhere_leaves_no_node(
+    scenario: Callable[[Any], None], kind: type[BaseException]
+) -> None:
+    """But for one before anything of `__exit__` has run."""
+    n = 0
+    while True:
+        n += 1
+        world = Nodes()
+        client = client_of(world)
+        with contextlib.suppress(kind, LockTakenError), Interruption(n, kind) as interruption:
+            scenario(client)
+        where = interruption.where
+        if where is None:
+            break
+        if not where.endswith("__exit__"):
+            assert world.clean_up() == [], where
+    assert n > 100
+    assert world.clean_up() == []
+
+
+# --- in two hands ---------------------------------------------------------------------------------
+
+
+def test_what_is_being_released_cannot_be_acquired() -> None:
+    """Or else what is owed to the server would be that of two attempts."""
+    core, world = sequential()
+    assert run(core.acquire(None, True))
+    tried: list[object] = []
+
+    def delete(*_: object) -> Answer:
+        with pytest.raises(RuntimeError, match="releasing"):
+            run(core.acquire(None, True))
+        tried.append(core.engaged)
+        return Answer(None)
+
+    world.delete = delete  # type: ignore[attr-defined]
+    run(core.release())
+    assert tried == [True]
+    assert not core.engaged
+    assert not world.engaged
+    assert run(core.acquire(None, True))
+
+
+def test_who_waits_as_long_as_it_takes_does_so_for_what_is_missing_above() -> None:
+    late = OperationTimeoutError("no server for two session timeouts")
+    core, world = sequential(create_with_stat=[NoNodeError("no parent")], create=[late, "/lock"])
+    assert run(core.acquire(None, True))
+    assert world.asked.count("create") == 2
+
+
+def test_a_body_does_not_run_without_its_lock() -> None:
+    world: Any = Nodes()
+    world.nodes.append("/a/other-lock-0000000000")
+    lock = ReentrantLock(client_of(world), "/a")
+    lock.lock._core.acquire = refuse  # type: ignore[assignment, method-assign]
+    with pytest.raises(LockTakenError, match="/a is held"), lock:
+        pytest.fail("the body runs")
+
+
+async def refuse(*_: object) -> bool:
+    return False
+
+
+def test_a_lease_that_is_lost_before_its_body_is_given_up() -> None:
+    world: Any = Nodes()
+    world.nodes.clear()
+    lease = Semaphore(client_of(world), "/s", 1).acquire()
+    lease.lost.lose("the lease has ended")
+    with pytest.raises(LockLostError), lease:
+        pytest.fail("the body runs")
+    world.nodes.insert(0, "")
+    assert world.clean_up() == []
+
+
+def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
+    world: Any = Nodes()
+    client = client_of(world)
+    one, two = SequentialLock(client, "/a"), SequentialLock(client, "/b")
+    both = MultiLock(one, two)
+    assert one.acquire()
+    for call in (both.release, both.acquire):
+        with pytest.raises(RuntimeError):
+            call()
+    assert one.held
+    assert not two.held
+
+
+def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
+    """Another one may have been made in its place, of another count."""
+    world: Any = Nodes()
+    core = SemaphoreCore(world, "/s", 1)
+    attempt = an_attempt("/s/leases/gone")
+    attempt.stat = STAT
+    run(core._enter(attempt, None))
+    assert world.asked == ["get_data", "create_with_stat", "get_children"]

@@ -134,6 +134,10 @@ class AsyncMultiLock(AsyncEntered):
     def _give_up(self) -> None:
         self._core.give_up()
 
+    @property
+    def _owned(self) -> bool:
+        return self._core.owned
+
 
 class _Own:
     """One task's lock and how often it has acquired it."""
@@ -213,8 +217,15 @@ class AsyncReentrantLock(AsyncEntered):
 
     def _give_up(self) -> None:
         own = self._own()
+        if own.count > 1:
+            own.count -= 1
+            return
         own.lock._give_up()
         own.count = 0
+
+    @property
+    def _owned(self) -> bool:
+        return self.lock._owned
 
 
 class AsyncElection:

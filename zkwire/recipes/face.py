@@ -50,6 +50,10 @@ class LockFace:
     def _give_up(self) -> None:
         self._core.give_up()
 
+    @property
+    def _owned(self) -> bool:
+        return self._core.owned
+
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server."""
         if not self.held:

@@ -155,6 +155,10 @@ class MultiLock(Entered):
     def _give_up(self) -> None:
         self._core.give_up()
 
+    @property
+    def _owned(self) -> bool:
+        return self._core.owned
+
 
 class ReentrantLock(Entered):
     """A fair lock that the thread which holds it may acquire again.
@@ -221,8 +225,15 @@ class ReentrantLock(Entered):
         return self.path
 
     def _give_up(self) -> None:
+        if self._own.count > 1:
+            self._own.count -= 1
+            return
         self.lock._give_up()
         self._own.count = 0
+
+    @property
+    def _owned(self) -> bool:
+        return self.lock._owned
 
 
 class Election:

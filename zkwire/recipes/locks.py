@@ -50,9 +50,20 @@ class Entered:
         """What to call it in an error."""
         return "one of the locks"
 
+    @property
+    def _owned(self) -> bool:
+        """Whether it was acquired and not released."""
+        raise NotImplementedError
+
     def __enter__(self) -> Self:
-        if not self.acquire():
-            raise LockTakenError(f"{self._called} is held by somebody else")
+        mine = not self._owned
+        try:
+            if not self.acquire():
+                raise LockTakenError(f"{self._called} is held by somebody else")
+        except BaseException:
+            if mine:  # an interrupt may have come right behind the acquisition
+                self._give_up()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -48,6 +48,11 @@ class MultiLockCore:
         """The session timeout in seconds."""
         return self._world.session_timeout
 
+    @property
+    def owned(self) -> bool:
+        """Whether they were acquired and not released."""
+        return self._acquired
+
     def check(self) -> None:
         """Raise if a client cannot be used here: in a forked child, in another event loop."""
         for core in self.cores:
