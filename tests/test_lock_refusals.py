@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lock_helpers import GRACE, PATIENCE, SHORT
-from zkwire import ACL, BlockingLock, Client, Id, NoAuthError, Perms, SequentialLock, SetData
+from zkwire import (
+    ACL,
+    BlockingLock,
+    Client,
+    Id,
+    NoAuthError,
+    NodeExistsError,
+    Perms,
+    SequentialLock,
+    SetData,
+)
 from zkwire.recipes.locks import Locking
 from zkwire.testing import Server
 
@@ -87,3 +97,14 @@ def test_a_guarded_operation_says_who_refused_it(clients: list[Client]) -> None:
         lock.guard([SetData("/lock", b"")])
     assert lock.held
     lock.release()
+
+
+def test_nobody_waits_for_a_node_that_is_not_ephemeral(clients: list[Client]) -> None:
+    clients[0].create("/lock", b"a node")
+    lock = BlockingLock(clients[1], "/lock")
+    with pytest.raises(NodeExistsError, match="/lock is no lock: the node there is not ephemeral"):
+        lock.acquire(GRACE)
+    assert not lock.try_acquire()
+    assert clients[0].get_data("/lock").data == b"a node"
+    clients[0].delete("/lock")
+    assert lock.acquire(GRACE)

@@ -533,6 +533,15 @@ def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
     assert world.asked == ["create_with_stat", "create_with_stat"]
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
+    creates: list[object] = [OutcomeUnknownError("lost")] if lost else []
+    theirs = DataAndStat(b"", STAT)
+    core, _ = single(create_with_stat=[*creates, NodeExistsError("there")], get_data=[theirs])
+    with pytest.raises(NodeExistsError, match="/lock is no lock"):
+        run(core.acquire(None, not lost))
+
+
 def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
     core, world = single(get_data=[own(), own()], delete=[BadVersionError("written")])
     verbs: Any = world

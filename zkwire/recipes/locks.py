@@ -136,7 +136,8 @@ class Locking(LockFace, Entered):
 class NonBlockingLock(Locking):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock.  ``acquire(timeout)`` limits the time for the answer.
+    One ephemeral node is the lock; it counts as taken whatever node stands there.
+    ``acquire(timeout)`` limits the time for the answer.
     """
 
     def __init__(self, client: Client, path: str) -> None:
@@ -157,7 +158,8 @@ class NonBlockingLock(Locking):
 class BlockingLock(Locking):
     """A lock that waits: one ephemeral node, watched by everybody who wants it.
 
-    Simple, but each release wakes all waiters, and any of them may win.
+    Simple, but each release wakes all waiters, and any of them may win.  NodeExistsError when the
+    node that it would wait for is not ephemeral: that is nobody's, and does not go by itself.
     """
 
     def __init__(self, client: Client, path: str) -> None:

@@ -87,8 +87,14 @@ class SingleNodeLock(LockCore):
                 doubt = True
 
     def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
-        """Whether the node that was seen is this attempt's; then it is taken over."""
+        """Whether the node that was seen is this attempt's; then it is taken over.
+
+        NodeExistsError if it is nobody's: it would go with no session, and the wait never end.
+        """
         if not self._is_own(attempt, seen):
+            if seen.stat.ephemeral_owner == 0:
+                message = f"{self.path} is no lock: the node there is not ephemeral"
+                raise NodeExistsError(message, path=self.path)
             return False
         attempt.node, attempt.stat, attempt.entered = self.path, seen.stat, True
         return True
