@@ -236,6 +236,17 @@ def test_the_operation_timeout_is_for_all_of_it(stage: Stage, fresh_path: str) -
         stage.proxy.black_hole(False)
 
 
+def test_the_operation_timeout_is_for_each_request_of_a_walk(stage: Stage, fresh_path: str) -> None:
+    stage.observer.ensure_path(f"{fresh_path}/a")
+    with Client(stage.proxy.hosts, operation_timeout=0.3, session_timeout=15) as client:
+        walking = client.walk(fresh_path)
+        assert next(walking) == fresh_path
+        stage.proxy.black_hole()
+        with pytest.raises(OperationTimeoutError):
+            Running(lambda: next(walking)).result()
+        stage.proxy.black_hole(False)
+
+
 # --- more than one window of requests -------------------------------------------------------------
 
 

@@ -197,7 +197,7 @@ def test_a_path_above_the_root_cannot_be_made() -> None:
 
 
 async def _walked(world: Any) -> list[str]:
-    return [node async for node in walk(world, "/", None)]
+    return [node async for node in walk(world, "/", lambda: None)]
 
 
 def test_a_walk_reads_again_what_a_lost_connection_hides() -> None:
@@ -205,6 +205,22 @@ def test_a_walk_reads_again_what_a_lost_connection_hides() -> None:
     # The readings of one level leave together, so the second of /a comes behind the first of /b.
     world = World(get_children=[lost, ["a", "b"], lost, lost, [], NoNodeError("gone")])
     assert run(_walked(world)) == ["/", "/a"]
+
+
+def test_each_step_of_a_walk_has_a_deadline_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    world: Any = World(get_children=[["a"], NotSentError("lost"), []])
+    until, deadlines = world.until, list[float | None]()
+
+    async def noting(reply: Awaitable[Any], deadline: float | None) -> Any:
+        deadlines.append(deadline)
+        return await until(reply, deadline)
+
+    async def walked() -> list[str]:
+        return [node async for node in walk(world, "/", iter([1.0, 2.0, 3.0]).__next__)]
+
+    monkeypatch.setattr(world, "until", noting)
+    assert run(walked()) == ["/", "/a"]
+    assert deadlines == [1.0, 2.0, 3.0]
 
 
 def test_a_node_that_vanishes_before_its_turn_is_no_part_of_the_walk() -> None:

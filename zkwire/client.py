@@ -220,10 +220,10 @@ class Client(ClientBase):
         """The paths of a node and of all below it, parents before their children.
 
         Not a snapshot: nodes that come and go meanwhile may or may not be among them.  A lost
-        connection is recovered from, as by :meth:`ensure_path`.  Raises NoNodeError if ``path``
-        itself is not there.
+        connection is recovered from, as by :meth:`ensure_path`; an ``operation_timeout`` is for
+        each request, not for all of it.  Raises NoNodeError if ``path`` itself is not there.
         """
-        return iterate(trees.walk(self._world, path, None))
+        return iterate(trees.walk(self._world, path, self._deadline))
 
 
 class Transaction(Operations):

@@ -134,7 +134,7 @@ class AsyncClient(ClientBase, Pipeline):
 
     def walk(self, path: str = "/") -> AsyncIterator[str]:
         """The paths of a node and of all below it, parents before their children."""
-        return trees.walk(self._world, path, None)
+        return trees.walk(self._world, path, self._deadline)
 
 
 class AsyncTransaction(Operations):

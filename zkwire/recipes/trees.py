@@ -23,7 +23,7 @@ from zkwire.recipes.world import in_time, persist
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.world import World
@@ -66,8 +66,13 @@ async def _ensure_node(world: World, path: str, acl: Sequence[ACL], limit: float
             raise
 
 
-async def walk(world: World, path: str, deadline: float | None) -> AsyncGenerator[str, None]:
-    """``path`` and everything below it, level by level."""
+async def walk(
+    world: World, path: str, deadline: Callable[[], float | None]
+) -> AsyncGenerator[str, None]:
+    """``path`` and everything below it, level by level.
+
+    ``deadline`` is asked at each step: what the caller does between two may take its time.
+    """
     level = [check_path(path)]
     while level:
         below: list[str] = []
@@ -77,9 +82,9 @@ async def walk(world: World, path: str, deadline: float | None) -> AsyncGenerato
             for node, reply in zip(window, replies, strict=True):
                 names: list[str] | None = None
                 try:
-                    names = await world.until(reply, deadline)
+                    names = await world.until(reply, deadline())
                 except ConnectionLossError:
-                    names = await _children(world, node, deadline)
+                    names = await _children(world, node, deadline())
                 except NoNodeError:
                     pass
                 if names is not None:
@@ -105,7 +110,7 @@ async def delete_tree(world: World, path: str, deadline: float | None) -> None:
     try:
         while True:
             try:
-                nodes = [node async for node in walk(world, path, deadline)]
+                nodes = [node async for node in walk(world, path, lambda: deadline)]
             except NoNodeError:
                 return
             nodes.reverse()
