@@ -41,6 +41,8 @@ PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
         ("a:1/app", [("a", 1)], "/app"),
         ("a:1,b:2/app/sub", [("a", 1), ("b", 2)], "/app/sub"),
         ("[::1]:1/app", [("::1", 1)], "/app"),
+        ("a:1,b:2/app,other", [("a", 1), ("b", 2)], "/app,other"),
+        ("a/app,x:y/:2,:3", [("a", 2181)], "/app,x:y/:2,:3"),
     ],
 )
 def test_connect_strings(text: str, hosts: list[tuple[str, int]], chroot: str) -> None:
@@ -79,6 +81,9 @@ def test_connect_strings(text: str, hosts: list[tuple[str, int]], chroot: str) -
         ("a/app/", "end with '/'"),
         ("a//app", "empty name"),
         ("a/../app", r"'\.' or '\.\.'"),
+        ("a:1/app,b:2/app", "chroot once, behind the last server"),
+        ("a:1/app, b:2 ,c", "chroot once"),
+        ("a/,[::1]:2181", "chroot once"),
     ],
 )
 def test_bad_connect_strings(text: str, message: str) -> None:

@@ -51,8 +51,8 @@ class Client(ClientBase):
         with Client("127.0.0.1:2181") as client:
             client.create("/hello", b"world")
 
-    ``hosts``: ``"host:port,[::1]:2181/chroot"``, port 2181 if there is none; names are resolved
-    anew for each attempt.
+    ``hosts``: ``"host:port,[::1]:2181/chroot"``, port 2181 if there is none, one chroot behind the
+    last server; names are resolved anew for each attempt.
     ``session_timeout``: seconds (not milliseconds) of silence after which the ensemble ends the
     session; the server may grant another (see the property).  ``operation_timeout``: seconds after
     which an operation raises OperationTimeoutError; None leaves it to the session timeout, within

@@ -27,6 +27,10 @@ def parse_hosts(text: str) -> tuple[list[tuple[str, int]], str]:
         raise TypeError(f"hosts must be a str such as 'host:2181,...', not {type(text).__name__}")
     servers, slash, chroot = text.partition("/")
     hosts = [_parse_host(server.strip(), text) for server in servers.split(",")]
+    for rest in chroot.split(",")[1:]:
+        host, _, port = rest.partition("/")[0].strip().rpartition(":")
+        if host and port.isdigit():
+            raise ValueError(f"hosts: write the chroot once, behind the last server: {text!r}")
     return hosts, check_chroot(slash + chroot)
 
 
