@@ -56,6 +56,7 @@ from zkwire import (
     NotReadOnlyError,
     NotSentError,
     OperationTimeoutError,
+    OutcomeUnknownError,
     Perms,
     SequentialLock,
     ServerError,
@@ -67,6 +68,8 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
+from zkwire.calls import Waitable
+from zkwire.link import INTERRUPTED
 from zkwire.replies import Pipeline
 from zkwire.testing import FaultProxy, Server, VirtualClock
 from zkwire.testing.proxy import Gate, hold
@@ -1297,3 +1300,87 @@ async def test_a_reply_has_no_asyncio_around_it() -> None:
             with spinning() as count:
                 await reply
             assert count() == 0
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
+    hosts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may run its loop again; the call whose answer is gone must end."""
+    async with AsyncClient(hosts) as client:
+        pump = client._pump
+        link = pump.link
+        assert link is not None
+        reply = client.set_data("/", b"")
+        receive = pump.session.receive_data
+
+        def interrupted(data: bytes, now: float) -> None:
+            monkeypatch.setattr(pump.session, "receive_data", receive)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(pump.session, "receive_data", interrupted)
+
+        def read() -> None:
+            while link.end is None:
+                pump.read(link)
+
+        with pytest.raises(KeyboardInterrupt):
+            read()
+        assert link.end == INTERRUPTED
+        with pytest.raises(OutcomeUnknownError):
+            await reply
+        assert await client.exists("/") is not None
+
+
+@asynchronous
+async def test_what_is_behind_an_interrupted_call_is_called_later(hosts: str) -> None:
+    async with AsyncClient(hosts) as client:
+        called: list[str] = []
+
+        def interrupted() -> None:
+            if not called:
+                called.append("interrupted")
+                raise KeyboardInterrupt
+
+        client._session.wakeups += [interrupted, lambda: called.append("behind")]
+        with pytest.raises(KeyboardInterrupt):
+            client._pump.call_due()
+        client._pump.call_due()
+        assert called == ["interrupted", "behind"]
+
+
+class Flicker(Waitable):
+    """Wakes its waiters when it is not ready any more, and once more when it is."""
+
+    __slots__ = ("moments",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = 0
+
+    @property
+    def ready(self) -> bool:
+        return self.moments >= 2
+
+    def flicker(self) -> None:
+        self.moments += 1
+        for waker in self.take_wakers():
+            waker()
+
+
+@asynchronous
+async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
+    """A connection that lasted a moment is no time limit that has passed."""
+    async with AsyncClient(hosts) as client:
+        flicker = Flicker()
+        waiter = asyncio.create_task(client._pump.until(flicker, PATIENCE))
+        for _ in range(2):
+            while not flicker.wakers:
+                await asyncio.sleep(0)
+            assert not waiter.done()
+            flicker.flicker()
+        assert await waiter
+        assert not await client._pump.until(Flicker(), 0.01)

@@ -388,6 +388,15 @@ async def test_loss_cancels_the_body(stage: Stage, fresh_path: str) -> None:
 
 
 @asynchronous
+async def test_a_body_that_has_ended_is_remembered_by_nobody(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,), AsyncSequentialLock(client, fresh_path) as lock:
+        for _ in range(3):
+            async with lock.cancel_on_loss():
+                assert len(lock.lost.wakers) == 1
+        assert not lock.lost.wakers
+
+
+@asynchronous
 async def test_partition_cancels_the_body(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1, SHORT) as (client,):
         lock = AsyncSequentialLock(client, fresh_path)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.family_helpers import soon
-from tests.lock_helpers import Stage
+from tests.lock_helpers import Running, Stage
 from tests.server_control import Ensemble, ZooKeeperServer
 from zkwire import (
     Client,
@@ -22,6 +22,7 @@ from zkwire import (
     ConnectionLossError,
     Credentials,
     EventType,
+    LockLostError,
     SequentialLock,
     SessionExpiredError,
     State,
@@ -248,6 +249,45 @@ def test_a_wrong_password(stage: Stage, fresh_path: str) -> None:
     insist(lambda: first.exists(fresh_path))
     assert owner(first, fresh_path) == first.session_id
     assert first.state is State.CONNECTED
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_a_lock_keeps_the_client(stage: Stage, fresh_path: str) -> None:
+    """Its place in the queue would live on, without anybody who could leave it."""
+    holder, client = stage.client(), stage.client()
+    held, wanted = SequentialLock(holder, fresh_path), SequentialLock(client, fresh_path)
+    assert held.acquire(PATIENCE)
+    waiter = Running(lambda: wanted.acquire(PATIENCE))
+    soon("it queues", lambda: len(stage.nodes(fresh_path)) == 2)
+    with pytest.raises(RuntimeError, match="acquiring it"):
+        client.detach()
+    held.release()
+    assert waiter.result()
+    with pytest.raises(RuntimeError, match="a lock is held"):
+        client.detach()
+    wanted.release()
+    client.detach()
+    assert stage.nodes(fresh_path) == []
+
+
+def test_a_lost_lock_that_nobody_has_released_keeps_the_client(
+    stage: Stage, fresh_path: str
+) -> None:
+    """Its node may stand there still."""
+    client = stage.client()
+    lock = SequentialLock(client, fresh_path)
+    assert lock.acquire(PATIENCE)
+    with client._pump.mutex:
+        client._session._leases.lose_all("no server has answered")
+    assert not client._session.holds
+    with pytest.raises(RuntimeError, match="lost and not released"):
+        client.detach()
+    with pytest.raises(LockLostError):
+        lock.release()
+    client.detach()
+    stage.wait_no_nodes(fresh_path)
 
 
 # --- while the first still lives ------------------------------------------------------------------

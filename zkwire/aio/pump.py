@@ -282,7 +282,10 @@ class AsyncPump:
     # --- bytes ------------------------------------------------------------------------------------
 
     def read(self, link: Link) -> None:
-        """One receive and all that it brings."""
+        """One receive and all that it brings; nothing that comes behind an interrupted one."""
+        if link.end:
+            self._turn_soon()
+            return
         try:
             self._read(link)
         except BaseException:  # what it has taken from the kernel may be lost
