@@ -164,8 +164,7 @@ class AsyncRun(AsyncStage, Run):
     def __init__(
         self, server: ZooKeeperServer, observer: Client, kind: Kind, path: str, at: int = 0
     ) -> None:
-        super().__init__(server, observer, kind, path, at)
-        self.own = BY_NAME[kind.__name__](self.subject, path)
+        super().__init__(server, observer, BY_NAME[kind.__name__], path, at)
 
 
 class AsyncSweep(Sweep):
