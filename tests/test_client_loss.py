@@ -641,7 +641,7 @@ def test_every_error_code_ends_its_own_call_and_nothing_else() -> None:
             error = ending(call)
             assert isinstance(error, ServerError)
             assert error.code == code
-            assert error.maybe_applied == (code in {-4, -7, -122})
+            assert error.maybe_applied == (code in {-4, -5, -7, -122})
             assert str(error).startswith("set_data /a: ")
         assert client.exists("/") is not None
         assert len(server.connections) == 1

@@ -666,13 +666,18 @@ class Session:
         if self.over or self.state is State.NOT_STARTED:
             return None
         if self.usable:
-            due = min(self._live.ping_at, self._live.dead_at)
+            due = min(self._live.ping_at, self._silent_at)
             if self._search.at is not None:
                 due = min(due, self._search.at)
         else:
             waiting = [*islice(self._flight.queue, 1), *self._identity.authentication]
             due = min([self._give_up_at, *(c.deadline for c in waiting if c.deadline is not None)])
         return min(due, self.lease_deadline) if self._leases.holds else due
+
+    @property
+    def _silent_at(self) -> float:
+        line = self._flight.unanswered
+        return self._live.silent_at(line[0].sent_at if line else None)
 
     @property
     def _give_up_at(self) -> float:
@@ -687,7 +692,7 @@ class Session:
             return
         self._lapse(now)
         if self.usable:
-            if now >= self._live.dead_at:
+            if now >= self._silent_at:
                 self.broken = f"nothing came for {now - self._live.last_receive:.1f} s"
             elif now >= self._live.ping_at:
                 self._live.ping(now)

@@ -129,6 +129,9 @@ class LoopDriver:
             link = self._pump.link
             while link is not None and link.broken_pipe and not link.end:
                 self._pump.read(link)  # to the end, of which uvloop tells nobody behind an error
+            due = self._pump.session.next_deadline()
+            if link is not None and due is not None and due <= self._pump.now():
+                self._pump.read(link)  # a loop that was blocked may have answers there unread
             self.engine.conclude()
             due = self.engine.prepare()
         finally:
