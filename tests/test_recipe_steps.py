@@ -31,7 +31,7 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.model import DataAndStat, Event, EventType, State
-from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock
+from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock, AsyncSemaphore
 from zkwire.recipes.async_locks import AsyncSequentialLock
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
@@ -782,3 +782,137 @@ def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
     attempt.stat = STAT
     run(core._enter(attempt, None))
     assert world.asked == ["get_data", "create_with_stat", "get_children"]
+
+
+# --- what only an interrupt, or somebody else's hand, can reach -----------------------------------
+
+
+async def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
+    world: Any = Nodes()
+    lock = SequentialLock(client_of(world), "/a")
+    with pytest.raises(KeyboardInterrupt), lock:
+        lock._core.release = interrupted  # type: ignore[method-assign]
+    assert not lock.held
+    assert world.clean_up() == []
+
+
+def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None:
+    world: Any = Nodes()
+    lock = AsyncSequentialLock(client_of(world, AsyncClient), "/a")
+
+    async def body() -> None:
+        async with lock:
+            lock._core.release = interrupted  # type: ignore[method-assign]
+
+    with pytest.raises(KeyboardInterrupt):
+        run(body())
+    assert not lock.held
+    assert world.clean_up() == []
+
+
+def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
+    lock = ReentrantLock(client_of(Nodes()), "/a")
+    release = lock.lock._core.release
+    assert lock.acquire()
+    lock.lock._core.release = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        lock.release()
+    assert lock.held
+    lock.lock._core.release = release  # type: ignore[method-assign]
+    assert lock.acquire()
+    lock._give_up()
+    assert lock.held
+    lock._give_up()
+    assert not lock.held
+
+
+def test_the_same_under_asyncio() -> None:
+    async def main() -> None:
+        lock = AsyncReentrantLock(client_of(Nodes(), AsyncClient), "/a")
+        release = lock.lock._core.release
+        assert await lock.acquire()
+
+        async def failing() -> None:
+            raise LookupError
+
+        lock.lock._core.release = failing  # type: ignore[method-assign]
+        with pytest.raises(LookupError):
+            await lock.release()
+        assert lock.held
+        lock.lock._core.release = release  # type: ignore[method-assign]
+        assert await lock.acquire()
+        lock._give_up()
+        assert lock.held
+        async with lock:
+            assert lock._owned
+        lock._give_up()
+        assert not lock.held
+        lock.lock._core.acquire = refuse
+        with pytest.raises(LockTakenError, match="/a is held"):
+            await lock.__aenter__()
+
+    asyncio.run(main())
+
+
+def test_outside_of_a_task_there_is_nobody_to_hold_or_to_cancel() -> None:
+    client = client_of(Nodes(), AsyncClient)
+    mine, plain = AsyncReentrantLock(client, "/a"), AsyncSequentialLock(client, "/b")
+    assert run(plain.acquire())
+    refused: list[str] = []
+
+    def look() -> None:
+        for call in (lambda: mine.held, lambda: run(plain.cancel_on_loss().__aenter__())):
+            with pytest.raises(RuntimeError) as caught:
+                call()
+            refused.append(str(caught.value))
+
+    loop = asyncio.new_event_loop()
+    loop.call_soon(look)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert [text.rpartition(" ")[2] for text in refused] == ["task", "none"]
+
+
+def test_a_lease_for_asyncio_that_is_lost_before_its_body_is_given_up() -> None:
+    world: Any = Nodes()
+    world.nodes.clear()
+    lease = run(AsyncSemaphore(client_of(world, AsyncClient), "/s", 1).acquire())
+    lease.lost.lose("the lease has ended")
+    with pytest.raises(LockLostError):
+        run(lease.__aenter__())
+    world.nodes.insert(0, "")
+    assert world.clean_up() == []
+
+
+def test_what_is_in_other_hands_is_left_to_them() -> None:
+    client = client_of(Nodes())
+    both = MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b"))
+    assert both.acquire()
+    things: list[Any] = [*both._core.cores, both._core]
+    for thing in things:
+        thing._busy = True
+        thing.give_up()
+        with pytest.raises(RuntimeError, match="another thread or task"):
+            run(thing.acquire(None, True))
+        thing._busy = False
+    assert both.held
+    core = both._core.cores[0]
+    core._disengage()
+    assert core in core.world.engaged
+
+
+def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:
+    world: Any = World()
+    with pytest.raises(TypeError, match="text must be a str"):
+        SequentialLockCore(world, "/a", None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="surrogate"):
+        SequentialLockCore(world, "/a", "\ud800")
+    with pytest.raises(TypeError, match="must be a Client, not str"):
+        SequentialLock("localhost", "/a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="callable"):
+        SequentialLockCore(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]

@@ -247,6 +247,16 @@ def test_iteration_raises_when_the_client_is_closed_meanwhile(owner: Owner) -> N
         list(watch)
 
 
+def test_iteration_under_asyncio_raises_when_the_session_is_over(owner: Owner) -> None:
+    async def first_of(watch: Watch) -> Event:
+        return await anext(aiter(watch))
+
+    watch = armed(owner)
+    watch.end(State.CLOSED, partial(ClientClosedError, "the client has been closed"))
+    with pytest.raises(ClientClosedError):
+        asyncio.run(first_of(watch))
+
+
 def test_who_waits_is_woken_once(owner: Owner) -> None:
     watch, woken = armed(owner), list[str]()
     watch.wakers += (lambda: woken.append("one"), lambda: woken.append("two"))
