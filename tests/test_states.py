@@ -27,6 +27,22 @@ class Onlooker:
         return [lambda: self._log.append(f"{self._name}{state.value}")]
 
 
+# --- waiting for a connection ---------------------------------------------------------------------
+
+
+def test_who_waits_for_a_connection_is_woken_once_and_in_order() -> None:
+    change = script_in(State.DISCONNECTED).session.change
+    woken: list[int] = []
+    wakers: list[Waker] = [lambda n=n: woken.append(n) for n in range(4)]  # type: ignore[misc]
+    for waker in wakers:
+        change.add_waker(waker)
+    change.drop_waker(wakers[1])
+    change.drop_waker(wakers[1])
+    for waker in (*change.take_wakers(), *change.take_wakers()):
+        waker()
+    assert woken == [0, 2, 3]
+
+
 # --- waiting for a state --------------------------------------------------------------------------
 
 
