@@ -16,6 +16,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -68,7 +69,7 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
-from zkwire.calls import Waitable
+from zkwire.calls import Awaited, Waitable
 from zkwire.link import INTERRUPTED
 from zkwire.replies import Pipeline
 from zkwire.testing import FaultProxy, Server, VirtualClock
@@ -1384,3 +1385,22 @@ async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
             flicker.flicker()
         assert await waiter
         assert not await client._pump.until(Flicker(), 0.01)
+
+
+@asynchronous
+async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts: str) -> None:
+    async with AsyncClient(hosts) as client:
+        flicker = Flicker()
+
+        async def work() -> None:
+            while not flicker.ready:
+                await Awaited(flicker)
+
+        client._pump.spawn(work)
+        leaving = asyncio.create_task(client.detach())
+        async with AsyncSequentialLock(client, f"/detached-{uuid4().hex}"):
+            flicker.moments = 2
+            flicker.flicker()
+            with pytest.raises(RuntimeError, match="a lock is held"):
+                await leaving
+        assert (await client.detach()).session_id

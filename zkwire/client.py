@@ -132,8 +132,9 @@ class Client(ClientBase):
         Ephemeral nodes live on if somebody resumes within the session timeout.  Watches and
         authentication belong to the client and end with it.  Locks must be released before: their
         nodes would live on and block everybody.  What is being cleaned up behind one is done
-        first, within a second.  Raises RuntimeError when a lock is held, or when there is no
-        session yet, ClientClosedError or SessionExpiredError when there is none any more.
+        first, within a second.  Raises RuntimeError when a lock is held, being acquired, or lost
+        and not released, or when there is no session yet; ClientClosedError or SessionExpiredError
+        when there is none any more.
         """
         credentials = self._credentials_to_leave()
         self._pump.close(CLOSE_SECONDS, detach=True)

@@ -83,7 +83,9 @@ class AsyncClient(ClientBase, Pipeline):
 
     async def detach(self) -> Credentials:
         """Close the client without ending the session; see :meth:`zkwire.Client.detach`."""
-        credentials = self._credentials_to_leave()
+        self._credentials_to_leave()
+        await self._pump.cleaned_up(CLOSE_SECONDS)
+        credentials = self._credentials_to_leave()  # another task may have acquired a lock since
         await self._pump.close(CLOSE_SECONDS, detach=True)
         return credentials
 

@@ -242,6 +242,12 @@ class AsyncPump:
         else:
             waitable.add_waker(function)
 
+    async def cleaned_up(self, timeout: float) -> None:
+        """Wait until nothing runs in the background, at most about ``timeout`` seconds."""
+        latest = self.now() + timeout
+        while self._tasks and not self.session.over and self.now() < latest:
+            await asyncio.sleep(SHORTEST_PAUSE)
+
     async def close(self, timeout: float, *, detach: bool = False) -> None:
         """End the session and the connection; returns within about ``timeout`` seconds.
 
@@ -253,9 +259,7 @@ class AsyncPump:
             self.loop = asyncio.get_running_loop()  # nothing will be started; listeners are told
         elif not self._homeless:
             self.start()
-        session, latest = self.session, self.now() + timeout
-        while detach and self._tasks and not session.over and self.now() < latest:
-            await asyncio.sleep(SHORTEST_PAUSE)
+        session = self.session
         first, self._closing = not self._closing, True
         try:
             if not (self._driver is None or session.over or detach or self._homeless):
