@@ -70,6 +70,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.calls import Awaited, Waitable
+from zkwire.dial import shut_down
 from zkwire.link import INTERRUPTED
 from zkwire.replies import Pipeline
 from zkwire.testing import FaultProxy, Server, VirtualClock
@@ -1404,3 +1405,19 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts:
             with pytest.raises(RuntimeError, match="a lock is held"):
                 await leaving
         assert (await client.detach()).session_id
+
+
+@asynchronous
+async def test_a_broken_pipe_is_read_to_its_end_by_a_loop_that_does_not_tell(hosts: str) -> None:
+    """uvloop listens no more to a socket that has had an error."""
+    async with AsyncClient(hosts) as client:
+        link, driver = client._pump.link, client._pump._driver
+        assert link is not None
+        assert driver is not None
+        driver.engine.listen(0)
+        shut_down(link.sock)
+        link.send(b"0")
+        assert link.broken_pipe
+        driver.turn()
+        assert client._pump.link is not link
+        assert await client.exists("/") is not None
