@@ -583,6 +583,9 @@ class QueueKept(SemaphoreCore):
         self._queue.give_up()
         return won
 
+    def _settle(self) -> None:
+        SequentialLockCore._settle(self)
+
 
 class NoQueue(SemaphoreCore):
     """Everybody looks at the leases."""
@@ -645,6 +648,7 @@ class OneRelease(MultiLockCore):
     """Gives the others up only if nothing happens to the first."""
 
     async def release(self) -> None:
+        self._taken, self._acquired = [], False
         for core in self.cores:
             await core.release()
 

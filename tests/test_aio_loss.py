@@ -11,6 +11,7 @@ import asyncio
 import random
 import struct
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,7 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
+from zkwire.dial import readable_within
 from zkwire.flight import SEND_BATCH
 from zkwire.jute import records as r
 from zkwire.testing import FaultProxy, Server
@@ -484,3 +486,44 @@ async def test_a_mute_server_and_a_close() -> None:
         errors = await ended([sent, reading])
         assert [type(error) for error in errors] == [ClientClosedError] * 2
         assert [error.maybe_applied for error in errors if error] == [True, False]
+
+
+# --- a loop that was blocked ----------------------------------------------------------------------
+
+
+class Late:
+    """A clock that can jump, as the time does for whoever stood still."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@asynchronous
+async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -> None:
+    clock = Late()
+    with Server() as server:
+        async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
+            link = client._pump.link
+            clock.ahead += 15
+            assert await client.exists("/") is not None
+            assert client._pump.link is not link
+
+
+@asynchronous
+async def test_answers_that_wait_in_the_kernel_are_no_silence() -> None:
+    clock = Late()
+    with Server() as server:
+        async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
+            link, driver = client._pump.link, client._pump._driver
+            assert link is not None
+            assert driver is not None
+            reply = client.set_data("/", b"")
+            assert readable_within(link.sock, PATIENCE)  # and nobody has read it
+            clock.ahead += 15
+            driver.turn()
+            assert reply.ready
+            assert (await reply).version == 1
+            assert client._pump.link is link

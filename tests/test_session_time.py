@@ -627,20 +627,12 @@ def test_deadlines_move_on_when_nobody_answers(servers: int) -> None:
     assert (failure(watching), failure(waiting)) == (NotSentError, NotSentError)
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_who_stood_still_asks_before_a_connection_counts_as_silent(asked: bool) -> None:
-    """A process that was stopped, or whose event loop was blocked; a request may come first."""
+def test_a_dead_connection_is_given_up_after_a_pause_even_if_its_bytes_wait() -> None:
     script = script_in(State.CONNECTED)
     script.jump(TIMEOUT)
-    if asked:
-        script.call("exists", "/a")
-    script.session.on_deadline(script.now)
-    assert script.session.broken is None
-    due = script.session.next_deadline()
-    assert due == pytest.approx(script.now + TIMEOUT / 3)
-    script.jump(TIMEOUT / 3)
     script.session.on_deadline(script.now)
     assert script.session.broken is not None
+    assert not script.session.has_output
 
 
 def test_a_reply_over_many_pieces_is_one_contact() -> None:

@@ -18,8 +18,6 @@ leave out the half tick between two reports, and be over before a dead server is
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
-from math import inf
 
 # A frame that has begun is a sign of life as long as at least so much of it comes at a time.
 PROGRESS_BYTES = 1024
@@ -106,15 +104,6 @@ class Liveness:
     def dead_at(self) -> float:
         """When a connection that stays silent must be given up."""
         return self.last_receive + self.timeout * 2 / 3
-
-    def silent_at(self, oldest: float | None) -> float:
-        """:attr:`dead_at`, but silence is only what follows a question.
-
-        ``oldest`` is when the oldest unanswered request was sent.  A process that stood still, or
-        an event loop that was blocked, has asked nothing meanwhile: it asks now, and waits.
-        """
-        asked = [*islice(self._pings, 1), *(() if oldest is None else (oldest,))]
-        return max(self.dead_at, min(asked) + self.timeout / 3) if asked else inf
 
     @property
     def lease_deadline(self) -> float:

@@ -666,7 +666,7 @@ class Session:
         if self.over or self.state is State.NOT_STARTED:
             return None
         if self.usable:
-            due = min(self._live.ping_at, self._silent_at)
+            due = min(self._live.ping_at, self._live.dead_at)
             if self._search.at is not None:
                 due = min(due, self._search.at)
         else:
@@ -675,9 +675,9 @@ class Session:
         return min(due, self.lease_deadline) if self._leases.holds else due
 
     @property
-    def _silent_at(self) -> float:
-        line = self._flight.unanswered
-        return self._live.silent_at(line[0].sent_at if line else None)
+    def dead_at(self) -> float:
+        """When the connection counts as dead if nothing comes."""
+        return self._live.dead_at
 
     @property
     def _give_up_at(self) -> float:
@@ -692,7 +692,7 @@ class Session:
             return
         self._lapse(now)
         if self.usable:
-            if now >= self._silent_at:
+            if now >= self._live.dead_at:
                 self.broken = f"nothing came for {now - self._live.last_receive:.1f} s"
             elif now >= self._live.ping_at:
                 self._live.ping(now)

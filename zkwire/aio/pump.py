@@ -97,8 +97,10 @@ class AsyncPump:
         if link is None or link.end or self._closing:
             self._prepare(call, link)
         elif alone and link.writable:
-            data = session.send_alone(call, self.now())
-            if data:
+            now = self.now()
+            if now >= session.dead_at:
+                self._judge()
+            elif data := session.send_alone(call, now):
                 self._send(link, data)
                 return
         queued = session.push(call)
@@ -119,6 +121,11 @@ class AsyncPump:
             raise ClientClosedError("the client is being closed", op=call.op.name, path=call.path)
         if link is not None and link.end and self._driver is not None:
             self._driver.turn()  # it is broken: the call must not be lost with it
+
+    def _judge(self) -> None:
+        """Look what has come while the loop was blocked; nothing goes into a dead connection."""
+        if self._driver is not None:
+            self._driver.turn()
 
     def flush_soon(self) -> None:
         """What was submitted leaves in the loop's next turn."""

@@ -203,8 +203,7 @@ class AsyncReentrantLock(AsyncEntered):
         try:
             await own.lock.release()
         finally:
-            if not own.lock._core.owned:
-                own.count = 0
+            own.count = int(own.lock._core.owned)
 
     @property
     def held(self) -> bool:

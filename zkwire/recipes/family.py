@@ -212,8 +212,8 @@ class ReentrantLock(Entered):
         try:
             lock.release()
         finally:
-            if not lock._core.owned:  # else an interrupt was faster: it is to be released still
-                self._own.count = 0
+            # 1: an interrupt was faster, and it is to be released still.
+            self._own.count = int(lock._core.owned)
 
     @property
     def held(self) -> bool:
