@@ -119,8 +119,8 @@ class AsyncPump:
         """The connection is not as usual: refuse the call, or see to it that it is not lost."""
         if self._closing and not self.session.over:
             raise ClientClosedError("the client is being closed", op=call.op.name, path=call.path)
-        if link is not None and link.end and self._driver is not None:
-            self._driver.turn()  # it is broken: the call must not be lost with it
+        if link is not None and link.end:
+            self._judge()  # it is broken: the call must not be lost with it
 
     def _judge(self) -> None:
         """Look what has come while the loop was blocked; nothing goes into a dead connection."""

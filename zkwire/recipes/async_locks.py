@@ -9,7 +9,7 @@ from zkwire.aio.client import AsyncClient
 from zkwire.calls import check_timeout
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.recipes.contenders import contenders
-from zkwire.recipes.face import LockFace, check_kind
+from zkwire.recipes.face import Bodied, LockFace, check_kind
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 
@@ -28,7 +28,7 @@ def world_of(client: AsyncClient) -> World:
     return check_kind("client must be an AsyncClient", client, AsyncClient)._world
 
 
-class AsyncEntered:
+class AsyncEntered(Bodied):
     """What an ``async with`` does with a lock."""
 
     async def acquire(self) -> bool:
@@ -37,20 +37,6 @@ class AsyncEntered:
 
     async def release(self) -> None:
         """Give it up; see the subclasses."""
-        raise NotImplementedError
-
-    def _give_up(self) -> None:
-        """The same without waiting for it."""
-        raise NotImplementedError
-
-    @property
-    def _called(self) -> str:
-        """What to call it in an error."""
-        return "one of the locks"
-
-    @property
-    def _owned(self) -> bool:
-        """Whether it was acquired and not released."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -154,10 +140,6 @@ class AsyncLocking(LockFace, AsyncEntered):
         if cancelled:  # and the body has ended before it noticed
             task.uncancel()
             raise LockLostError(f"{self.path} was lost: {lost.reason}")
-
-    @property
-    def _called(self) -> str:
-        return self.path
 
 
 class AsyncNonBlockingLock(AsyncLocking):

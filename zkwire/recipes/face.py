@@ -21,7 +21,25 @@ def check_kind(wanted: str, value: T, kind: type[T]) -> T:
     return value
 
 
-class LockFace:
+class Bodied:
+    """What a ``with`` must know of a lock."""
+
+    def _give_up(self) -> None:
+        """Release it without waiting for that."""
+        raise NotImplementedError
+
+    @property
+    def _called(self) -> str:
+        """What to call it in an error."""
+        return "one of the locks"
+
+    @property
+    def _owned(self) -> bool:
+        """Whether it was acquired and not released."""
+        raise NotImplementedError
+
+
+class LockFace(Bodied):
     """A lock's properties; none of them asks a server."""
 
     _core: LockCore
@@ -49,6 +67,10 @@ class LockFace:
 
     def _give_up(self) -> None:
         self._core.give_up()
+
+    @property
+    def _called(self) -> str:
+        return self.path
 
     @property
     def _owned(self) -> bool:

@@ -7,7 +7,7 @@ from zkwire.client import Client
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
-from zkwire.recipes.face import LockFace, check_kind
+from zkwire.recipes.face import Bodied, LockFace, check_kind
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 
@@ -26,7 +26,7 @@ def world_of(client: Client) -> World:
     return check_kind("client must be a Client", client, Client)._world
 
 
-class Entered:
+class Entered(Bodied):
     """What a ``with`` does with a lock.
 
     An interrupt that hits the end of it finds somebody who gives the lock up, unless it comes
@@ -39,20 +39,6 @@ class Entered:
 
     def release(self) -> None:
         """Give it up; see the subclasses."""
-        raise NotImplementedError
-
-    def _give_up(self) -> None:
-        """The same without waiting for it."""
-        raise NotImplementedError
-
-    @property
-    def _called(self) -> str:
-        """What to call it in an error."""
-        return "one of the locks"
-
-    @property
-    def _owned(self) -> bool:
-        """Whether it was acquired and not released."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -127,10 +113,6 @@ class Locking(LockFace, Entered):
         """
         self._core.world.check()
         run(self._core.release())
-
-    @property
-    def _called(self) -> str:
-        return self.path
 
 
 class NonBlockingLock(Locking):
