@@ -67,7 +67,8 @@ def _small() -> Iterator[tuple[str, World]]:
                 yield f"{kind.name}, {mode}, {number}", World(scenario, faults_for(kind), most)
             family = {
                 "read-write": read_write(ROLES[:number], manners, wait=wait),
-                "semaphore": semaphore(number - 1, number, manners, wait=wait),
+                "semaphore": semaphore(number - 1, number, manners, wait=wait, agreed=True),
+                "new semaphore": semaphore(number - 1, number, manners, wait=wait),
                 "multi-lock": multi_lock(2, manners, single=number == 3, wait=wait),
             }
             for name, scenario in family.items():

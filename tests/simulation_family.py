@@ -318,9 +318,10 @@ def semaphore(
     core: type[SemaphoreCore] = SemaphoreCore,
     wait: bool = True,
     prepared: bool = True,
+    agreed: bool = False,
     together: bool = False,
 ) -> Scenario:
-    """So many contenders for so many leases."""
+    """So many contenders for so many leases; ``agreed``: the number has been written down."""
 
     def scenario(sim: Simulation) -> None:
         claims = Claims(at_most(count))
@@ -333,6 +334,9 @@ def semaphore(
         ]
         if prepared:
             make(sim, SEMAPHORE, f"{SEMAPHORE}/locks", f"{SEMAPHORE}/leases")
+        if agreed:
+            sim.tree.begin(0)
+            sim.tree.set_data(SEMAPHORE, b"%d" % count, -1, Credentials())
         for client in clients(sim, number, together):
             lock = core(client.world, SEMAPHORE, count)
             claims.add(lock, client)
