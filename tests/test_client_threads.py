@@ -181,7 +181,8 @@ def interrupted_everywhere(scenario: Callable[[], object]) -> Iterator[str]:
 def test_the_interruption_finds_the_points() -> None:
     """Which ones there are in a function that begins, makes a call, and makes a call in a call."""
     watch = Watch()
-    found = list(interrupted_everywhere(lambda: repr(watch)))
+    for _ in range(2):  # Python 3.13 shows the instructions of a function from its second run on
+        found = list(interrupted_everywhere(lambda: repr(watch)))
     assert [where.partition(" ")[2].split(" ")[-1] for where in found] == ["__repr__"] * len(found)
     assert len(found) == 2  # it begins, and len() has returned
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
 # --- pauses in a long pipeline --------------------------------------------------------------------
 
 
-def dripping(count: int) -> Callable[[Connection], None]:
+def dripping(count: int, behind_first: Callable[[], object] = bool) -> Callable[[Connection], None]:
     """A server that answers so many reads one by one, when all of them have come."""
 
     def script(connection: Connection) -> None:
@@ -93,8 +94,10 @@ def dripping(count: int) -> Callable[[Connection], None]:
         asked = [connection.request() for _ in range(count)]
         assert all(isinstance(request.record, GetDataRequest) for request in asked)
         record = GetDataResponse(b"x", Stat(*[0] * 11))
-        for request in asked:
+        for number, request in enumerate(asked):
             connection.send(reply(request.xid, record))
+            if number == 0:
+                behind_first()
         for closing in connection.requests():
             connection.put(reply(closing.xid))
 
@@ -119,10 +122,11 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
     count: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused: list[float] = []
-    pause = LoopDriver._pause
+    pause, has_paused = LoopDriver._pause, threading.Event()
 
     def note(driver: LoopDriver, seconds: float) -> None:
         paused.append(seconds)
+        has_paused.set()
         pause(driver, seconds)
 
     monkeypatch.setattr(LoopDriver, "_pause", note)
@@ -132,7 +136,11 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
             replies = await asyncio.gather(*[client.get_data("/a") for _ in range(count)])
             assert all(reply.data == b"x" for reply in replies)
 
-    with FakeServer(dripping(count)) as server:
+    def behind_first() -> None:
+        """A loop that is slow would find all the answers there."""
+        assert not pauses or has_paused.wait(PATIENCE)
+
+    with FakeServer(dripping(count, behind_first)) as server:
         asyncio.run(ask(server.hosts))
     assert all(0 < seconds <= LONGEST_PAUSE for seconds in paused)
     assert bool(paused) == pauses
