@@ -109,27 +109,39 @@ async def lease_nodes(stage: Stage, path: str, count: int) -> None:
 # --- the locks ------------------------------------------------------------------------------------
 
 
+async def write_then_read(lock: AsyncReadWriteLock, go: asyncio.Event) -> None:
+    """A downgrade while somebody waits to write."""
+    assert await lock.write.acquire()
+    await go.wait()
+    async with asyncio.timeout(GRACE), lock.read:
+        await lock.write.release()
+        assert lock.read.held
+        assert (await lock.contenders())[0].session_id == lock._world.session_id
+
+
 @asynchronous
 async def test_readers_together_and_a_writer_alone(stage: Stage, fresh_path: str) -> None:
+    go = asyncio.Event()
     async with clients(stage, 3) as made:
         locks = [AsyncReadWriteLock(client, fresh_path) for client in made]
         async with locks[0].read, locks[1].read:
             assert not await locks[2].write.try_acquire()
-            writing = asyncio.ensure_future(locks[2].write.acquire())
+            writing = asyncio.ensure_future(write_then_read(locks[2], go))
             await queued(stage, fresh_path, 3)
             with pytest.raises(RuntimeError, match="release it first"):
                 await locks[0].write.acquire()
             assert [c.session_id for c in await locks[0].contenders()] == [
                 client.session_id for client in made
             ]
-        assert await writing
+        await eventually("it writes", lambda: locks[2].write.held)
         assert not await locks[0].read.try_acquire()
+        with pytest.raises(RuntimeError, match="another thread or task holds the write lock"):
+            await locks[2].read.acquire()
+        assert locks[2].write.held
         late = asyncio.ensure_future(locks[0].write.acquire())
         await queued(stage, fresh_path, 2)
-        async with asyncio.timeout(GRACE), locks[2].read:
-            await locks[2].write.release()
-            assert locks[2].read.held
-            assert not late.done()
+        go.set()
+        await writing
         assert await late
         await locks[0].write.release()
         assert await stage.nodes(fresh_path) == []

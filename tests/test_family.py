@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
@@ -446,12 +447,13 @@ def downgraded(run: Run) -> None:
     assert isinstance(run, FamilyRun)
     lock = ReadWriteLock(run.subject, run.path)
     run.own = lock.write  # type: ignore[assignment]
-    assert Running(lambda: lock.write.acquire(PATIENCE)).result()
-    waiting = Running(lambda: run.other.acquire(2 * PATIENCE))
-    soon("somebody waits to write", lambda: len(run.nodes(run.path)) >= 2)
-    assert Running(lambda: lock.read.acquire(PATIENCE)).result()
-    assert lock.write.held
-    Running(lock.write.release).result()
+    with ThreadPoolExecutor(1) as holder:
+        assert holder.submit(lock.write.acquire, PATIENCE).result(GRACE + PATIENCE)
+        waiting = Running(lambda: run.other.acquire(2 * PATIENCE))
+        soon("somebody waits to write", lambda: len(run.nodes(run.path)) >= 2)
+        assert holder.submit(lock.read.acquire, PATIENCE).result(GRACE + PATIENCE)
+        assert lock.write.held
+        holder.submit(lock.write.release).result(GRACE)
     run.own = lock.read  # type: ignore[assignment]
     assert lock.read.held
     assert not run.other.held

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.family_helpers import soon
 from tests.lock_helpers import GRACE, PATIENCE, SHORT
 from zkwire import (
     ACL,
@@ -108,3 +109,15 @@ def test_nobody_waits_for_a_node_that_is_not_ephemeral(clients: list[Client]) ->
     assert clients[0].get_data("/lock").data == b"a node"
     clients[0].delete("/lock")
     assert lock.acquire(GRACE)
+
+
+def test_a_node_that_may_not_be_deleted_is_told_of(
+    clients: list[Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lock's path must let its contenders create, read and delete."""
+    maker, holder, late = clients
+    maker.create("/lock", b"", [ACL(Perms.CREATE | Perms.READ, Id("world", "anyone"))])
+    assert SequentialLock(holder, "/lock").acquire(GRACE)
+    assert not SequentialLock(late, "/lock").acquire(SHORT)
+    soon("somebody is warned", lambda: "a node stays until this session ends" in caplog.text)
+    assert "/lock: " in caplog.text

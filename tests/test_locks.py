@@ -6,8 +6,10 @@ Lost connections are elsewhere: `test_lock_recovery` forces each branch of the r
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -58,11 +60,11 @@ from zkwire import (
     OperationTimeoutError,
     SequentialLock,
     SessionExpiredError,
-    ZooKeeperError,
     ops,
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import CreateRequest, RequestHeader
+from zkwire.recipes.lock import InOtherHandsError
 from zkwire.testing.faults import Send
 from zkwire.testing.proxy import Frame, Gate, cut_before, drop, hold
 
@@ -388,17 +390,27 @@ def test_forked_child_holds_nothing(stage: Stage, kind: Kind, fresh_path: str) -
     lock, other = kind(client, fresh_path), kind(client, f"{fresh_path}-other")
 
     def look() -> str:
-        errors = []
-        for call in (lock.release, other.try_acquire, other.acquire):
+        errors = set()
+        calls: list[Callable[[], object]] = [
+            lock.release,
+            lock.acquire,
+            lock.check,
+            other.try_acquire,
+            other.acquire,
+        ]
+        if isinstance(lock, SequentialLock):
+            calls.append(lambda: lock.guard([]))
+        for call in calls:
             try:
                 call()
-            except ZooKeeperError as error:
-                errors.append(type(error).__name__)
+                errors.add("nothing")
+            except Exception as error:
+                errors.add(type(error).__name__)
         return f"{lock.held} {lock.lease_remaining()} {' '.join(errors)}"
 
     assert lock.acquire(GRACE)
     session_id = client.session_id
-    assert in_forked_child(look) == "False 0.0 ForkedError ForkedError ForkedError"
+    assert in_forked_child(look) == "False 0.0 ForkedError"
     assert lock.held
     assert not lock.lost.is_set()
     assert not stage.rival(kind, fresh_path).try_acquire()
@@ -1072,3 +1084,33 @@ def test_interrupted_waiter_leaves_no_node(stage: Stage, kind: Kind, fresh_path:
                 assert line is not None
             poll("it is gone", lambda: stage.nodes(fresh_path) == [held] or None, GRACE)
     assert acquire_as_third_party(stage, kind, fresh_path) > rival.fence
+
+
+@all_kinds
+def test_a_with_that_is_refused_releases_nothing(
+    stage: Stage, kind: Kind, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread gets the lock between the refusal and what a ``with`` does about it."""
+    shared, main = kind(stage.client(), fresh_path), threading.get_ident()
+
+    def refuse() -> None:
+        if threading.get_ident() == main:
+            assert Running(lambda: shared.acquire(GRACE)).result()
+            raise InOtherHandsError("somebody else is at it")
+
+    monkeypatch.setattr(shared._core, "refuse_two", refuse)
+    with pytest.raises(RuntimeError, match="somebody else is at it"), shared:
+        pass
+    assert shared.held
+    shared.release()
+
+
+def test_the_loss_of_a_lock_for_threads_is_not_to_be_awaited(stage: Stage, fresh_path: str) -> None:
+    """It would block the whole event loop."""
+    lock = SequentialLock(stage.client(), fresh_path)
+
+    async def wait() -> bool:
+        return await lock.lost
+
+    with pytest.raises(RuntimeError, match="await belongs to AsyncClient"):
+        Running(lambda: asyncio.run(wait())).result()

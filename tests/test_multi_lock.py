@@ -149,6 +149,18 @@ def test_kinds_can_be_mixed(stage: Stage, fresh_path: str) -> None:
         assert not lock.acquire(0)
 
 
+def test_a_lock_that_does_not_wait_does_not_wait_here(stage: Stage, fresh_path: str) -> None:
+    """It counts as taken whatever stands there; and what was acquired before it is given back."""
+    client = stage.client()
+    first, tried = SequentialLock(client, f"{fresh_path}-a"), f"{fresh_path}-b"
+    stage.observer.create(tried)
+    both = MultiLock(first, NonBlockingLock(client, tried))
+    assert not Running(both.acquire).result()
+    assert not first.held
+    soon("the first is free", lambda: stage.nodes(first.path) == [])
+    stage.observer.delete(tried)
+
+
 def test_arguments_are_checked(stage: Stage, fresh_path: str) -> None:
     lock = SequentialLock(stage.observer, fresh_path)
     for locks in ((), (lock, lock), (lock, SequentialLock(stage.observer, fresh_path))):

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -300,7 +301,8 @@ def test_downgrade_can_be_taken_back(stage: Stage, fresh_path: str) -> None:
 def test_downgrade_of_a_lost_write_lock_waits_like_everybody(stage: Stage, fresh_path: str) -> None:
     """Its node is gone, a rival writes, and the holder has not heard of it yet."""
     lock, rival, gate = near(stage, fresh_path), far(stage, fresh_path), Gate()
-    assert lock.write.acquire(GRACE)
+    holder = ThreadPoolExecutor(1)
+    assert holder.submit(lock.write.acquire, GRACE).result(2 * GRACE)
     stage.proxy.wait_for(lambda frames: frames[-1].op == "get_children2" and bool(frames[-1].zxid))
     (node,) = stage.nodes(fresh_path)
     stage.proxy.on("notification", action=hold(gate))
@@ -308,13 +310,14 @@ def test_downgrade_of_a_lost_write_lock_waits_like_everybody(stage: Stage, fresh
     assert rival.write.acquire(GRACE)
     gate.wait_reached()
     assert lock.write.held, "nobody has told it"
-    reading = Running(lambda: lock.read.acquire(PATIENCE))
-    gate.release()
-    wait_until_waiting(stage)
-    assert not lock.read.held
-    assert rival.write.held
-    rival.write.release()
-    assert reading.result()
+    with holder:
+        reading = holder.submit(lock.read.acquire, PATIENCE)
+        gate.release()
+        wait_until_waiting(stage)
+        assert not lock.read.held
+        assert rival.write.held
+        rival.write.release()
+        assert reading.result(PATIENCE)
     lock.read.release()
     with pytest.raises(LockLostError):
         lock.write.release()
@@ -333,7 +336,7 @@ def test_downgrade_survives_a_lost_connection(
     queue.join("W", writer.write)
     before = len(requests(stage.proxy.frames()))
     stage.proxy.on_frame(before + nth, fault)
-    assert Running(lambda: lock.read.acquire(PATIENCE)).result()
+    assert lock.read.acquire(PATIENCE)
     assert len(stage.nodes(fresh_path)) == 3
     lock.write.release()
     queue.expect_nobody()
@@ -343,6 +346,26 @@ def test_downgrade_survives_a_lost_connection(
     queue.leave("W")
     stage.wait_no_nodes(fresh_path)
     assert len(requests(stage.proxy.frames())) > before + nth, "the fault did not happen"
+
+
+def test_another_thread_does_not_read_beside_the_writer(stage: Stage, fresh_path: str) -> None:
+    """Neither has a thread that uses the same object any place in the queue of its own."""
+    lock = far(stage, fresh_path)
+    with lock.write:
+
+        def read() -> None:
+            with lock.read:
+                pass
+
+        for call in (read, lock.read.try_acquire):
+            with pytest.raises(RuntimeError, match="each needs an object of its own"):
+                Running(call).result()
+        assert lock.write.held
+        assert not lock.read.held
+        assert len(stage.nodes(fresh_path)) == 1
+        with lock.read:
+            assert lock.write.held
+    stage.wait_no_nodes(fresh_path)
 
 
 def test_upgrade_is_refused(stage: Stage, fresh_path: str) -> None:

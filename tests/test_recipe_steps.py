@@ -103,6 +103,7 @@ class World:
         return Answer(None)
 
     def check(self) -> None: ...
+    def caller(self) -> None: ...
     def flush_soon(self) -> None: ...
     def hold(self, hold: object) -> None: ...
     def unhold(self, hold: object) -> None: ...
@@ -276,6 +277,14 @@ def test_a_release_after_the_lease_has_run_out_says_that_the_lock_was_lost() -> 
     assert len(world.spawned) == 1
 
 
+def test_a_release_that_meets_the_end_of_the_session_says_that_the_lock_was_lost() -> None:
+    core, _ = sequential(delete=[SessionExpiredError("over")])
+    assert run(core.acquire(None, True))
+    with pytest.raises(LockLostError, match="the session has expired"):
+        run(core.release())
+    assert not core.engaged
+
+
 def test_a_lock_whose_guard_cannot_stand_is_not_held() -> None:
     core, world = sequential()
 
@@ -445,12 +454,15 @@ def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
     assert not attempt.entered
 
 
-@pytest.mark.parametrize("error", [NoNodeError, NoAuthError])
-def test_a_node_that_is_gone_or_not_ours_is_left_alone(error: type[Exception]) -> None:
+@pytest.mark.parametrize(("error", "then"), [(NoNodeError, []), (NoAuthError, ["warn"])])
+def test_a_node_that_is_gone_or_must_stay_is_left_alone(
+    error: type[Exception], then: list[str]
+) -> None:
+    """A node that may not be deleted blocks everybody until its session ends: so it is told of."""
     core, world = sequential(delete=[error("no")])
     verbs: Any = world
     run(core._clean_up(verbs, an_attempt("/lock/x-lock-0000000002")))
-    assert world.asked == ["delete"]
+    assert world.asked == ["delete", *then]
 
 
 @pytest.mark.parametrize(
@@ -495,7 +507,7 @@ def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockCo
 
     class Writer:
         @property
-        def node_name(self) -> str | None:
+        def own_place(self) -> str | None:
             return next(names, None)
 
     world, writer = World(**answers), Writer()

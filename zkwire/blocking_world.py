@@ -52,5 +52,5 @@ class BlockingWorld(ClientWorld):
         return watch.wait(self._left(deadline))
 
     async def ready(self, waitable: Waitable) -> None:
-        """Wait until ``waitable`` is ready."""
-        self._pump.wait(waitable)
+        """Refuse an ``await`` that would block a whole event loop."""
+        await self._pump.until(waitable)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from zkwire.calls import Awaited
 from zkwire.model import State
+from zkwire.observe import warn
 from zkwire.states import StateWait
 
 TYPE_CHECKING = False
@@ -25,6 +28,7 @@ class ClientWorld:
         self.verbs = verbs
         self.background = background
         self.now = pump.now
+        self.caller = pump.caller
         self.hold = pump.hold
         self.unhold = pump.unhold
         self.flush_soon = pump.flush_soon
@@ -49,6 +53,10 @@ class ClientWorld:
             await Awaited(wait)
         finally:
             self._pump.detach(wait)
+
+    def warn(self, message: str) -> None:
+        """Tell the people who read the log."""
+        self.dispatch(partial(warn, message))
 
     def forget(self, watch: Watch) -> None:
         """Take a watch out of the client's table, without telling the server."""

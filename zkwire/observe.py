@@ -1,9 +1,9 @@
 """What a client lets others see of itself: lines in the log, and the trace.
 
-Logger ``zkwire``: INFO for what becomes of a session, DEBUG for each attempt to connect and each
-frame; names, numbers and sizes, never payloads or secrets.  A program that has not loaded
-``logging`` wants no log, so it is not loaded for it.  Both log and trace are a user's code: they
-are called in the callback thread.
+Logger ``zkwire``: WARNING for what somebody has to look after, INFO for what becomes of a session,
+DEBUG for each attempt to connect and each frame; names, numbers and sizes, never payloads or
+secrets.  A program that has not loaded ``logging`` wants no log, so it is not loaded for it.  Both
+log and trace are a user's code: they are called in the callback thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Dispatch = Callable[[Callable[[], object]], object]
 
 LOGGER = "zkwire"
-INFO, DEBUG = 20, 10  # as in logging
+WARNING, INFO, DEBUG = 30, 20, 10  # as in logging
 _ATTEMPTS = frozenset({State.CONNECTING, State.HANDSHAKE})
 
 
@@ -59,6 +59,13 @@ def _logger(level: int) -> Any:
         return None
     logger = logging.getLogger(LOGGER)
     return logger if logger.isEnabledFor(level) else None
+
+
+def warn(message: str) -> None:
+    """Log what somebody has to look after."""
+    logger = _logger(WARNING)
+    if logger is not None:
+        logger.warning(message)
 
 
 class _StateLog:

@@ -61,6 +61,8 @@ class Pump(Roles):
 
     # --- what callers ask for ---------------------------------------------------------------------
 
+    caller = staticmethod(threading.get_ident)
+
     def start(self) -> None:
         """Start the I/O thread, and with it the search for a server, if nobody has yet."""
         if self.forked:

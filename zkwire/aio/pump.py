@@ -65,6 +65,8 @@ class AsyncPump:
         self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
         self._tasks: set[Task] = set()  # that run in the background
 
+    caller = staticmethod(asyncio.current_task)
+
     def start(self) -> asyncio.AbstractEventLoop:
         """Begin to look for a server, if nobody has yet; returns the running loop."""
         loop = asyncio.get_running_loop()

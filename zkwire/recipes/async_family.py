@@ -83,11 +83,15 @@ class AsyncSemaphore:
         """
         lease = AsyncLease(self._core())
         if not await lease.acquire(timeout):
-            raise LockTakenError(f"{self.path}: all {self.count} leases are taken")
+            when = f" within {timeout} s" if timeout else ""
+            raise LockTakenError(f"{self.path}: none of {self.count} leases was free{when}")
         return lease
 
     async def holders(self) -> list[Contender]:
-        """Who has or waits for a lease, in order: the first ``count`` have one.  Not a snapshot."""
+        """Who has a lease, in order: the first ``count``; behind them who gets the next one.
+
+        The rest of the queue stands in the node ``locks`` below the path.  Not a snapshot.
+        """
         return await contenders(self._world, f"{self.path}/leases")
 
 

@@ -10,8 +10,9 @@ from zkwire.calls import check_timeout
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import Bodied, LockFace, check_kind
+from zkwire.recipes.lock import InOtherHandsError
 from zkwire.recipes.sequential import SequentialLockCore
-from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.single import SingleNodeLock, TriedOnce
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class AsyncEntered(Bodied):
         try:
             if not await self.acquire():
                 raise LockTakenError(f"{self._called} is held by somebody else")
+        except InOtherHandsError:
+            raise
         except BaseException:
             if mine:  # an interrupt may have come right behind the acquisition
                 self._give_up()
@@ -150,7 +153,7 @@ class AsyncNonBlockingLock(AsyncLocking):
     """
 
     def __init__(self, client: AsyncClient, path: str) -> None:
-        super().__init__(SingleNodeLock(world_of(client), path))
+        super().__init__(TriedOnce(world_of(client), path))
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock if it is free; False if somebody else has it.
@@ -193,6 +196,8 @@ class AsyncQueueLock(AsyncLocking):
         ``on_position`` is called with the number of contenders ahead: when this one has its place
         in the queue, and whenever the one right ahead has gone.
         """
+        if on_position is not None and not callable(on_position):
+            raise TypeError(f"on_position must be callable, not {on_position!r}")
         self._queue.refuse_two()  # or this one would take its listener away
         self._queue.on_position = on_position
         return await super().acquire(timeout)

@@ -79,6 +79,7 @@ class LockFace(Bodied):
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server."""
         if not self.held:
+            self._core.world.check()
             raise LockLostError(f"{self.path} is not held: {self.lost.reason or 'no longer'}")
 
     @property
@@ -95,5 +96,8 @@ class LockFace(Bodied):
 
     @property
     def lost(self) -> Lost:
-        """The loss of this acquisition (before it: of the next), to wait for or be called by."""
+        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+
+        The next acquisition has another one: ask again when it is acquired.
+        """
         return self._core.lost

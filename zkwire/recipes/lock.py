@@ -22,9 +22,11 @@ from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
     LockLostError,
+    NoAuthError,
     NoNodeError,
     NotReadOnlyError,
     OperationTimeoutError,
+    SessionExpiredError,
     ZooKeeperError,
 )
 from zkwire.model import OPEN_ACL_UNSAFE
@@ -43,6 +45,11 @@ NOT_NOW = (*BUSY, NotReadOnlyError)
 """Refusals that say nothing about the node."""
 
 
+class InOtherHandsError(RuntimeError):
+    """A lock object that cannot be acquired as it is.  Nothing was done, nothing is to be undone:
+    what it holds, now or soon, is somebody else's."""
+
+
 class Attempt:
     """One try to get the lock: its id, and what is known of its node."""
 
@@ -57,6 +64,8 @@ class Attempt:
 
 class LockCore:
     """A lock's state and the parts of its life that do not depend on its kind."""
+
+    waits = True  # for a holder to go
 
     def __init__(self, world: World, path: str) -> None:
         if check_path(path) == "/":
@@ -96,7 +105,7 @@ class LockCore:
         self._busy = True
         try:
             self.world.engaged.add(self)
-            if await self._acquire(deadline, wait):
+            if await self._acquire(deadline, wait and self.waits):
                 return True
             self.world.engaged.discard(self)
             return False
@@ -108,12 +117,13 @@ class LockCore:
             self._busy = False  # and nothing that an interrupt could hit: the lock may be held
 
     def refuse_two(self) -> None:
-        """Raise RuntimeError if this object cannot be acquired: it is held, or in other hands."""
+        """Raise InOtherHandsError if this object is held, or somebody is at it; or ForkedError."""
+        self.world.check()
         if self._busy or self._releasing:
             doing = "releasing" if self._releasing else "acquiring"
-            raise RuntimeError(f"another thread or task is {doing} this very lock object")
+            raise InOtherHandsError(f"another thread or task is {doing} this very lock object")
         if self._granted is not None and not self.lost.is_set():
-            raise RuntimeError("this lock object holds the lock already; it is not re-entrant")
+            raise InOtherHandsError("this lock object holds the lock already; it is not re-entrant")
 
     @property
     def engaged(self) -> bool:
@@ -228,8 +238,11 @@ class LockCore:
                 await self.world.another_state()
             except BUSY:
                 pass  # who takes his time to refuse is asked again at once
+            except NoAuthError as error:
+                self.world.warn(f"{self.path}: a node stays until this session ends: {error}")
+                return
             except ZooKeeperError:
-                return  # it is gone, or not ours to delete; or the session is over, and it with it
+                return  # it is gone; or the session is over, and it with it
 
     def _release_claim(self) -> None:
         """From here on nothing is held."""
@@ -271,6 +284,9 @@ class LockCore:
         except NoNodeError:
             self._owed = None
             raise self._lost_before("its node was deleted") from None
+        except SessionExpiredError as error:
+            self._settle()
+            raise self._lost_before("the session has expired") from error
         except (ConnectionLossError, BadVersionError, *NOT_NOW):
             self._settle()
         except BaseException:

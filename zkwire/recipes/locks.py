@@ -8,8 +8,9 @@ from zkwire.errors import LockLostError, LockTakenError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
 from zkwire.recipes.face import Bodied, LockFace, check_kind
+from zkwire.recipes.lock import InOtherHandsError
 from zkwire.recipes.sequential import SequentialLockCore
-from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.single import SingleNodeLock, TriedOnce
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Entered(Bodied):
         try:
             if not self.acquire():
                 raise LockTakenError(f"{self._called} is held by somebody else")
+        except InOtherHandsError:
+            raise
         except BaseException:
             if mine:  # an interrupt may have come right behind the acquisition
                 self._give_up()
@@ -109,7 +112,8 @@ class Locking(LockFace, Entered):
         ``held`` is False before the request is sent.  A lost connection is no error: the node is
         deleted on the next one, or goes with the session.  Raises LockLostError if the lock had
         been lost before (what was done under it may not have been exclusive), RuntimeError if it
-        was never acquired, or has been released already.
+        was never acquired, or has been released already.  A loss that shows only here is not told
+        by ``lost`` any more, to which the lock is released.
         """
         self._core.world.check()
         run(self._core.release())
@@ -123,7 +127,7 @@ class NonBlockingLock(Locking):
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        super().__init__(SingleNodeLock(world_of(client), path))
+        super().__init__(TriedOnce(world_of(client), path))
 
     def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock if it is free; False if somebody else has it.
@@ -166,6 +170,8 @@ class QueueLock(Locking):
         ``on_position`` is called, in the client's callback thread, with the number of contenders
         ahead: when this one has its place in the queue, and whenever the one right ahead has gone.
         """
+        if on_position is not None and not callable(on_position):
+            raise TypeError(f"on_position must be callable, not {on_position!r}")
         self._queue.refuse_two()  # or this one would take its listener away
         self._queue.on_position = on_position
         return super().acquire(timeout)

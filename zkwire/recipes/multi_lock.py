@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from zkwire.errors import LockLostError, ZooKeeperError
+from zkwire.recipes.lock import InOtherHandsError
 from zkwire.recipes.lost import Loss
 
 TYPE_CHECKING = False
@@ -60,8 +61,9 @@ class MultiLockCore:
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
         """Whether all were acquired by the ``deadline``."""
+        self.check()
         if self._busy or self._releasing:
-            raise RuntimeError("another thread or task is at this very multi-lock")
+            raise InOtherHandsError("another thread or task is at this very multi-lock")
         self._busy = True
         try:
             self._forget_loss()
@@ -75,15 +77,15 @@ class MultiLockCore:
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         if self._acquired:
-            raise RuntimeError("this multi-lock holds its locks already; it is not re-entrant")
+            raise InOtherHandsError("this multi-lock holds its locks already; it is not re-entrant")
         taken = self._taken
         for core in self.cores:
             taken.append(core)  # before, for an interrupt right behind the acquisition
             try:
                 if await core.acquire(deadline, wait):
                     continue
-            except RuntimeError:
-                taken.pop()  # it is held, or being acquired, by somebody else's doing
+            except InOtherHandsError:
+                taken.pop()
                 raise
             if not wait:  # who tries expects to see it done; who has waited is late already
                 for other in reversed(taken[:-1]):

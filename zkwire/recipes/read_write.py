@@ -17,6 +17,7 @@ and every other name that ends in a number a writer.
 from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
+from zkwire.recipes.lock import InOtherHandsError
 from zkwire.recipes.sequential import SequentialLockCore, before
 from zkwire.verbs.multi import Check, Create
 
@@ -39,12 +40,31 @@ class WriteLockCore(SequentialLockCore):
 
     label = "__WRIT__"
     read: ReadLockCore  # of the same object
+    _holder: object = None
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
         """Whether the lock was acquired by the ``deadline``; RuntimeError for an upgrade."""
         if self.read.node_name is not None:
-            raise RuntimeError("a read lock cannot become a write lock: release it first")
+            raise InOtherHandsError("a read lock cannot become a write lock: release it first")
         return await super().acquire(deadline, wait)
+
+    def _grant(self, attempt: Attempt) -> None:
+        self._holder = self.world.caller()
+        super()._grant(attempt)
+
+    @property
+    def own_place(self) -> str | None:
+        """The name of the node while the lock is held; InOtherHandsError if another thread has it.
+
+        A reader that took the place of another thread's writer would read while that writes.
+        """
+        name = self.node_name
+        if name is not None and self._holder != self.world.caller():
+            raise InOtherHandsError(
+                f"another thread or task holds the write lock of {self.path} by this very object: "
+                "each needs an object of its own"
+            )
+        return name
 
     def _leaves_its_place(self, ahead: str) -> bool:
         return False
@@ -69,7 +89,7 @@ class ReadLockCore(SequentialLockCore):
     async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
         """Stand in the place of one's own write lock while that is held, else at the end."""
         unknown = False
-        while (mine := self._write.node_name) is not None:
+        while (mine := self._write.own_place) is not None:
             try:
                 names = await self._stand_beside(mine, attempt, deadline)
             except ConnectionLossError:

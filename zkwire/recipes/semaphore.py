@@ -17,6 +17,7 @@ from zkwire.errors import (
     NoNodeError,
     OperationTimeoutError,
 )
+from zkwire.paths import check_path
 from zkwire.recipes.sequential import SequentialLockCore, before
 from zkwire.recipes.world import persist
 from zkwire.watches import Watch
@@ -37,6 +38,8 @@ class SemaphoreCore(SequentialLockCore):
     def __init__(self, world: World, path: str, count: int, text: str = "") -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
+        if check_path(path) == "/":
+            raise ValueError("the path of a semaphore cannot be the root")
         super().__init__(world, f"{path}/leases", text)
         self._base = path
         self._count = count
@@ -112,5 +115,8 @@ class SemaphoreCore(SequentialLockCore):
                 # Anybody may have written it: not at any length, nor lines of its own into a log.
                 start = data[:SHOWN_BYTES]
                 theirs = start.decode() if start.isdigit() else repr(start)
-                raise ValueError(f"{self._base} is a semaphore of {theirs}, not of {self._count}")
+                raise ValueError(
+                    f"{self._base} is a semaphore of {theirs}, not of {self._count}; the number is "
+                    "the node's data, to be changed when nobody uses it"
+                )
             return

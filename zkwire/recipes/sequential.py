@@ -230,6 +230,7 @@ class SequentialLockCore(LockCore):
 
     async def guarded(self, operations: Iterable[Operation]) -> list[Any]:
         """Execute a multi that the server refuses if this lock's node is gone; see the shells."""
+        self.world.check()
         attempt = self._granted
         if attempt is None or attempt.node is None:
             raise RuntimeError("this lock object does not hold the lock")
@@ -261,7 +262,8 @@ class SequentialLockCore(LockCore):
         number = int(self._name(attempt)[len(attempt.id) + 1 + len(self.label) :])
         if not 0 <= number <= LAST_SEQUENCE - SPARE_NUMBERS:
             raise SequenceExhaustedError(
-                f"{self.path}: the sequence counter stands at {number} and ends at {LAST_SEQUENCE}"
+                f"{self.path}: the sequence counter stands at {number} and ends at "
+                f"{LAST_SEQUENCE}; delete the node when nobody uses it, or take another path"
             )
 
 

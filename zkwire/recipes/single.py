@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class SingleNodeLock(LockCore):
-    """The algorithm of the non-blocking and of the blocking lock.
+    """The algorithm of the blocking lock and, for one try, of the non-blocking one.
 
     All holders' nodes have one path.  If an outsider deletes the holder's, and somebody else makes
     it anew before the holder hears of it, a release that is on its way takes that one away: a
@@ -117,3 +117,9 @@ class SingleNodeLock(LockCore):
                 return
             except BadVersionError:
                 continue  # somebody has written into it; it is still this attempt's
+
+
+class TriedOnce(SingleNodeLock):
+    """The non-blocking lock: it waits for an answer, and for no holder, a multi-lock's part too."""
+
+    waits = False

@@ -69,6 +69,10 @@ if TYPE_CHECKING:
             """Raise if the client cannot be used here: in a forked child, in another event loop."""
             ...
 
+        def caller(self) -> object:
+            """The thread or the task that runs; equal for the same."""
+            ...
+
         def now(self) -> float: ...
         def unique(self) -> str: ...
 
@@ -102,6 +106,10 @@ if TYPE_CHECKING:
 
         async def another_state(self) -> None:
             """In a coroutine given to ``spawn``: wait until the session is in another state."""
+            ...
+
+        def warn(self, message: str) -> None:
+            """Tell the people who read the log."""
             ...
 
         def forget(self, watch: Watch) -> None:
