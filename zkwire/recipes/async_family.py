@@ -157,7 +157,8 @@ class AsyncReentrantLock(AsyncEntered):
     """A fair lock that the task which holds it may acquire again.
 
     One object serves any number of tasks: each has its own place in the queue.  The properties are
-    those of the running task's lock.
+    those of the running task's lock.  ``asyncio.wait_for`` runs what it waits for in a task of its
+    own up to Python 3.11, which would be the holder: use ``timeout``, or ``asyncio.timeout``.
     """
 
     def __init__(self, client: AsyncClient, path: str, text: str = "") -> None:

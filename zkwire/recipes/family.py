@@ -1,7 +1,7 @@
 """The rest of the family, for threads: read-write, semaphore, multi, re-entrant, election.
 
-The algorithms are in the cores; each lock here has the properties and the promises of the locks in
-:mod:`zkwire.recipes.locks`.
+The algorithms are in the cores; each lock here keeps the promises of the locks in
+:mod:`zkwire.recipes.locks`, and has their properties unless its class says where they are.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class ReadWriteLock:
         with table.write:
             ...
 
-    ``read`` and ``write`` are locks like :class:`SequentialLock`.  A reader never waits for a later
-    writer.  Downgrade: acquire ``read`` while holding ``write``, then release ``write``.  There is
-    no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a downgrade
+    ``read`` and ``write`` are locks like :class:`SequentialLock`; threads that compete need an
+    object each, and RuntimeError tells those who read while another thread writes by the same one.
+    A reader never waits for a later writer.  Downgrade: acquire ``read`` in the thread that holds
+    ``write``, then release ``write``.  There is no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a downgrade
     go on with the fence of ``write``: the reader's is higher than those of writers that wait
     already, so what it was given to would refuse the next one.
     """

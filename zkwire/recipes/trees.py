@@ -42,8 +42,9 @@ async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: flo
                 missing.pop()
                 begun = True
             except NoNodeError:
-                if missing[-1] == "/":
-                    raise  # that is the chroot, and what is above it is out of reach
+                if missing[-1] == "/":  # that is the chroot, and what is above it is out of reach
+                    message = "the chroot does not exist; a client without one can create it"
+                    raise NoNodeError(message, op="create", path=path) from None
                 missing.append(parent(missing[-1]))
             except ConnectionLossError as lost:
                 begun = begun or lost.maybe_applied
