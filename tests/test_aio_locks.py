@@ -117,6 +117,8 @@ globals().update(
             "test_interrupted_waiter_leaves_no_node",  # test_aio_cancellation
             "test_lost_when_the_server_is_away_for_a_session_timeout",  # test_aio_loss
             "test_lease_is_renewed_by_contact",  # test_aio_client, 10,000 idle seconds
+            "test_a_with_that_is_refused_releases_nothing",  # no task runs between the two
+            "test_the_loss_of_a_lock_for_threads_is_not_to_be_awaited",
             "test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock",  # a stopped one has
         },
     )

@@ -241,6 +241,26 @@ async def _until(lock: AsyncMultiLock) -> bool:
 
 
 @asynchronous
+async def test_a_body_under_several_locks_or_one_taken_twice_is_cancelled_by_a_loss(
+    stage: Stage, fresh_path: str
+) -> None:
+    async with clients(stage, 1) as (client,):
+        several = AsyncMultiLock(
+            AsyncSequentialLock(client, fresh_path), AsyncSequentialLock(client, f"{fresh_path}/b")
+        )
+        for lock in (several, AsyncReentrantLock(client, fresh_path)):
+            with pytest.raises(LockLostError, match=r"was lost: its node .* was deleted"):
+                async with lock, lock.cancel_on_loss():
+                    lock.check()
+                    for node in await stage.nodes(fresh_path):
+                        if "-lock-" in node:
+                            await stage.observer.delete(node)
+                    await asyncio.sleep(PATIENCE)
+            with pytest.raises(LockLostError, match="is not held"):
+                lock.check()
+
+
+@asynchronous
 async def test_multi_lock_is_not_released_in_another_loop(stage: Stage, fresh_path: str) -> None:
     async with AsyncClient(stage.hosts) as client:
         lock = AsyncMultiLock(AsyncSequentialLock(client, fresh_path))

@@ -308,7 +308,7 @@ def face(kind: type) -> dict[str, Any]:
 def test_both_faces_are_one(name: str) -> None:
     """The same names, arguments, results and promises."""
     threads, tasks = face(getattr(zkwire, name)), face(getattr(zkwire, f"Async{name}"))
-    only = {"cancel_on_loss"} if name == "Lease" else set()
+    only = {"cancel_on_loss"} if name in {"Lease", "MultiLock", "ReentrantLock"} else set()
     assert tasks.keys() - threads.keys() == only
     assert threads.keys() <= tasks.keys()
     for member, static in threads.items():

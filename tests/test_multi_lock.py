@@ -73,6 +73,9 @@ def test_all_are_held_and_released(stage: Stage, fresh_path: str) -> None:
         with pytest.raises(RuntimeError, match="not re-entrant"):
             lock.acquire()
         assert lock.held
+        lock.check()
+    with pytest.raises(LockLostError, match="one of the locks is not held: no longer"):
+        lock.check()
     assert not lock.held
     assert not any(part.held for part in parts)
     assert nodes(stage, fresh_path, "abc") == []

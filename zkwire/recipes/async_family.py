@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from zkwire.aio.client import AsyncClient
     from zkwire.recipes.contenders import Contender
+    from zkwire.recipes.lost import Lost
     from zkwire.recipes.multi_lock import AnyLost
 
 
@@ -135,6 +136,9 @@ class AsyncMultiLock(AsyncEntered):
         """The loss of the first one."""
         return self._core.lost
 
+    def _check_place(self) -> None:
+        self._core.check()
+
     def _give_up(self) -> None:
         self._core.give_up()
 
@@ -214,6 +218,14 @@ class AsyncReentrantLock(AsyncEntered):
     def held(self) -> bool:
         """Whether this task surely holds the lock at this moment."""
         return self.lock.held
+
+    @property
+    def lost(self) -> Lost:
+        """The loss of this task's last acquisition."""
+        return self.lock.lost
+
+    def _check_place(self) -> None:
+        self.lock._check_place()
 
     @property
     def _called(self) -> str:

@@ -63,6 +63,41 @@ class AsyncEntered(Bodied):
             self._give_up()
             raise
 
+    @asynccontextmanager
+    async def cancel_on_loss(self) -> AsyncGenerator[Self, None]:
+        """Cancel the body of the ``async with`` when the lock is lost, then raise LockLostError.
+
+            async with lock, lock.cancel_on_loss():
+                await work()
+
+        As with ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
+        """
+        self.check()
+        task, lost, over = current_task(), self.lost, False
+        if task is None:
+            raise RuntimeError("only a task can be cancelled, and this is none")
+        outside, cancelled = task.cancelling(), False
+
+        def cancel(_: object) -> None:
+            nonlocal cancelled
+            if not over:
+                cancelled = task.cancel()
+
+        waker = lost._call_back(cancel)
+        try:
+            yield self
+        except BaseException as error:
+            over = True
+            if not cancelled or task.uncancel() > outside or not isinstance(error, CancelledError):
+                raise
+            raise LockLostError(f"{self._called} was lost: {lost.reason}") from None
+        finally:
+            lost.drop_waker(waker)
+        over = True
+        if cancelled:  # and the body has ended before it noticed
+            task.uncancel()
+            raise LockLostError(f"{self._called} was lost: {lost.reason}")
+
 
 class AsyncLocking(LockFace, AsyncEntered):
     """A lock on ``path``, held by at most one contender at a time.
@@ -108,41 +143,6 @@ class AsyncLocking(LockFace, AsyncEntered):
         """
         self._core.world.check()
         await self._core.release()
-
-    @asynccontextmanager
-    async def cancel_on_loss(self) -> AsyncGenerator[Self, None]:
-        """Cancel the body of the ``async with`` when the lock is lost, then raise LockLostError.
-
-            async with lock, lock.cancel_on_loss():
-                await work()
-
-        As with ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
-        """
-        self.check()
-        task, lost, over = current_task(), self.lost, False
-        if task is None:
-            raise RuntimeError("only a task can be cancelled, and this is none")
-        outside, cancelled = task.cancelling(), False
-
-        def cancel(_: object) -> None:
-            nonlocal cancelled
-            if not over:
-                cancelled = task.cancel()
-
-        waker = lost._call_back(cancel)
-        try:
-            yield self
-        except BaseException as error:
-            over = True
-            if not cancelled or task.uncancel() > outside or not isinstance(error, CancelledError):
-                raise
-            raise LockLostError(f"{self.path} was lost: {lost.reason}") from None
-        finally:
-            lost.drop_waker(waker)
-        over = True
-        if cancelled:  # and the body has ended before it noticed
-            task.uncancel()
-            raise LockLostError(f"{self.path} was lost: {lost.reason}")
 
 
 class AsyncNonBlockingLock(AsyncLocking):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from zkwire.recipes.lock import LockCore
     from zkwire.recipes.lost import Lost
+    from zkwire.recipes.multi_lock import AnyLost
 
     T = TypeVar("T")
 
@@ -22,7 +23,27 @@ def check_kind(wanted: str, value: T, kind: type[T]) -> T:
 
 
 class Bodied:
-    """What a ``with`` must know of a lock."""
+    """What a ``with`` must know of a lock, and whoever works in its body."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it is held at this moment."""
+        raise NotImplementedError
+
+    @property
+    def lost(self) -> Lost | AnyLost:
+        """The loss of the last acquisition."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server."""
+        if not self.held:
+            self._check_place()
+            raise LockLostError(f"{self._called} is not held: {self.lost.reason or 'no longer'}")
+
+    def _check_place(self) -> None:
+        """Raise if its client cannot be used here: in a forked child, in another event loop."""
+        raise NotImplementedError
 
     def _give_up(self) -> None:
         """Release it without waiting for that."""
@@ -76,11 +97,8 @@ class LockFace(Bodied):
     def _owned(self) -> bool:
         return self._core.owned
 
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server."""
-        if not self.held:
-            self._core.world.check()
-            raise LockLostError(f"{self.path} is not held: {self.lost.reason or 'no longer'}")
+    def _check_place(self) -> None:
+        self._core.world.check()
 
     @property
     def fence(self) -> int:

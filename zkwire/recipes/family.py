@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from zkwire.client import Client
     from zkwire.recipes.contenders import Contender
+    from zkwire.recipes.lost import Lost
     from zkwire.recipes.multi_lock import AnyLost
 
 
@@ -36,10 +37,12 @@ class ReadWriteLock:
 
     ``read`` and ``write`` are locks like :class:`SequentialLock`; threads that compete need an
     object each, and RuntimeError tells those who read while another thread writes by the same one.
-    A reader never waits for a later writer.  Downgrade: acquire ``read`` in the thread that holds
-    ``write``, then release ``write``.  There is no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a downgrade
-    go on with the fence of ``write``: the reader's is higher than those of writers that wait
-    already, so what it was given to would refuse the next one.
+    A reader never waits for a later writer.
+
+    Downgrade: acquire ``read`` in the thread that holds ``write``, then release ``write``.  There
+    is no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a
+    downgrade go on with the fence of ``write``: the reader's is higher than those of writers that
+    wait already, so what it was given to would refuse the next one.
     """
 
     def __init__(self, client: Client, path: str, text: str = "") -> None:
@@ -157,6 +160,9 @@ class MultiLock(Entered):
         """The loss of the first one."""
         return self._core.lost
 
+    def _check_place(self) -> None:
+        self._core.check()
+
     def _give_up(self) -> None:
         self._core.give_up()
 
@@ -224,6 +230,14 @@ class ReentrantLock(Entered):
     def held(self) -> bool:
         """Whether this thread surely holds the lock at this moment."""
         return self.lock.held
+
+    @property
+    def lost(self) -> Lost:
+        """The loss of this thread's last acquisition."""
+        return self.lock.lost
+
+    def _check_place(self) -> None:
+        self.lock._check_place()
 
     @property
     def _called(self) -> str:
