@@ -6,7 +6,6 @@ from functools import partial
 
 from zkwire.calls import Awaited
 from zkwire.model import State
-from zkwire.observe import warn
 from zkwire.states import StateWait
 
 TYPE_CHECKING = False
@@ -56,6 +55,8 @@ class ClientWorld:
 
     def warn(self, message: str) -> None:
         """Tell the people who read the log."""
+        from zkwire.observe import warn
+
         self.dispatch(partial(warn, message))
 
     def forget(self, watch: Watch) -> None:
