@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -1183,6 +1183,22 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
         resolver = lambda host, port_: named(port, server)  # noqa: E731
         with within(6.0), Client("zoo.example", session_timeout=6.0, _resolver=resolver) as client:
             assert client.exists("/") is not None
+
+
+def hangs_up(_: Connection) -> None:
+    """It accepts and closes, as a proxy with nothing behind it does."""
+
+
+@pytest.mark.parametrize("script", [hangs_up, silent])
+def test_an_address_that_only_accepts_is_not_the_first_again(
+    script: Callable[[Connection], None],
+) -> None:
+    with FakeServer(script) as bad, FakeServer(script) as worse, FakeServer() as server:
+        resolver = lambda host, port: named(bad, worse, server)  # noqa: E731
+        client = Client("zoo.example", session_timeout=1.0, _resolver=resolver)
+        with closing(client):
+            client.connect(PATIENCE)
+        assert [len(s.connections) for s in (bad, worse, server)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -256,6 +257,23 @@ def test_a_better_server_is_looked_for_and_found(three: embedded.Ensemble) -> No
             # The listener hears of it a little later. Straight from the one to the other.
             poll("the listener has heard of it", partial(heard, states), PATIENCE)
             assert states == [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, RW]
+
+
+def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) -> None:
+    """Each address is asked in turn, and the next connection goes to the one that said so."""
+    states: list[State] = []
+    ports = [int(server.hosts.split(":")[1]) for server in three.servers]
+    addresses: list[tuple[int, Any]] = [(socket.AF_INET, ("127.0.0.1", port)) for port in ports]
+    three.set_read_only(True)
+    with Client("zoo.example", read_only=True, _resolver=lambda *_: addresses) as client:
+        client.connect()
+        assert three.server_for_session(client.session_id) is three.servers[0]
+        client.add_state_listener(states.append)
+        three.servers[2].set_read_only(False)
+        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+        assert three.server_for_session(client.session_id) is three.servers[2]
+        poll("the listener has heard of it", partial(heard, states), PATIENCE)
+        assert states == [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, RW]
 
 
 def test_a_break_while_read_only(three: embedded.Ensemble) -> None:

@@ -1,8 +1,9 @@
 """Reaching a server: names resolved anew at each attempt, every address of a name tried.
 
-One :class:`Dialer` is one attempt.  It lives in the I/O thread's selector and never blocks there:
-connects are non-blocking, and a name (not an address) is looked up in a thread of its own, because
-a look-up can take half a minute and cannot be called off.
+One :class:`Dialer` is one attempt; the next one begins behind the address that it has reached, for
+what accepts connections there may be no server of use.  It lives in the I/O thread's selector and
+never blocks there: connects are non-blocking, and a name (not an address) is looked up in a thread
+of its own, because a look-up can take half a minute and cannot be called off.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Dialer:
 
     ``look_up(target)`` begins or joins a look-up.  ``listen(dialer, sock, events)`` has the owner's
     selector call :meth:`ready`; with no events it stops.  With ``secure`` a connection counts once
-    its TLS handshake is done, and ``tls`` is its filter.
+    its TLS handshake is done, and ``tls`` is its filter.  ``first``: begin with this address, if
+    the name still has it.
     """
 
     def __init__(
@@ -81,8 +83,10 @@ class Dialer:
         look_up: Callable[[tuple[str, int]], LookUp],
         listen: Callable[[Any, socket.socket, int], None],
         secure: SSLContext | None = None,
+        first: Address | None = None,
     ) -> None:
         self.target = target
+        self.address: Address | None = None  # the one in hand
         self.connected: socket.socket | None = None
         self.tls: TlsFilter | None = None
         self.failure: str | None = None
@@ -91,7 +95,9 @@ class Dialer:
         self._sock: socket.socket | None = None
         self._unsent = b""
         self._reasons: list[str] = []
+        self._first = first
         self._addresses: list[Address] | None = _literal(*target) or None
+        self._order = tuple(self._addresses or ())
         self._look_up = None if self._addresses else look_up(target)
         self._give_up = 0.0
 
@@ -109,16 +115,24 @@ class Dialer:
             if isinstance(found, str):
                 self.failure = found
                 return None
-            self._addresses = list(found)
+            at = found.index(self._first) if self._first in found else 0
+            self._addresses = [*found[at:], *found[:at]]
+            self._order = tuple(self._addresses)
         if self._sock is not None and now >= self._give_up:
             self._next("no answer")
         while self._sock is None and self._addresses:
             share = (until - now) / len(self._addresses)
             self._give_up = now + max(share, 0.0)
-            self._connect(*self._addresses.pop(0))
+            self.address = self._addresses.pop(0)
+            self._connect(*self.address)
         if self._sock is None and self.failure is None:
             self.failure = "; ".join(dict.fromkeys(self._reasons)) or "the name has no address"
         return self._give_up
+
+    @property
+    def following(self) -> Address | None:
+        """The address behind the one in hand, around the circle; None if there is none."""
+        return next(iter(self._addresses or self._order), None)
 
     @property
     def stage(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any, Protocol
 
-    from zkwire.dial import Resolver
+    from zkwire.dial import Address, Resolver
     from zkwire.sasl import Mechanism
     from zkwire.session import Session
 
@@ -67,6 +67,7 @@ class Engine:
         self._selector = selector
         self.wake = wake
         self._look_ups: dict[tuple[str, int], LookUp] = {}
+        self._first: dict[tuple[str, int], Address | None] = {}  # of a name's, to begin with
         self._heard: set[socket.socket] = set()  # those of attempts, in the selector
         self._dialer: Dialer | None = None
         self._dial_at: float | None = None
@@ -181,7 +182,7 @@ class Engine:
         if target is None:
             return
         if self._dialer is None:
-            self._dialer = Dialer(target, self._look_up, self._listen_for, owner.tls)
+            self._dialer = self._new_dialer(target)
         self._dial_at = self._dialer.advance(owner.now(), owner.session.act_at)
         if self._dialer.failure is not None:
             with self._mutex:
@@ -189,11 +190,16 @@ class Engine:
             self._dialer = None
             self.wake()
         elif self._dialer.connected is not None:
+            self._first[target] = self._dialer.following
             link, self._dialer = self._link(self._dialer), None
             with self._mutex:
                 owner.link = link
                 owner.session.connection_made(owner.now())
             owner.flush()
+
+    def _new_dialer(self, target: tuple[str, int]) -> Dialer:
+        first = self._first.get(target)
+        return Dialer(target, self._look_up, self._listen_for, self._owner.tls, first)
 
     def _link(self, dialer: Dialer) -> Link:
         """The connection that the dialer has made."""
@@ -227,12 +233,14 @@ class Engine:
         if target is None:
             return
         if self._probe is None:
-            dialer = Dialer(target, self._look_up, self._listen_for, owner.tls)
+            dialer = self._new_dialer(target)
             self._probe = Probe(dialer, self._listen_for, owner.now() + PROBE_SECONDS)
         self._ask_at = self._probe.advance(owner.now())
         if self._probe.answer is not None:
             with self._mutex:
-                owner.session.answered(self._probe.answer, owner.now())
+                found = owner.session.answered(self._probe.answer, owner.now())
+            dialer = self._probe.dialer
+            self._first[target] = dialer.address if found else dialer.following
             self._probe = None
             self.wake()
 

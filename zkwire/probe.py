@@ -27,7 +27,7 @@ class Probe:
     ) -> None:
         self.target = dialer.target
         self.answer: bytes | None = None
-        self._dialer = dialer
+        self.dialer = dialer
         self._listen = listen
         self._until = until
         self._sock: socket.socket | None = None
@@ -36,15 +36,15 @@ class Probe:
         """Go on as far as possible; returns when to be called again at the latest."""
         if self.answer is not None:
             return None
-        due = self._dialer.advance(now, self._until)
-        if self._dialer.failure is not None or now >= self._until:
+        due = self.dialer.advance(now, self._until)
+        if self.dialer.failure is not None or now >= self._until:
             self._end(b"")
-        elif self._dialer.connected is not None and self._sock is None:
-            self._ask(self._dialer.connected)
+        elif self.dialer.connected is not None and self._sock is None:
+            self._ask(self.dialer.connected)
         return self._until if due is None else min(due, self._until)
 
     def _ask(self, sock: socket.socket) -> None:
-        tls = self._dialer.tls
+        tls = self.dialer.tls
         sock.setblocking(False)
         self._sock = sock
         self._listen(self, sock, selectors.EVENT_READ)
@@ -55,7 +55,7 @@ class Probe:
 
     def ready(self, _: int) -> None:
         """The server has said something, or nothing more."""
-        tls, sock = self._dialer.tls, self._sock
+        tls, sock = self.dialer.tls, self._sock
         if sock is None:
             return
         try:
@@ -77,8 +77,8 @@ class Probe:
         if self._sock is not None:
             self._listen(self, self._sock, 0)
             self._sock = None
-        self._dialer.cancel()
+        self.dialer.cancel()
 
     def abandon(self) -> None:
         """Close the sockets and nothing else."""
-        self._dialer.abandon()
+        self.dialer.abandon()

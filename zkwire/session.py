@@ -718,10 +718,12 @@ class Session:
         """The server that the shell must ask ``isro`` now."""
         return self._search.asking
 
-    def answered(self, answer: bytes, now: float) -> None:
-        """What that server said; b"" for nothing."""
-        if self._search.answered(answer, now) and self.usable:
+    def answered(self, answer: bytes, now: float) -> bool:
+        """What that server said, b"" for nothing; True if it is the one to go to."""
+        found = self._search.answered(answer, now) and self.usable
+        if found:
             self.broken = "a read-write server was found"
+        return found
 
     def call(self, function: Waker) -> None:
         """Have a function called with the wakeups, in this place of their order."""
