@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from random import Random
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
+from zkwire.hosts import HostList, parse_hosts
 from zkwire.io_thread import IOThread
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.link import Link
@@ -1276,6 +1278,41 @@ def test_stuck_look_ups_do_not_pile_up() -> None:
             pass
         client.connect(PATIENCE)
         client.close()
+
+
+def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next() -> None:
+    """Each ends only when the attempt at the other server has begun."""
+    asked: list[str] = []
+    gates = [threading.Event() for _ in range(100)]
+
+    def resolver(host: str, port: int) -> Addresses:
+        asked.append(host)
+        gates[len(asked)].set()
+        assert gates[len(asked) + 1].wait(PATIENCE)
+        return named(server)
+
+    with FakeServer() as server:
+        with closing(Client("one,other", session_timeout=0.4, _resolver=resolver)) as client:
+            client.connect(PATIENCE / 3)
+        for gate in gates:
+            gate.set()
+    assert sorted(asked) == ["one", "other"]
+
+
+def test_what_a_look_up_found_during_a_connection_is_not_used_after_it() -> None:
+    with FakeServer() as server, StuckResolver(server) as resolver:
+        hosts = f"zoo.example,{server.hosts}"
+        servers, _ = parse_hosts(hosts)
+        seed = next(s for s in range(99) if HostList(servers, Random(s)).next() == servers[0])
+        with closing(Client(hosts, session_timeout=1.0, _resolver=resolver, _seed=seed)) as client:
+            client.connect(PATIENCE)
+            assert resolver.asked == ["zoo.example"]
+            with resolver:
+                pass
+            poll("it ends", lambda: "zkwire-resolve" not in own_threads() or None, PATIENCE)
+            server.connections[0].sock.shutdown(socket.SHUT_RDWR)
+            server.wait_for(lambda: len(server.connections) > 1)
+            assert resolver.asked == ["zoo.example"] * 2
 
 
 # --- time limits ----------------------------------------------------------------------------------

@@ -48,12 +48,16 @@ def _literal(host: str, port: int) -> list[Address]:
 
 
 class LookUp:
-    """One look-up of a name in a thread of its own; ``found`` is set once, then ``wake`` called."""
+    """One look-up of a name in a thread of its own; ``found`` is set once, then ``wake`` called.
+
+    ``used``: an attempt has had what was found.
+    """
 
     def __init__(
         self, target: tuple[str, int], resolver: Resolver, wake: Callable[[], None]
     ) -> None:
         self.found: list[Address] | str | None = None  # str: why there is nothing
+        self.used = False
         self._target, self._resolver, self._wake = target, resolver, wake
         try:
             threading.Thread(target=self._run, name="zkwire-resolve", daemon=True).start()
@@ -109,9 +113,10 @@ class Dialer:
         if self.connected is not None:
             return None
         if self._addresses is None:
-            found = self._look_up.found if self._look_up else None
-            if found is None:
+            look_up = self._look_up
+            if look_up is None or (found := look_up.found) is None:
                 return None
+            look_up.used = True
             if isinstance(found, str):
                 self.failure = found
                 return None

@@ -125,6 +125,8 @@ class Engine:
         self.listen(0)
         with self._mutex:
             link.end = link.end or why
+            if owner.session.usable:  # what was found meanwhile may be long out of date
+                self._look_ups = {t: it for t, it in self._look_ups.items() if it.found is None}
             owner.link = None
             owner.session.connection_lost(owner.now(), link.written, why)
         shut_down(link.sock)
@@ -245,9 +247,12 @@ class Engine:
             self.wake()
 
     def _look_up(self, target: tuple[str, int]) -> LookUp:
-        """A look-up of the name: the one under way if there is one, for it may never end."""
+        """A look-up of the name: the last one as long as nobody has had what it found.
+
+        It may never end, and one that takes longer than an attempt is of use to the next.
+        """
         pending = self._look_ups.get(target)
-        if pending is None or pending.found is not None:
+        if pending is None or pending.used:
             pending = self._look_ups[target] = LookUp(target, self._owner.resolver, self.wake)
         return pending
 
