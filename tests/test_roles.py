@@ -1,4 +1,4 @@
-"""Who reads, and when: not who waits for an event; pauses in a long pipeline."""
+"""Who reads, and when: not who waits for an event; pauses in a long pipeline; how it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import zkwire.roles
 from tests.fake_server import Connection, FakeServer, reply
 from tests.family_helpers import soon
 from tests.test_client import PATIENCE, Background
-from zkwire import AsyncClient, Client, EventType, Watch
+from zkwire import AsyncClient, Client, ClientClosedError, EventType, State, Watch
 from zkwire.aio.engine import LoopDriver
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.link import LONG_LINE, LONGEST_PAUSE
@@ -144,3 +144,27 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
         asyncio.run(ask(server.hosts))
     assert all(0 < seconds <= LONGEST_PAUSE for seconds in paused)
     assert bool(paused) == pauses
+
+
+# --- the end of the I/O thread --------------------------------------------------------------------
+
+
+class Broken:
+    """Somebody who cannot be told of a state."""
+
+    def see(self, state: State) -> list[Callable[[], object]]:
+        raise ZeroDivisionError
+
+
+def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if its way out fails as well."""
+    reported: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
+    client = Client("127.0.0.1:1")
+    client._pump.attach(Broken())
+    with pytest.raises(ClientClosedError):
+        Background(lambda: client.exists("/")).result()
+    assert client._pump.thread is not None
+    client._pump.thread.join(PATIENCE)
+    assert reported == [ZeroDivisionError]
+    client.close()

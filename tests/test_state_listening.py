@@ -174,8 +174,9 @@ def test_a_listener_is_there_once_and_can_be_removed(stage: Stage) -> None:
     stage.proxy.cut_all()
     assert other.next(4) == [DISCONNECTED, *COMING]
     assert heard.all == [DISCONNECTED, *COMING]
-    with pytest.raises(TypeError, match="listener must be callable"):
-        client.add_state_listener("x")  # type: ignore[arg-type]
+    for wrong in ("x", None):
+        with pytest.raises(TypeError, match="listener must be callable"):
+            client.add_state_listener(wrong)  # type: ignore[arg-type]
 
 
 def test_a_listener_that_raises_is_reported_and_the_others_hear(

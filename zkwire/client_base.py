@@ -71,7 +71,8 @@ class ClientBase:
         from zkwire.following import Following
 
         servers, chroot = parse_hosts(hosts)
-        check_callable("trace", trace)
+        if trace is not None:
+            check_callable("trace", trace)
         rng = SystemRandom() if _seed is None else Random(_seed)
         self._hosts = hosts
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)

@@ -13,6 +13,7 @@ import selectors
 import socket
 import threading
 
+from zkwire.background import report
 from zkwire.dial import kernel_says
 from zkwire.engine import Engine
 
@@ -62,13 +63,13 @@ class IOThread:
 
     def run(self) -> None:
         """The thread's function."""
-        if not self._begin():
-            return
         try:
-            while not self._finished():
-                self._turn()
+            if self._begin():
+                while not self._finished():
+                    self._turn()
         finally:
-            self._shut_down()
+            if not self._cancelled:
+                self._shut_down()
 
     def _begin(self) -> bool:
         """Start the session, unless whoever has started this thread was interrupted over it."""
@@ -168,14 +169,18 @@ class IOThread:
         self._engine.bury()
 
     def _shut_down(self) -> None:
-        pump = self._pump
-        self._engine.stop("the client is closed")
-        pump.ended = True
-        pump.call_due()
-        pump.call_soon()
-        self._wake_all()
-        self._engine.bury()
-        self.close_descriptors()
+        """Whatever fails on the way: who waits must learn that nothing will come."""
+        pump, engine = self._pump, self._engine
+        try:
+            engine.stop("the client is closed")
+        finally:
+            pump.ended = True
+            rest = (pump.call_due, pump.call_soon, self._wake_all, engine.bury)
+            for step in (*rest, self.close_descriptors):
+                try:
+                    step()
+                except Exception as error:
+                    report(error)
 
     def close_descriptors(self) -> None:
         """Close the selector and the wake-up pair."""
