@@ -663,11 +663,15 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"auth": [("digest",)]}, TypeError, "auth must be a list or tuple"),
     ({"auth": [("digest", "a:b")]}, TypeError, "auth must be a list or tuple"),
     ({"auth": [(b"digest", b"a:b")]}, TypeError, "auth must be a list or tuple"),
+    ({"auth": [("\udc80", b"SECRET")]}, ValueError, "auth cannot be sent"),
+    ({"auth": [("digest", b"SECRET" * SEND_LIMIT)]}, ValueError, "the request has"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "message"), WRONG_CLIENTS, ids=[repr(row[0]) for row in WRONG_CLIENTS]
+    ("arguments", "kind", "message"),
+    WRONG_CLIENTS,
+    ids=[f"{row[0]!r:.60}" for row in WRONG_CLIENTS],
 )
 def test_a_client_with_a_wrong_argument_is_not_made(
     arguments: dict[str, Any], kind: type[Exception], message: str
@@ -675,6 +679,7 @@ def test_a_client_with_a_wrong_argument_is_not_made(
     with pytest.raises(kind) as caught:
         Client(**{"hosts": "127.0.0.1:1", **arguments})
     assert message in str(caught.value)
+    assert "SECRET" not in str(caught.value)
     assert own_threads() == set()
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +28,7 @@ from zkwire import (
     State,
     Watch,
 )
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing.proxy import cut_before
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -366,10 +367,15 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ((1, b"x"), TypeError, "resume must be Credentials"),
     (7, TypeError, "resume must be Credentials"),
     (Credentials(0, bytes(16)), ValueError, "names no session"),
+    (Credentials(5, cast(Any, "SECRET")), TypeError, "an int and bytes"),
+    (Credentials(cast(Any, "5"), b"SECRET"), TypeError, "an int and bytes"),
+    (Credentials(2**63, b"SECRET"), ValueError, "resume cannot be sent"),
+    (Credentials(5, b"SECRET" * SEND_LIMIT), ValueError, "resume cannot be sent"),
 ]
 
 
-@pytest.mark.parametrize(("resume", "kind", "message"), WRONG, ids=["tuple", "int", "none yet"])
+@pytest.mark.parametrize(("resume", "kind", "message"), WRONG)
 def test_what_cannot_be_resumed(resume: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
+    with pytest.raises(kind, match=message) as caught:
         Client("127.0.0.1:1", resume=resume)
+    assert "SECRET" not in str(caught.value)

@@ -9,6 +9,7 @@ import pytest
 from tests.scripted import STAT, Script, script_in
 from zkwire import ops
 from zkwire.jute import records as r
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.model import OPEN_ACL_UNSAFE, State, WatchType
 from zkwire.verbs.checks import LONGEST_TTL
 from zkwire.watches import Watch
@@ -203,6 +204,19 @@ def test_secrets(script: Script, secret: Any) -> None:
         script.call("add_auth", "digest", secret)
     assert "u:p" not in str(caught.value)
     refused(script, TypeError, "add_auth", "digest", secret)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secret"),
+    [("\udc80", b"u:p"), ("digest", b"u:p" * SEND_LIMIT)],
+    ids=["text", "size"],
+)
+def test_credentials_that_cannot_be_sent(script: Script, scheme: str, secret: bytes) -> None:
+    with pytest.raises(ValueError, match=r"layout|jute\.maxbuffer") as caught:
+        script.call("add_auth", scheme, secret)
+    assert "u:p" not in str(caught.value)
+    script.reconnect()
+    assert [sent.name for sent in script.sent] == ["connect"], "it is not remembered either"
 
 
 @pytest.mark.parametrize("scheme", [b"digest", None, 7])

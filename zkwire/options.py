@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from zkwire.calls import check_timeout
+from zkwire.jute.frames import SEND_LIMIT
+from zkwire.jute.records import AuthPacket, ConnectRequest
 from zkwire.model import Credentials
+from zkwire.ops import AUTH
+from zkwire.verbs.base import LARGEST_BODY, too_large
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +42,7 @@ def check_receive_limit(limit: int) -> int:
 
 
 def check_auth(auth: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
-    """``auth`` itself if it is a sequence of (scheme, secret) pairs."""
+    """``auth`` itself if it is a sequence of (scheme, secret) pairs that can be sent."""
     message = "auth must be a list or tuple of (scheme, secret) pairs: a str and bytes each"
     if not isinstance(auth, list | tuple):
         raise TypeError(message)
@@ -47,6 +51,12 @@ def check_auth(auth: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]
             raise TypeError(message)
         if not isinstance(pair[0], str) or not isinstance(pair[1], bytes):
             raise TypeError(message)
+        try:
+            body = AuthPacket.pack(0, *pair)
+        except ValueError as error:
+            raise ValueError(f"auth cannot be sent: {error}") from None
+        if len(body) > LARGEST_BODY:
+            raise too_large(AUTH, None, body)
     return auth
 
 
@@ -58,6 +68,14 @@ def check_resume(resume: Credentials | None) -> Credentials | None:
         raise TypeError(f"resume must be Credentials, not {type(resume).__name__}")
     if resume.session_id == 0:
         raise ValueError("resume names no session: its client had not connected")
+    if not isinstance(resume.session_id, int) or not isinstance(resume.passwd, bytes):
+        raise TypeError("resume must be Credentials of an int and bytes")
+    try:
+        size = len(ConnectRequest.pack(0, 0, 0, *resume, False))
+    except ValueError as error:
+        raise ValueError(f"resume cannot be sent: {error}") from None
+    if size > SEND_LIMIT:
+        raise ValueError(f"resume cannot be sent: its password has {len(resume.passwd)} bytes")
     return resume
 
 
