@@ -130,6 +130,8 @@ class ReadWriteClaims(Claims):
 class ReaderHerd:
     """HERD: the end of a reader wakes one client at most, for only one writer is next."""
 
+    reducible = True
+
     def __init__(self) -> None:
         self._seen = 0
 
@@ -280,6 +282,8 @@ class LeaseOrder:
 
     HERD: a change among the leases wakes one contender at most.
     """
+
+    reducible = True
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims

@@ -95,6 +95,8 @@ PLAIN = Manners()
 class Success:
     """Without a fault nobody fails, and whoever waits gets it."""
 
+    reducible = True
+
     def __init__(self, *, wait: bool) -> None:
         self._wait = wait
 

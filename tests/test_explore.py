@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,9 +27,10 @@ from tests.simulation_locks import (
     contenders,
     various,
 )
-from zkwire.errors import ZooKeeperError
+from zkwire.errors import NodeExistsError, ZooKeeperError
 from zkwire.testing.fingerprint import state_print
 from zkwire.testing.schedule import FailedRunError, Figures, InTurn, Scenario, Seeded, exhaust
+from zkwire.testing.simulated_client import Client, ViolationError
 from zkwire.testing.simulation import Simulation
 from zkwire.testing.trouble import FAULTS
 from zkwire.watches import Watch
@@ -82,6 +84,8 @@ def ends(
     found = set[object]()
 
     class Last:
+        reducible = True
+
         def step(self, sim: Simulation) -> None:
             pass
 
@@ -115,6 +119,8 @@ def test_what_is_left_out_makes_no_difference(name: str) -> None:
 
 class Witness:
     """Remembers what was to be seen when, so that it is part of the state and of the end."""
+
+    reducible = True
 
     def __init__(self) -> None:
         self.seen: dict[str, object] = {}
@@ -217,6 +223,43 @@ def test_who_ends_a_claim_puts_nothing_off() -> None:
         kind = next(kind for kind in PLANTED if kind.core is core)
         with pytest.raises(FailedRunError, match="ME"):
             exhaust(contenders(kind, 2, Manners(stay=0)), frames=False, faults=())
+
+
+class Inside:
+    """ME of contenders that say themselves when they are inside."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def step(self, sim: Simulation) -> None:
+        if len(self.names) > 1:
+            raise ViolationError("ME", " and ".join(self.names))
+
+    def end(self, sim: Simulation) -> None:
+        pass
+
+
+def late_leavers(sim: Simulation) -> None:
+    """Whoever has made the node is inside until it is told that the node is gone: too long."""
+    inside = Inside()
+    sim.checks.append(inside)
+
+    async def use(client: Client) -> None:
+        with suppress(NodeExistsError):
+            await client.world.verbs.create("/mine", ephemeral=True)
+            inside.names.append(client.name)
+            await client.turn()
+            await client.world.verbs.delete("/mine")
+            inside.names.remove(client.name)
+
+    for _ in range(2):
+        client = sim.client()
+        client.spawn(use(client))
+
+
+def test_for_a_check_that_says_nothing_of_itself_no_order_is_left_out() -> None:
+    with pytest.raises(FailedRunError, match="ME"):
+        exhaust(late_leavers, faults=())
 
 
 def test_a_failure_says_how_to_see_it_again(

@@ -64,6 +64,8 @@ class Claims:
     nor long after its node was deleted.  ``grants`` is the history.
     """
 
+    reducible = True
+
     def __init__(self, rule: Rule = exclusive) -> None:
         self.grants: list[Grant] = []
         self._rule = rule
@@ -159,6 +161,8 @@ class Orphans:
     WATCH: and no watch is left without a holder, neither here nor on the server.
     """
 
+    reducible = True
+
     def __init__(self, claims: Claims, path: str) -> None:
         self._claims = claims
         self._path = path
@@ -190,6 +194,8 @@ class Orphans:
 class Fifo:
     """FIFO: at a grant nobody is left in the queue below ``path`` who has come earlier."""
 
+    reducible = True
+
     def __init__(self, claims: Claims, path: str) -> None:
         self._claims = claims
         self._path = path
@@ -217,6 +223,8 @@ class Herd:
     answer that set its watch was on its way when it gave up, and wakes nobody.  Once an outsider
     has deleted nodes, whoever waits behind them may wake too soon, and this says nothing any more.
     """
+
+    reducible = True
 
     def __init__(self, path: str, limit: int = 1) -> None:
         self._below = path + "/"

@@ -15,6 +15,9 @@ It relies on this:
 * What keeps a client from its steps puts off what its server does for it as well: what was under
   way on a lost connection, and that it catches up.
 * Time passes only when nothing else is possible.
+* Tasks of different clients share nothing but the server, and checks look after a step at nothing
+  but the server and the claims of locks (``client.locks``).  Every check has to say so of itself
+  (``reducible``), or else nothing is left out.
 * Two that claim at the same time are found as well when one of them claims earlier, but not when it
   ends its claim earlier.  So a step that turns out to end a claim puts nothing off.
 """
@@ -41,6 +44,11 @@ class PutOff(NamedTuple):
     def was_wrong(self) -> bool:
         """To be asked after that step."""
         return not all(lock.held for lock in self.claims)
+
+
+def may_leave_out(sim: Simulation) -> bool:
+    """Whether no check looks at what this knows nothing of."""
+    return all(getattr(check, "reducible", False) for check in sim.checks)
 
 
 def enough(sim: Simulation, *, faults: bool) -> tuple[list[Step], PutOff | None]:

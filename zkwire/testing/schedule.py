@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from zkwire.testing.fingerprint import Known, state_print
-from zkwire.testing.reduction import PutOff, enough
+from zkwire.testing.reduction import PutOff, enough, may_leave_out
 from zkwire.testing.simulated_client import Step, ViolationError
 from zkwire.testing.simulation import Schedule, Simulation
 from zkwire.testing.trouble import FAULTS
@@ -278,7 +278,7 @@ class _Branch:
     def _choices(self, sim: Simulation) -> tuple[list[Step], PutOff | None]:
         """Steps before faults; those may come even when everything is over."""
         faults = self._left > 0
-        if not self._limits.reduced:
+        if not (self._limits.reduced and may_leave_out(sim)):
             return [*sim.steps(), *(sim.faults() if faults else ())], None
         return enough(sim, faults=faults)
 
@@ -416,7 +416,8 @@ def exhaust(
     """Run under every schedule with up to ``most`` faults that differs in its first steps.
 
     Of schedules that lead to the same state one is followed, and ``reduced`` leaves out steps that
-    make no difference, see :mod:`zkwire.testing.reduction`.  Those without a fault come first, then
+    make no difference, see :mod:`zkwire.testing.reduction`, if every check says that none does to
+    it, see :class:`~zkwire.testing.simulation.Check`.  Those without a fault come first, then
     faults at places left to chance, so that what is stopped has looked everywhere.  ``depth``
     limits the steps, ``runs``, ``states`` and ``seconds`` how much is looked at.  Only states count
     that ``seen`` has not yet.

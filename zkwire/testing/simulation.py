@@ -86,7 +86,12 @@ class Schedule(Protocol):
 
 
 class Check(Protocol):
-    """Something that must be true; both raise :class:`ViolationError`."""
+    """Something that must be true; both raise :class:`ViolationError`.
+
+    For `exhaust` it may have two things more.  ``reducible = True`` says that `step` looks at
+    nothing but the server and claims of locks (``client.locks``), and `end` at whatever it likes:
+    then orders that make no difference to that are left out, which saves most of the time.
+    """
 
     def step(self, sim: Simulation) -> None:
         """Called after every step."""
