@@ -148,6 +148,9 @@ class ReaderHerd:
             if len(names) > 1:
                 raise ViolationError("HERD", f"{path} wakes {', '.join(sorted(names))}")
 
+    def memory(self) -> tuple[()]:
+        return ()
+
     def end(self, sim: Simulation) -> None:
         pass
 
@@ -309,6 +312,9 @@ class LeaseOrder:
         ]
         if len(woken) > 1 and len(sim.events) == self._events + len(woken):
             raise ViolationError("HERD", f"a lease wakes {', '.join(woken)}")
+
+    def memory(self) -> tuple[()]:
+        return ()
 
     def end(self, sim: Simulation) -> None:
         pass

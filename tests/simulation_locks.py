@@ -103,6 +103,9 @@ class Success:
     def step(self, sim: Simulation) -> None:
         pass
 
+    def memory(self) -> tuple[()]:
+        return ()
+
     def end(self, sim: Simulation) -> None:
         if any(step.kind in FAULTS for step in sim.done):
             return

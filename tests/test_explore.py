@@ -15,6 +15,7 @@ import pytest
 from tests import explore
 from tests.conftest import SEED
 from tests.explore import RANDOM, SMALL, World
+from tests.simulation_family import make
 from tests.simulation_histories import users
 from tests.simulation_locks import (
     PLANTED,
@@ -31,8 +32,9 @@ from zkwire.errors import NodeExistsError, ZooKeeperError
 from zkwire.testing.fingerprint import state_print
 from zkwire.testing.schedule import FailedRunError, Figures, InTurn, Scenario, Seeded, exhaust
 from zkwire.testing.simulated_client import Client, ViolationError
-from zkwire.testing.simulation import Simulation
+from zkwire.testing.simulation import Check, Simulation
 from zkwire.testing.trouble import FAULTS
+from zkwire.verbs import Verbs
 from zkwire.watches import Watch
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
@@ -91,6 +93,9 @@ def ends(
 
         def end(self, sim: Simulation) -> None:
             found.add(what(sim))
+
+        def memory(self) -> tuple[()]:
+            return ()
 
     def with_last(sim: Simulation) -> None:
         scenario(sim)
@@ -260,6 +265,72 @@ def late_leavers(sim: Simulation) -> None:
 def test_for_a_check_that_says_nothing_of_itself_no_order_is_left_out() -> None:
     with pytest.raises(FailedRunError, match="ME"):
         exhaust(late_leavers, faults=())
+
+
+class Order:
+    """ORDER: b was not first with a behind it; it remembers that, and says it in the end."""
+
+    def __init__(self) -> None:
+        self.names = ""
+
+    def step(self, sim: Simulation) -> None:
+        if len(self.names) < 2:
+            self.names += sim.done[-1].who
+
+    def end(self, sim: Simulation) -> None:
+        if self.names == "ba":
+            raise ViolationError("ORDER", self.names)
+
+
+class Told:
+    """TOLD: nobody was told this in the end."""
+
+    def __init__(self, what: object) -> None:
+        self._what = what
+
+    def step(self, sim: Simulation) -> None:
+        pass
+
+    def end(self, sim: Simulation) -> None:
+        if self._what in [task.result for task in sim.ended]:
+            raise ViolationError("TOLD", repr(self._what))
+
+
+def reader_and_writer(check: Check) -> Scenario:
+    """After the second read nothing is left of what the first one has seen, but the result."""
+
+    async def look(verbs: Verbs) -> bytes | None:
+        first, _ = await verbs.get_data("/n")
+        await verbs.get_data("/n")
+        return first
+
+    def scenario(sim: Simulation) -> None:
+        make(sim, "/n")
+        sim.checks.append(check)
+        a, b = sim.client(), sim.client()
+        for client in (a, b):
+            client.spawn(client.sleep(1.0))
+        a.spawn(look(a.world.verbs))
+        b.spawn(told(b.world.verbs.set_data("/n", b"1")))
+
+    return scenario
+
+
+@pytest.mark.parametrize("what", [b"", b"1"])
+def test_how_tasks_have_ended_is_part_of_a_state(what: bytes) -> None:
+    with pytest.raises(FailedRunError, match="TOLD"):
+        exhaust(reader_and_writer(Told(what)), faults=(), frames=False)
+
+
+def test_what_a_check_remembers_is_part_of_a_state_without_its_saying_so() -> None:
+    def scenario(sim: Simulation) -> None:
+        sim.checks.append(Order())
+        for _ in range(2):
+            client = sim.client()
+            client.spawn(client.turn())
+
+    with pytest.raises(FailedRunError, match="ORDER"):
+        exhaust(scenario, faults=())
 
 
 def test_a_failure_says_how_to_see_it_again(

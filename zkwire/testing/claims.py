@@ -170,6 +170,10 @@ class Orphans:
     def step(self, sim: Simulation) -> None:
         """After every step."""
 
+    def memory(self) -> tuple[()]:
+        """Nothing that decides about what comes."""
+        return ()
+
     def end(self, sim: Simulation) -> None:
         """At the end."""
         held = {claim.lock.fence for claim in self._claims.held()}
@@ -212,6 +216,10 @@ class Fifo:
             if sim.tree.nodes[f"{self._path}/{name}"].czxid < grant.fence:
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
+    def memory(self) -> tuple[()]:
+        """Nothing that decides about what comes."""
+        return ()
+
     def end(self, sim: Simulation) -> None:
         """At the end."""
 
@@ -252,6 +260,10 @@ class Herd:
     def _contends(self, sim: Simulation, client: Client) -> bool:
         nodes = sim.tree.ephemerals(client.session.session_id)
         return any(node.startswith(self._below) for node in nodes)
+
+    def memory(self) -> tuple[()]:
+        """Nothing that decides about what comes."""
+        return ()
 
     def end(self, sim: Simulation) -> None:
         """At the end."""

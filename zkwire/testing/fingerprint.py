@@ -1,10 +1,11 @@
 """Whether two states of a simulation are the same one, however they were reached.
 
 A state is what can still matter: the server's tree, sessions and watches; of each client its
-automaton, its tasks (where each one stands, with its variables) and its locks; the frames that are
-under way; and all times, as seconds from now.  Two objects are the same if everything is that can
-be reached from them, and if they are shared by the same others.  What is not known to be without
-effect counts, so that at worst equal states are taken for different ones.
+automaton, its tasks (where each one stands, with its variables, or how it has ended) and its locks;
+the frames that are under way; what checks remember; and all times, as seconds from now.  Two
+objects are the same if everything is that can be reached from them, and if they are shared by the
+same others.  What is not known to be without effect counts, so that at worst equal states are taken
+for different ones.
 
 Not part of it: what runs count for their reports, the names of connections, and what nobody reads:
 when a node was made and written.  Numbers that a server has given out (zxids, sequence numbers) and
@@ -40,7 +41,7 @@ from zkwire.session import Session
 from zkwire.testing.behind import tree_print
 from zkwire.testing.connection import Connection
 from zkwire.testing.simulated_client import Client, Link, Shell, Task
-from zkwire.testing.simulation import Simulation
+from zkwire.testing.simulation import Check, Simulation
 from zkwire.verbs import Verbs
 
 _EARLIEST: Final = 99.0
@@ -278,8 +279,18 @@ def _clock(sim: Simulation) -> int:
 
 
 def _checks(sim: Simulation) -> int:
-    memories = (getattr(check, "memory", None) for check in sim.checks)
-    return hash(tuple(memory() for memory in memories if memory is not None))
+    """What they remember, and how tasks have ended, which they may look at in the end.
+
+    In which order is no part of it; nor are those in the background, whose names are used again.
+    """
+    ended = {t.name: (t.error, t.result) for t in sim.ended if not t.background}
+    return Reader(sim.now).print([list(map(_memory, sim.checks)), sorted(ended.items())])
+
+
+def _memory(check: Check) -> object:
+    """What it says itself, or else all that can be reached from it."""
+    memory = getattr(check, "memory", None)
+    return memory() if memory is not None else (check, type(check).step, type(check).end)
 
 
 def _process(sim: Simulation, client: Client, tasks: list[Task], known: Known) -> int:

@@ -91,6 +91,9 @@ class Check(Protocol):
     For `exhaust` it may have two things more.  ``reducible = True`` says that `step` looks at
     nothing but the server and claims of locks (``client.locks``), and `end` at whatever it likes:
     then orders that make no difference to that are left out, which saves most of the time.
+    ``memory()`` returns what it remembers that decides about what it will say: states are equal
+    only if that is.  Without it, all that can be reached from the check counts: a counter of
+    events makes every state a new one.
     """
 
     def step(self, sim: Simulation) -> None:
