@@ -240,9 +240,15 @@ BUGS: dict[str, Bug] = {
         {"ORPHAN"},
         every=True,
     ),
+    "NoSyncBeforeLooking": Bug(
+        lambda: contenders(planted(locks.NoSyncBeforeLooking), 2, Manners(stay=1)),
+        ("cut", "lag"),
+        {"STATE", "ME"},
+        every=True,
+    ),
     # When an outsider deletes nodes, two may hold for a moment; see `tests.test_simulation`.
     "ReleasesWhatIsLost": Bug(
-        lambda: various(planted(ReleasesWhatIsLost), rule=lambda _: True), ("delete",), {"ERROR"}
+        lambda: various(planted(ReleasesWhatIsLost), judge=locks.Robbed), ("delete",), {"ERROR"}
     ),
     **{
         name: Bug(scenario, FAMILY.get(name, ORDER), invariants)

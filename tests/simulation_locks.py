@@ -22,7 +22,7 @@ from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.world import persist
 from zkwire.testing.acl import Credentials
-from zkwire.testing.claims import Claims, Fifo, Herd, Orphans, Rule, exclusive
+from zkwire.testing.claims import Claim, Claims, Fifo, Herd, Orphans
 from zkwire.testing.schedule import Scenario
 from zkwire.testing.simulated_client import Client, ViolationError
 from zkwire.testing.simulation import Simulation
@@ -116,6 +116,23 @@ class Success:
                 raise ViolationError("ONCE", f"{task.name} was refused")
 
 
+class Robbed(Claims):
+    """For locks of one node which an outsider deletes, see `tests.test_simulation.faults_for`.
+
+    Two may hold for a moment, and a release that was on its way may take the node of the next one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: True)
+
+    def _must_be_own(self, sim: Simulation, claim: Claim) -> None:
+        fence = claim.lock.fence
+        if sim.stolen and all(node.czxid != fence for node in sim.tree.nodes.values()):
+            sim.stolen[fence] = sim.now
+        else:
+            super()._must_be_own(sim, claim)
+
+
 def contenders(
     kind: Kind,
     number: int = 2,
@@ -123,7 +140,7 @@ def contenders(
     *,
     prepared: bool = True,
     together: bool = False,
-    rule: Rule = exclusive,
+    judge: type[Claims] = Claims,
 ) -> Scenario:
     """So many contenders for one lock, on clients of their own or ``together`` on one.
 
@@ -131,7 +148,7 @@ def contenders(
     """
 
     def scenario(sim: Simulation) -> None:
-        claims = Claims(rule)
+        claims = judge()
         sim.checks += [
             claims,
             Orphans(claims, PATH),
@@ -153,7 +170,7 @@ def contenders(
     return scenario
 
 
-def various(kind: Kind, *, rule: Rule = exclusive) -> Scenario:
+def various(kind: Kind, *, judge: type[Claims] = Claims) -> Scenario:
     """Contenders that differ from seed to seed in number, patience, rounds and so on."""
 
     def scenario(sim: Simulation) -> None:
@@ -171,7 +188,7 @@ def various(kind: Kind, *, rule: Rule = exclusive) -> Scenario:
             ),
             prepared=choose((True, True, False)),
             together=choose((False, False, False, True)),
-            rule=rule,
+            judge=judge,
         )(sim)
 
     return scenario
@@ -400,6 +417,15 @@ class DeletesAnything(SingleNodeLock):
     async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
         with suppress(NoNodeError):
             await verbs.delete(self.path)
+
+
+class NoSyncBeforeLooking(SingleNodeLock):
+    """Looks for what it has left on a server that still shows it where another's is by now (B5)."""
+
+    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+        seen = await verbs.get_data(self.path)
+        if self._is_own(attempt, seen):
+            await verbs.delete(self.path, seen.stat.version)
 
 
 def planted(core: type[LockCore], *, wait: bool = True) -> Kind:

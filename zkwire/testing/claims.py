@@ -6,7 +6,7 @@
 
 A claim is what a lock says of itself: ``held`` is True while its process runs.  A session that a
 server has ended out of turn, which no server does by itself, makes no claim worth looking at, and
-neither does a lock whose node somebody has deleted: nobody can have told its client in time.
+neither does a lock whose node an outsider has deleted: nobody can have told its client in time.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def at_most(number: int) -> Rule:
 class Claims:
     """ME: no two claim that may not.  FENCE: of two that may not, the later has the higher fence.
 
-    STATE: nobody claims whose session is over or being closed, nor by a node of another session,
-    nor long after its node was deleted.  ``grants`` is the history.
+    STATE: nobody claims whose session is over or being closed, nor by a node of another session or
+    one that is gone, but for a while if the fault ``delete`` has taken it.  ``grants`` is the
+    history.
     """
 
     reducible = True
@@ -140,8 +141,11 @@ class Claims:
     def _must_be_own(self, sim: Simulation, claim: Claim) -> None:
         session_id = claim.client.session.session_id
         for path, node in sim.tree.nodes.items():
-            if node.czxid == claim.lock.fence and node.owner != session_id:
-                raise ViolationError("STATE", f"{claim} claims by {path}, of another session")
+            if node.czxid == claim.lock.fence:
+                if node.owner != session_id:
+                    raise ViolationError("STATE", f"{claim} claims by {path}, of another session")
+                return
+        raise ViolationError("STATE", f"{claim} claims by a node that is gone")
 
     def _must_know(self, sim: Simulation, claim: Claim) -> None:
         """Either the event reaches a holder whose node was deleted, or its lease ends."""
