@@ -45,8 +45,9 @@ linearizable), READS (not sequentially consistent), FORMAT (no history at all).
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from math import inf
 
@@ -133,6 +134,7 @@ class _Lock:
         self._paused: set[str] = set()
         self._excused: set[str] = set()  # who has stood still while it was acquiring
         self._highest: dict[bool, Record] = {}  # grants, by whether they are for reading
+        self._fences: dict[int, Record] = {}  # who was granted each first
         self._woken: dict[str, str] = {}
         self._patience: float | None = None  # known as soon as all is calm
         self._free_since = inf
@@ -206,10 +208,13 @@ class _Lock:
 
     def _compare(self, grant: Record) -> None:
         """Its fence with those before it."""
+        first = self._fences.setdefault(grant.fence, grant)
+        if first is not grant:
+            self._say("FENCE", f"{grant.who} has {grant.fence}, as {first.who} at {first.at:.3f}")
         reading = grant.role == "read"
         for earlier_reading, earlier in self._highest.items():
             together = self._most > 1 or (reading and earlier_reading)
-            if grant.fence == earlier.fence or (grant.fence < earlier.fence and not together):
+            if grant.fence < earlier.fence and not together:
                 self._say(
                     "FENCE",
                     f"{grant.who} has {grant.fence} at {grant.at:.3f}, {earlier.who} had "
@@ -245,21 +250,43 @@ class _Lock:
 def _fenced(records: Sequence[Record]) -> Iterator[str]:
     """A fenced write belongs to a grant of who has made it, and no later grant's came before it."""
     owners = {(r.who, r.fence) for r in records if r.what == "grant"}
-    writes = [r for r in records if r.what == "write" and r.fence and r.ok]
-    for key in dict.fromkeys(w.key for w in writes):
-        in_order = sorted((w for w in writes if w.key == key), key=lambda w: w.zxid)
-        for earlier, later in pairwise(in_order):
+    for key in dict.fromkeys(r.key for r in records if r.what == "write"):
+        writes = [w for w in _happened([r for r in records if r.key == key]) if w.fence]
+        for earlier, later in pairwise(writes):
             if later.fence < earlier.fence:
                 yield (
                     f"FENCE: {key}: {later.value!r} of {later.who} with {later.fence} was "
                     f"accepted after {earlier.value!r} of {earlier.who} with {earlier.fence}"
                 )
-    for write in writes:
-        if owners and (write.who, write.fence) not in owners:
-            yield f"FENCE: {write.key}: {write.who} was never granted {write.fence}"
+        for write in writes:
+            if owners and (write.who, write.fence) not in owners:
+                yield f"FENCE: {key}: {write.who} was never granted {write.fence}"
 
 
 # --- operations -----------------------------------------------------------------------------------
+
+
+def _happened(records: Sequence[Record]) -> list[Record]:
+    """The writes of one node in the order of their zxids.
+
+    Of those whose outcome is not known, the ones that somebody has read: the first read is the
+    moment by which they had happened.  What was there before them all counts as the first one.
+    """
+    first_read: dict[str, Record] = {}
+    for read in sorted((r for r in records if r.what == "read" and r.ok), key=lambda r: r.end):
+        first_read.setdefault(read.value, read)
+    writes = []
+    for write in (r for r in records if r.what == "write"):
+        read = first_read.pop(write.value, None)
+        if write.ok:
+            writes.append(write)
+        elif write.ok is None and read is not None:
+            zxid, version = read.zxid, read.version
+            writes.append(replace(write, ok=True, end=read.end, zxid=zxid, version=version))
+    before = min(first_read.values(), key=lambda r: r.zxid, default=None)
+    if before is not None and all(before.zxid < write.zxid for write in writes):
+        writes.append(replace(before, at=-inf, end=-inf, what="write"))
+    return sorted(writes, key=lambda write: write.zxid)
 
 
 def _node(key: str, records: Sequence[Record]) -> Iterator[str]:
@@ -269,28 +296,24 @@ def _node(key: str, records: Sequence[Record]) -> Iterator[str]:
     that one must agree with the clock (a write that had been answered comes before one that was
     sent later), with the versions, and with whatever was read.
     """
-    writes = sorted((r for r in records if r.what == "write" and r.ok), key=lambda w: w.zxid)
-    open_ones = {r.value: r for r in records if r.what == "write" and r.ok is None}
+    writes = _happened(records)
+    values = {write.value for write in writes}
+    lost = [r for r in records if r.what == "write" and r.ok is None and r.value not in values]
     refused = [r for r in records if r.what == "write" and r.ok is False]
     reads = [r for r in records if r.what == "read" and r.ok]
-    yield from _order(key, writes, len(open_ones))
-    yield from _refusals(key, writes, refused, open_ones.values())
-    yield from _seen(key, writes, open_ones, reads, {w.value for w in refused})
-    yield from _sessions(key, [*writes, *reads])
+    yield from _order(key, writes)
+    yield from _gaps(key, writes, lost)
+    yield from _refusals(key, writes, refused, lost)
+    yield from _seen(key, writes, reads, {w.value for w in refused})
+    yield from _sessions(key, [r for r in records if r.what in ("write", "read") and r.ok])
     yield from _fresh(key, writes, reads)
 
 
-def _order(key: str, writes: Sequence[Record], unknown: int) -> Iterator[str]:
+def _order(key: str, writes: Sequence[Record]) -> Iterator[str]:
     latest: Record | None = None  # to have been sent, of those with a lower zxid
     for earlier, later in pairwise(writes):
         if later.zxid == earlier.zxid:
             yield f"WRITES: {key}: {earlier.value!r} and {later.value!r} have zxid {later.zxid:#x}"
-        gap = later.version - earlier.version - 1
-        if gap < 0 or gap > unknown:
-            yield (
-                f"WRITES: {key}: version {later.version} of {later.value!r} comes after version "
-                f"{earlier.version} of {earlier.value!r}"
-            )
         if latest is None or earlier.at > latest.at:
             latest = earlier
         if later.end < latest.at:
@@ -301,6 +324,23 @@ def _order(key: str, writes: Sequence[Record], unknown: int) -> Iterator[str]:
     for write in writes:
         if write.expected not in (None, -1, write.version - 1):
             yield f"WRITES: {key}: {write.value!r} made {write.version} of {write.expected}"
+
+
+def _gaps(key: str, writes: Sequence[Record], lost: Sequence[Record]) -> Iterator[str]:
+    """Versions that nobody has seen were made by writes of unknown outcome, each by one.
+
+    And by one that had been sent before the next version was seen.
+    """
+    sent = sorted(write.at for write in lost)
+    used = 0
+    for earlier, later in sorted(pairwise(writes), key=lambda pair: pair[1].end):
+        gap = later.version - earlier.version - 1
+        used += max(gap, 0)
+        if gap < 0 or (gap > 0 and used > bisect_right(sent, later.end)):
+            yield (
+                f"WRITES: {key}: version {later.version} of {later.value!r} comes after version "
+                f"{earlier.version} of {earlier.value!r}"
+            )
 
 
 def _refusals(
@@ -317,28 +357,25 @@ def _refusals(
 
 
 def _seen(
-    key: str,
-    writes: Sequence[Record],
-    unknown: dict[str, Record],
-    reads: Sequence[Record],
-    refused: set[str],
+    key: str, writes: Sequence[Record], reads: Sequence[Record], refused: set[str]
 ) -> Iterator[str]:
     """A read sees what was written, all of it, and not before it was sent."""
     by_zxid = {write.zxid: write for write in writes}
     values = {write.value for write in writes}
-    of_read: dict[int, Record] = {}
     for read in reads:
-        same = of_read.setdefault(read.zxid, read)
-        if (same.value, same.version) != (read.value, read.version):
-            yield f"READS: {key}: {read.zxid:#x} was {same.value!r} and {read.value!r}"
-        write = by_zxid.get(read.zxid) or unknown.get(read.value)
+        write = by_zxid.get(read.zxid)
         if read.value in refused:
             yield f"READS: {key}: {read.who} has read {read.value!r}, which was refused"
         elif write is None:
-            if read.value in values:
-                yield f"READS: {key}: {read.value!r} has another zxid than its write"
-        elif write.value != read.value:
-            yield f"READS: {key}: {read.who} has read {read.value!r}, not {write.value!r}"
+            why = (
+                "has another zxid than its write" if read.value in values else "nobody has written"
+            )
+            yield f"READS: {key}: {read.value!r}, read by {read.who}, {why}"
+        elif (write.value, write.version) != (read.value, read.version):
+            yield (
+                f"READS: {key}: {read.who} has read {read.value!r} ({read.version}), "
+                f"not {write.value!r} ({write.version})"
+            )
         elif read.end < write.at:
             yield f"READS: {key}: {read.who} has read {read.value!r} before it was written"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -101,6 +102,7 @@ def test_what_is_right_passes(text: str) -> None:
         ("FENCE", "1 a grant 5\n2 a release\n3 b grant 5"),
         ("FENCE", "1 a grant 5\n2 a release\n3 b grant 4"),
         ("FENCE", "1 a grant 5 write\n2 a release\n3 b grant 4 read"),
+        ("FENCE", "0 - lock 2\n1 a grant 5\n2 b grant 3\n3 b release\n4 c grant 3"),
         ("FIFO", "0 - lock 1\n1 a arrive 5\n2 b arrive 6\n3 b grant 6"),
         ("TIME", "1 a ask 3\n4.3 a give up"),
         ("TIME", "1 a ask 3\n5 a grant 4"),
@@ -165,6 +167,8 @@ REFUSED = Record(5, "v", "write", "/n", end=6, value="z", ok=False, expected=7)
         [X, LOST, Record(5, "v", "write", "/n", end=6, value="q", ok=False, expected=1)],
         [X, write(3, 4, "y", 2, expected=1), read(5, 6, "", 0, "s")],
         [read(1, 2, "before", 7), read(3, 4, "before", 7)],
+        [X, LOST, replace(LOST, value="q"), write(5, 6, "y", 4)],
+        [X, LOST, read(5, 6, "z", 2), read(7, 8, "x", 1, "v")],  # it was never told of its own
     ],
 )
 def test_operations_that_may_be_pass(history: list[Record]) -> None:
@@ -193,6 +197,14 @@ def test_operations_that_may_be_pass(history: list[Record]) -> None:
             "FENCE",
             [write(1, 2, "x", 1, fence=9), Record(0, "v", "grant", "l", fence=9)],
         ),
+        ("READS", [X, read(3, 4, "of nobody", 9)]),
+        ("READS", [read(1, 2, "before", 1), read(3, 4, "of nobody", 2)]),
+        ("READS", [X, Y, replace(read(5, 6, "x", 1), version=7)]),
+        ("READS", [X, LOST, read(5, 6, "z", 2), read(7, 8, "z", 3)]),
+        ("WRITES", [X, write(3, 4, "y", 3), replace(LOST, at=50, end=60)]),
+        ("WRITES", [X, LOST, write(5, 6, "y", 3), write(7, 8, "q", 5)]),
+        ("WRITES", [read(1, 2, "before", 1), write(3, 4, "x", 3)]),
+        ("FENCE", [write(1, 2, "x", 1, fence=9), replace(LOST, fence=5), read(5, 6, "z", 2)]),
     ],
 )
 def test_operations_that_cannot_be_are_found(name: str, history: list[Record]) -> None:
