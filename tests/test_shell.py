@@ -128,8 +128,23 @@ def test_what_goes_wrong_is_said_and_the_next_line_is_read(
         assert what in text
     assert said[-1] == "here"
     assert status == 1
-    one = zkwire("shell", "--server", zookeeper.hosts, "get", "/nowhere")
-    assert (one.returncode, one.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("words", [["get", "/nowhere"], ["fly", "/"], ["--", "get"]])
+def test_what_is_wrong_with_the_only_command_is_no_output(
+    zookeeper: ZooKeeperServer, words: list[str]
+) -> None:
+    done = zkwire("shell", "--server", zookeeper.hosts, *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.match("NoNodeError: |ValueError: .*(invalid choice: 'fly'|: path)", done.stderr)
+
+
+def test_the_only_command_may_be_quit_or_stand_behind_two_dashes(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    for words, said in ((["quit"], ""), (["--", "ls", "/zookeeper"], "config\nquota\n")):
+        done = zkwire("shell", "--server", zookeeper.hosts, *words)
+        assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
 def test_help(zookeeper: ZooKeeperServer) -> None:

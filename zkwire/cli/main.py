@@ -57,7 +57,8 @@ def _run(asked: argparse.Namespace) -> int:
     if asked.command == "shell":
         from zkwire.cli.shell import shell
 
-        return shell(asked.server, asked.words, trace=asked.trace)
+        words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
+        return shell(asked.server, words, trace=asked.trace)
     if asked.command == "writer":
         from zkwire.cli.writers import writer
 

@@ -16,7 +16,7 @@ from zkwire import Client, EventType, State, Watch, ZooKeeperError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
-    from typing import NoReturn
+    from typing import NoReturn, TextIO
 
     from zkwire import Event, Stat, TraceFrame
 
@@ -29,21 +29,20 @@ def shell(server: str, words: list[str], *, trace: bool = False) -> int:
     """Run one command if ``words`` are given, else those of standard input; the exit status.
 
     0 if every command has succeeded, or at a terminal.  One command that sets a watch waits for its
-    event.
+    event, and says on standard error what is wrong.
     """
     terminal = sys.stdin.isatty() and not words
     if terminal:
         say(f"connecting to {server}")
-    with Client(server, trace=_show_frame if trace else None) as client:
-        commands = Commands(client, wait=bool(words), terminal=terminal)
+    failed = False
+    with Client(server, trace=_show_frame if trace else None) as client, suppress(QuitError):
+        commands = Commands(client, alone=bool(words), terminal=terminal)
         if words:
             return 0 if commands.run(words) else 1
         if terminal:
             client.add_state_listener(_States())
-        failed = False
-        with suppress(QuitError):
-            for line in _typed() if terminal else sys.stdin:
-                failed |= not commands.run_line(line)
+        for line in _typed() if terminal else sys.stdin:
+            failed |= not commands.run_line(line)
     return 1 if failed and not terminal else 0
 
 
@@ -66,14 +65,14 @@ class QuitError(Exception):
 
 
 class Commands:
-    """What can be typed; ``wait``: a watch is waited for, and not told of later.
+    """What can be typed; a command that is ``alone`` waits for its watch, and complains elsewhere.
 
     At a ``terminal`` an interrupt ends the command and not the shell.
     """
 
-    def __init__(self, client: Client, *, wait: bool, terminal: bool) -> None:
+    def __init__(self, client: Client, *, alone: bool, terminal: bool) -> None:
         self._client = client
-        self._wait = wait
+        self._alone = alone
         self._terminal = terminal
         self._grammar = _grammar()
 
@@ -93,7 +92,7 @@ class Commands:
             run: Callable[[argparse.Namespace], None] = getattr(self, f"_{asked.command}")
             run(asked)
         except (ZooKeeperError, ValueError) as error:
-            say(f"{type(error).__name__}: {error}")
+            say(f"{type(error).__name__}: {error}", sys.stderr if self._alone else None)
             return False
         except KeyboardInterrupt:
             if not self._terminal:
@@ -160,7 +159,7 @@ class Commands:
         """The watch of a command, if it wants one; in the end it is waited for, or left to come."""
         if not asked.watch:
             yield None
-        elif not self._wait:
+        elif not self._alone:
             yield Watch(_show_event)
         else:
             watch = Watch()
@@ -215,11 +214,12 @@ def _grammar() -> argparse.ArgumentParser:
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
+def say(text: str, to: TextIO | None = None) -> None:
     """Print text from anywhere; what is no plain character is shown as its number."""
     plain = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-    sys.stdout.write("".join(plain) + "\n")  # print() would let others come between
-    sys.stdout.flush()
+    stream = to or sys.stdout
+    stream.write("".join(plain) + "\n")  # print() would let others come between
+    stream.flush()
 
 
 class _States:
