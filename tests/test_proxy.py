@@ -838,6 +838,23 @@ def test_every_rule_sees_every_frame_and_the_first_answer_decides(stage: Stage) 
     assert seen == ["connect", "connect", "delete", "exists", "exists", "exists", "sync"]
 
 
+def test_the_rules_that_still_wait_are_told(stage: Stage) -> None:
+    """So a rule that was none, as one for another operation than the client sends, can be seen."""
+    stage.proxy.on("exists", action=forward)
+    stage.proxy.on("create2", nth=2, action=drop)
+    stage.proxy.on("exists", nth=2, action=drop, reply=True)
+    stage.proxy.on("notification", action=drop)
+    stage.proxy.on_frame(7, drop)
+    stage.proxy.on_frame(1, drop, reply=True)
+    stage.proxy.rule(lambda frame: None)
+    client, server = stage.connect()
+    waiting = ["the reply to request 2 of exists", "notification 1", "request 7"]
+    assert dropped(client, server, *burst("create2", "exists", "create2", "exists")) == [2]
+    assert stage.proxy.unfired == [*waiting, "the reply to request 1"]
+    stage.proxy.clear()
+    assert stage.proxy.unfired == []
+
+
 def test_clear_drops_rules_and_keeps_the_rest(stage: Stage) -> None:
     client, server = stage.connect()
     stage.proxy.on("exists", action=drop)
@@ -871,6 +888,7 @@ def test_bad_use_is_refused_at_once(stage: Stage) -> None:
         lambda: truncate(-1),
         lambda: FaultProxy(upstream="127.0.0.1"),
         lambda: FaultProxy(upstream=":2181"),
+        lambda: FaultProxy(upstream="127.0.0.1:2181,127.0.0.1:2182"),
         lambda: setattr(stage.proxy, "upstream", "host:"),
     ]
     for call in bad:

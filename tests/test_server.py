@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import random
+import re
 import resource
 import signal
 import socket
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -154,21 +155,75 @@ def test_closing_twice_and_using_it_afterwards() -> None:
 
 
 @pytest.mark.parametrize("kind", [Server, Ensemble])
-def test_a_closed_server_takes_no_orders(kind: type[Server] | type[Ensemble]) -> None:
-    with kind() as server:
-        pass
+def test_a_server_takes_no_orders_but_while_it_runs(kind: type[Server] | type[Ensemble]) -> None:
+    server = kind()
     before = threading.active_count()
-    for order in (server.clear, server.cut_all, partial(server.expire, 1)):
-        with pytest.raises(RuntimeError, match="closed"):
-            order()
-    assert threading.active_count() == before
-    with server:
-        server.clear()
+    for _ in range(2):
+        for order in (server.clear, server.cut_all, partial(server.expire, 1)):
+            with pytest.raises(RuntimeError, match="started, or it is closed"):
+                order()
+        assert threading.active_count() == before
+        with server:
+            server.clear()
+
+
+def test_a_server_that_cannot_start_leaves_no_thread(server: Server) -> None:
+    other = Server(port=server.port)
+    ensemble = Ensemble(2)
+    ensemble.servers[1]._listener.port = server.port
+    before = threading.active_count()
+    for start in (other.start, other.__enter__, ensemble.servers[1].start, ensemble.__enter__):
+        with pytest.raises(OSError, match="in use"):
+            start()
+        assert threading.active_count() == before
+
+
+def test_a_member_that_cannot_start_again_ends_no_other(server: Server) -> None:
+    with Ensemble(2) as ensemble, Client(ensemble.servers[0].hosts) as client:
+        ensemble.servers[1].stop()
+        ensemble.servers[1]._listener.port = server.port
+        with pytest.raises(OSError, match="in use"):
+            ensemble.servers[1].start()
+        assert client.create("/a") == "/a"
+
+
+@pytest.mark.parametrize("members", [-1, 0, 128])
+def test_an_ensemble_has_one_to_127_members(members: int) -> None:
+    """The number of the server is the first byte of a session id, which is signed."""
+    with pytest.raises(ValueError, match="1 to 127"):
+        Ensemble(members)
+    assert len(Ensemble(127).servers) == 127
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"handshake_timeout": 0},
+        {"handshake_timeout": -1.0},
+        {"handshake_timeout": float("nan")},
+        {"handshake_timeout": float("inf")},
+        {"timeouts": (5, 1)},
+        {"timeouts": (-5, -1)},
+        {"timeouts": (0, 1)},
+        {"tick": 0},
+    ],
+)
+def test_a_time_that_is_none_is_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"timeout|tick"):
+        Server(**options)
+
+
+def test_a_configuration_is_bytes(server: Server) -> None:
+    before = server.tree.zxid
+    with pytest.raises(TypeError, match="not str"):
+        server.set_config("text")  # type: ignore[arg-type]
+    assert server.tree.zxid == before
 
 
 def test_who_wakes_a_loop_that_has_ended_meanwhile_is_not_hurt() -> None:
     """Its thread may carry out the last order, and close all, before it is woken for it."""
     server = Server()
+    server.start()
     loop = server._running()
     server.close()
     loop._wake_up()
@@ -209,8 +264,11 @@ def test_virtual_time_passes_only_when_told() -> None:
         clock.advance(0.1)
         assert "/a" not in server.tree.nodes
         assert read_to_end(connection) == b""
-    with pytest.raises(ValueError, match="back"):
-        clock.advance(-1.0)
+    now = clock()
+    for seconds in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="back"):
+            clock.advance(seconds)
+    assert clock() == now
 
 
 def _open() -> tuple[r.ACL, ...]:
@@ -266,6 +324,19 @@ def test_cut_after_means_carried_out_and_not_answered(server: Server) -> None:
         with pytest.raises(OutcomeUnknownError):
             client.create("/b")
         assert client.exists("/b") is not None
+
+
+def test_the_rules_that_still_wait_are_told(server: Server) -> None:
+    with Client(server.hosts) as client:
+        server.on("create2", action=cut_after)
+        server.on("create", action=forward)
+        server.refuse_next("create", -101)
+        server.on("get_data", nth=2, action=forward, reply=True)
+        client.create("/a")
+        client.get_data("/a")
+        assert server.unfired == ["request 1 of create2", "the reply to request 2 of get_data"]
+        server.clear()
+        assert server.unfired == []
 
 
 @pytest.mark.parametrize("action", [cut_before, rst_before])
@@ -560,7 +631,19 @@ def test_serve_says_what_it_is_and_ends_at_ctrl_c() -> None:
 def test_serve_refuses_what_is_no_address(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert serve("nowhere") == 2
-    assert serve("127.0.0.1:99999") == 2
-    assert serve(server.hosts) == 1
-    assert "cannot listen" in capsys.readouterr().err
+    for listen in ("nowhere", "127.0.0.1:99999", "[::1:0", "::1]:0", "::1:0", "[]:0", "a:-1"):
+        assert serve(listen) == 2
+        assert f"PORT: {listen}\n" in capsys.readouterr().err
+    for listen in (server.hosts, "\xe9" * 70 + ":0"):
+        assert serve(listen) == 1
+        assert f"cannot listen at {listen}: " in capsys.readouterr().err
+
+
+def test_serve_that_cannot_say_where_it_listens() -> None:
+    command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert re.fullmatch(r"zkwire: OSError: .*No space left on device\n", done.stderr)

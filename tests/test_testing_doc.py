@@ -21,6 +21,7 @@ def test_code_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -
     server, proxy, found, right = printed
     assert server.startswith("NoNodeError\n['/', '/zookeeper'")
     assert proxy.startswith("True\n['connect', 'create', ")
+    assert proxy.endswith("['request 2 of delete']\n")
     assert "'/mine'" not in server
     assert "states" in right
     assert re.search(r"\['cut [ab]'\]\n$", right)

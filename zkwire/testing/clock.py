@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 
@@ -20,9 +21,10 @@ class VirtualClock:
 
     def advance(self, seconds: float) -> None:
         """Let this much time pass at once."""
-        if not seconds >= 0:
-            raise ValueError(f"time does not go back: {seconds!r}")
-        self._now += seconds
+        later = self._now + seconds
+        if not (seconds >= 0 and later < math.inf):
+            raise ValueError(f"time goes neither back nor to its end: {seconds!r}")
+        self._now = later
         for listener in list(self._listeners):
             listener()
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from zkwire.testing.connection import Connection
 from zkwire.testing.faults import Action, BlackHole, Cut, Hold, Send, Step
-from zkwire.testing.frames import OPCODES, Frame, reply_frame, request_frame
+from zkwire.testing.frames import OPCODES, Frame, reply_frame, request_frame, request_words
 from zkwire.testing.processor import Processor
 
 _NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
@@ -25,10 +25,11 @@ _NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
 class _Rule:
     """The n-th request of an operation, from the moment at which the rule was made."""
 
-    __slots__ = ("action", "left", "op")
+    __slots__ = ("action", "left", "op", "words")
 
-    def __init__(self, op: str, nth: int, action: Action) -> None:
+    def __init__(self, op: str, nth: int, action: Action, *, reply: bool = False) -> None:
         self.op = op
+        self.words = request_words(op, nth, reply)
         self.left = nth
         self.action = action
 
@@ -74,7 +75,8 @@ class FaultPoints:
         ``op`` is a name of `OPCODES` or "connect".
         """
         _check(op, nth, {*OPCODES, "connect"})
-        self._rules.append(_Rule(op, nth, _to_reply(action) if reply else action))
+        act = _to_reply(action) if reply else action
+        self._rules.append(_Rule(op, nth, act, reply=reply))
 
     def refuse(self, op: str, code: int, *, nth: int, close: bool) -> None:
         """Answer the ``nth`` request of an operation from now on with this error code.
@@ -83,6 +85,11 @@ class FaultPoints:
         """
         _check(op, nth, OPCODES)
         self._rules.append(_Refusal(op, nth, code, close))
+
+    @property
+    def unfired(self) -> list[str]:
+        """What the rules still wait for, in words."""
+        return [rule.words for rule in self._rules]
 
     def clear(self) -> None:
         """Drop the rules; what they have already decided stays."""
@@ -104,7 +111,7 @@ class FaultPoints:
             self._processor.process(connection, body, now)
             return
         rule = matched[0]
-        self._rules.remove(rule)
+        self._rules = [other for other in self._rules if other not in matched]
         if isinstance(rule, _Refusal):
             self._processor.refuse(connection, body, rule.code, now, close=rule.close)
             return

@@ -123,6 +123,12 @@ class Frame(NamedTuple):
         return f"<Frame {' '.join(notes)}, {len(self.raw)} bytes>"
 
 
+def request_words(op: str, nth: int, reply: bool) -> str:
+    """What a rule is for: the ``nth`` request of an operation, or the reply to it."""
+    what = f"notification {nth}" if op == "notification" else f"request {nth} of {op}"
+    return f"the reply to {what}" if reply else what
+
+
 def request_frame(connection: int, raw: bytes, time: float) -> Frame:
     """A frame from the client, behind the handshake."""
     if len(raw) < _REQUEST_HEADER.size:

@@ -49,6 +49,7 @@ from zkwire.testing.writes import WRITES, write
 
 _REQUEST: Final = struct.Struct(">ii")  # xid, opcode
 _NONCE_BYTES: Final = 16
+_MOST_MEMBERS: Final = 127  # a session id begins with a signed byte that says whose it is
 _REAP_SECONDS: Final = 60.0  # ContainerManager: znode.container.checkIntervalMs
 
 # ReadOnlyRequestProcessor
@@ -73,6 +74,8 @@ class Processor:
         members: int = 1,
         **behaviour: Unpack[Behaviour],
     ) -> None:
+        if not 1 <= members <= _MOST_MEMBERS:
+            raise ValueError(f"an ensemble has 1 to {_MOST_MEMBERS} members: {members!r}")
         limits = (_ms(timeouts[0]), _ms(timeouts[1])) if timeouts else None
         # Java starts from the time and leaves two bytes for counting; five random bytes do, too.
         first_id = rng.getrandbits(40) << 16 | 1

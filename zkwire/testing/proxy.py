@@ -46,7 +46,7 @@ from zkwire.testing.faults import (
     split,
     truncate,
 )
-from zkwire.testing.frames import OPCODES, Frame
+from zkwire.testing.frames import OPCODES, Frame, request_words
 from zkwire.testing.relay import Address, Relay
 
 __all__ = [
@@ -172,9 +172,11 @@ class FaultProxy:
         if op == "notification" and reply:
             raise ValueError("a notification has no reply")
         direction = "s2c" if op == "notification" else "c2s"
-        self.rule(
-            _once(lambda frame: frame.op == op and frame.direction == direction, nth, action, reply)
-        )
+
+        def chosen(frame: Frame) -> bool:
+            return frame.op == op and frame.direction == direction
+
+        self.rule(_Once(chosen, request_words(op, nth, reply), nth, action, reply))
 
     def on_frame(self, k: int, action: Action, *, reply: bool = False) -> None:
         """Do ``action`` to request ``k`` (its ``number``), or with ``reply`` to its reply.
@@ -185,7 +187,8 @@ class FaultProxy:
         with self._changed:
             if k < self._requests:
                 raise ValueError(f"request {k!r} is past or negative; next is {self._requests}")
-            self.rule(_once(lambda frame: frame.number == k, 1, action, reply))
+            words = f"the reply to request {k}" if reply else f"request {k}"
+            self.rule(_Once(lambda frame: frame.number == k, words, 1, action, reply))
 
     def rule(self, fn: Rule) -> None:
         """Ask ``fn`` for the action of every frame; None leaves it to the other rules.
@@ -194,6 +197,15 @@ class FaultProxy:
         """
         with self._changed:
             self._rules.append(fn)
+
+    @property
+    def unfired(self) -> list[str]:
+        """What the rules of :meth:`on` and :meth:`on_frame` still wait for, in words.
+
+        At the end of a test: the rules that were none, because their frame has not come.
+        """
+        with self._changed:
+            return [rule.words for rule in self._rules if isinstance(rule, _Once) and rule.waits]
 
     def clear(self) -> None:
         """Drop the rules; what they have already decided stays."""
@@ -271,29 +283,44 @@ class FaultProxy:
             raise RuntimeError("a rule or an action of the proxy failed") from failure
 
 
-def _once(chosen: Callable[[Frame], bool], nth: int, action: Action, reply: bool) -> Rule:
-    """The rule that answers ``action`` to the ``nth`` chosen frame, or to the reply of it."""
-    left = nth
-    request: Frame | None = None
+class _Once:
+    """The rule that answers ``action`` to the ``nth`` chosen frame, or to the reply of it.
 
-    def rule(frame: Frame) -> Action | None:
-        nonlocal left, request
-        if request is not None:
-            return action if frame.request is request else None
-        if not chosen(frame):
+    ``waits`` until that has come.
+    """
+
+    def __init__(
+        self, chosen: Callable[[Frame], bool], words: str, nth: int, action: Action, reply: bool
+    ) -> None:
+        self.words = words
+        self.waits = True
+        self._chosen = chosen
+        self._left = nth
+        self._action = action
+        self._reply = reply
+        self._request: Frame | None = None
+
+    def __call__(self, frame: Frame) -> Action | None:
+        if not self._is_it(frame):
             return None
-        left -= 1
-        if left == 0 and reply:
-            request = frame
-        return action if left == 0 and not reply else None
+        self.waits = False
+        return self._action
 
-    return rule
+    def _is_it(self, frame: Frame) -> bool:
+        if self._request is not None:
+            return frame.request is self._request
+        if not self._chosen(frame):
+            return False
+        self._left -= 1
+        if self._left == 0 and self._reply:
+            self._request = frame
+        return self._left == 0 and not self._reply
 
 
 def _resolve(upstream: str) -> Address:
     host, colon, port = upstream.rpartition(":")
-    if not (host and colon and port.isdecimal()):
-        raise ValueError(f"not host:port: {upstream!r}")
+    if not (host and colon and port.isdecimal()) or "," in host:
+        raise ValueError(f"upstream must be one host:port: {upstream!r}")
     family, _, _, _, address = socket.getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_STREAM
     )[0]

@@ -5,6 +5,7 @@ Decides what each version lacks and does differently; must not know requests or 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, TypedDict
 
@@ -85,6 +86,8 @@ class Rules:
     ) -> None:
         if version not in _VERSIONS:
             raise ValueError(f"unknown version {version!r}: not one of {', '.join(_VERSIONS)}")
+        if not 0 < handshake_timeout < math.inf:
+            raise ValueError(f"handshake_timeout must be above 0 and end: {handshake_timeout!r}")
         self.version = version
         self.extended_types = extended_types
         self.read_only = read_only

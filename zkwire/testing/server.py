@@ -15,11 +15,13 @@ moved by `loop`.
 from __future__ import annotations
 
 import random
+import re
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
@@ -35,6 +37,7 @@ from zkwire.testing.tree import DataTree
 
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 0xFFFF
+_ADDRESS = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]+)")
 _LAST_WORDS = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
 
 
@@ -61,7 +64,6 @@ class _Service:
             **behaviour,
         )
         self._loop: Loop | None = None
-        self._closed = False
 
     @property
     def tree(self) -> DataTree:
@@ -101,8 +103,19 @@ class _Service:
         ends = code in _LAST_WORDS if close is None else close
         loop.call(partial(loop.faults.refuse, op, code, nth=nth, close=ends))
 
+    @property
+    def unfired(self) -> list[str]:
+        """What the rules of :meth:`on` and :meth:`refuse_next` still wait for, in words.
+
+        At the end of a test: the rules that were none, because their request has not come.
+        """
+        loop = self._running()
+        return loop.call(lambda: loop.faults.unfired)
+
     def set_config(self, text: bytes) -> None:
         """Give ``/zookeeper/config`` this content, as a reconfiguration would, firing watches."""
+        if not isinstance(text, bytes):
+            raise TypeError(f"a configuration is bytes, not {type(text).__name__}")
         loop = self._running()
         loop.call(lambda: self._processor.configure(text, self._now()))
 
@@ -121,7 +134,6 @@ class _Service:
         fault.
         """
         loop, self._loop = self._loop, None
-        self._closed = True
         if loop is not None:
             loop.close()
 
@@ -132,15 +144,21 @@ class _Service:
 
         self._running().call(change)
 
-    def _starting(self) -> Loop:
-        self._closed = False
-        return self._running()
-
-    def _running(self) -> Loop:
-        if self._closed:
-            raise RuntimeError("the embedded server is closed")
+    def _start(self, listener: _Listener) -> None:
+        """Serve at one more address; a thread that is made for it does not outlive a failure."""
+        is_first = self._loop is None
         if self._loop is None:
             self._loop = Loop(self._processor, self._now)
+        try:
+            listener.start(self._loop)
+        except BaseException:
+            if is_first:
+                self.close()
+            raise
+
+    def _running(self) -> Loop:
+        if self._loop is None:
+            raise RuntimeError("the embedded server has not been started, or it is closed")
         return self._loop
 
     def __exit__(
@@ -156,6 +174,10 @@ class _Listener:
     """One address at which a service can be reached."""
 
     def __init__(self, host: str, port: int, member: int) -> None:
+        try:
+            host.encode("idna")
+        except UnicodeError as error:
+            raise ValueError(f"no host can be called {host!r}: {error}") from None
         self.host = host
         self.port = port
         self.member = member
@@ -204,7 +226,7 @@ class Server(_Service):
     def __enter__(self) -> Self:
         try:
             self.start()
-        except OSError:
+        except BaseException:
             self.close()
             raise
         return self
@@ -221,7 +243,7 @@ class Server(_Service):
 
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._listener.start(self._starting())
+        self._start(self._listener)
 
     def stop(self) -> None:
         """Close all connections and accept no more; tree and sessions stay, and sessions expire."""
@@ -259,7 +281,7 @@ class Member:
 
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._listener.start(self._ensemble._starting())
+        self._ensemble._start(self._listener)
         self._ensemble._introduce()
 
     def stop(self) -> None:
@@ -277,8 +299,8 @@ class Member:
 class Ensemble(_Service):
     """Several servers on one tree, so that clients can lose one and go on at another.
 
-    There is no election and no lag: a write through one member is at once seen through all.  The
-    arguments are those of `Server`.
+    There is no election and no lag: a write through one member is at once seen through all.  There
+    can be 127 ``members``; the other arguments are those of `Server`.
     """
 
     def __init__(
@@ -297,8 +319,12 @@ class Ensemble(_Service):
         self.servers = tuple(Member(self, number) for number in range(members))
 
     def __enter__(self) -> Self:
-        for server in self.servers:
-            server.start()
+        try:
+            for server in self.servers:
+                server.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     @property
@@ -331,21 +357,21 @@ class Ensemble(_Service):
 
 def serve(listen: str) -> int:
     """Run a server at ``host:port`` until Ctrl-C; the exit status of the command."""
-    host, _, port = listen.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > _LAST_PORT:
-        print(f"not HOST:PORT: {listen}", file=sys.stderr)
+    address = _ADDRESS.fullmatch(listen)
+    if address is None or int(address["port"]) > _LAST_PORT:
+        print(f"not HOST:PORT or [ADDRESS]:PORT: {listen}", file=sys.stderr)
         return 2
     try:
-        with Server(host.strip("[]") or LOOPBACK, int(port)) as server:
-            print(
-                f"an in-memory ZooKeeper listens at {server.hosts}, for tests, demos, teaching.\n"
-                "Never for production: it forgets everything when it ends.  Ctrl-C ends it.",
-                flush=True,
-            )
-            threading.Event().wait()
-    except KeyboardInterrupt:
-        return 0
-    except OSError as error:
+        server = Server(address["host"] or address["address"] or LOOPBACK, int(address["port"]))
+        server.start()
+    except (OSError, ValueError) as error:
         print(f"cannot listen at {listen}: {error}", file=sys.stderr)
         return 1
+    with server, suppress(KeyboardInterrupt):
+        print(
+            f"an in-memory ZooKeeper listens at {server.hosts}, for tests, demos, teaching.\n"
+            "Never for production: it forgets everything when it ends.  Ctrl-C ends it.",
+            flush=True,
+        )
+        threading.Event().wait()
     return 0

@@ -53,6 +53,8 @@ class Sessions:
             raise ValueError(f"a tick must last at least a millisecond: {tick!r}")
         self.tick = tick
         self.shortest, self.longest = limits or (_MIN_TICKS * tick, _MAX_TICKS * tick)
+        if not 0 < self.shortest <= self.longest:
+            raise ValueError(f"timeouts must be (shortest, longest), above 0: {limits!r} ms")
         self._rng = rng
         self._next_id = first_id
         self._living: dict[int, Session] = {}
