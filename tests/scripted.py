@@ -289,6 +289,9 @@ class Script:
 
     # --- the owner of watches ---------------------------------------------------------------------
 
+    def settle(self) -> None:
+        """There is one thread."""
+
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
         assert timeout == 0, "a test would wait for ever"
         return waitable.ready

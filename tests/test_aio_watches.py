@@ -18,6 +18,7 @@ from zkwire import (
     SessionExpiredError,
     State,
     Watch,
+    WatchType,
 )
 from zkwire.testing import FaultProxy, Server
 
@@ -73,6 +74,23 @@ async def test_a_watch_that_is_not_set_says_so(hosts: str) -> None:
             await client.get_data("/none", watch=watch)
         with pytest.raises(RuntimeError, match="not set"):
             await watch
+
+
+@asynchronous
+async def test_a_watch_that_is_removed_here_hears_of_it_at_once(
+    hosts: str, fresh_path: str
+) -> None:
+    """No server is asked: a persistent watch of the same path stays."""
+    async with AsyncClient(hosts, session_timeout=60.0) as client:
+        await client.create(fresh_path)
+        await client.add_watch(fresh_path, Watch())
+        watch = Watch()
+        await client.get_data(fresh_path, watch=watch)
+        waiting = asyncio.ensure_future(_await(watch))
+        await asyncio.sleep(0)
+        await client.remove_watches(fresh_path, WatchType.DATA)
+        async with asyncio.timeout(5.0):
+            assert (await waiting).type is EventType.DATA_WATCH_REMOVED
 
 
 @asynchronous

@@ -801,6 +801,20 @@ def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server() -> Non
         assert server.count("remove_watches") == 1
 
 
+def test_a_watch_may_be_closed_where_the_state_lock_is_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by a finalizer, which the collector may run anywhere."""
+    monkeypatch.setattr("zkwire.pump.MOMENT", 0.01)
+    with FakeServer() as server, Client(server.hosts) as client:
+        watch = Watch()
+        client.exists("/a", watch=watch)
+        with client._pump.mutex:
+            watch.close()
+        server.wait_for(lambda: server.count("remove_watches"))
+    watch.close()
+
+
 def test_a_closed_watch_does_not_take_anothers_away(client: Client, fresh_path: str) -> None:
     one, two = Watch(), Watch()
     for watch in (one, two):
@@ -984,6 +998,25 @@ def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
     assert report.exc_type is ArithmeticError
     assert report.thread is not None
     assert "callbacks" in report.thread.name
+
+
+def test_a_hook_that_raises_ends_no_callbacks(
+    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook is the program's own, and may fail as its callbacks do."""
+    reported: list[type[BaseException]] = []
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        raise ArithmeticError("in the hook")
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: reported.append(kind))
+    called = threading.Event()
+    client.exists(fresh_path, watch=lambda event: 1 / 0)
+    client.exists(fresh_path, watch=lambda event: called.set())
+    client.create(fresh_path)
+    assert called.wait(PATIENCE)
+    assert reported == [ArithmeticError]
 
 
 def test_the_same_callback_on_one_path_is_called_once(client: Client, fresh_path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.family_helpers import soon
 from tests.lock_helpers import Stage, answers, watch_table_size
 from tests.server_control import ZooKeeperServer
 from zkwire import (
@@ -472,6 +474,17 @@ def test_remove_watches_from_a_node_that_is_not_there(
     other.create(fresh_path)
     client.exists("/")
     assert [f for f in stage.proxy.frames() if f.kind == "notification"] == []
+
+
+def test_a_watch_that_is_removed_here_hears_of_it_at_once(stage: Stage, fresh_path: str) -> None:
+    """No server is asked, as a persistent watch stays; and the I/O thread is at rest."""
+    client, removed = stage.client(), threading.Event()
+    stage.observer.create(fresh_path)
+    client.add_watch(fresh_path, Watch())
+    client.get_data(fresh_path, watch=lambda event: removed.set())
+    soon("the I/O thread rests", lambda: client._pump.io and client._pump.io._rearm_at is None)
+    client.remove_watches(fresh_path, WatchType.DATA)
+    assert removed.wait(1.0)
 
 
 def test_remove_watches_without_a_connection_is_done_at_once(stage: Stage, fresh_path: str) -> None:

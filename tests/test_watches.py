@@ -37,6 +37,11 @@ class Owner:
         self.meanwhile: list[Callable[[], object]] = []
         self.closed: list[Watch] = []
         self.dispatched: list[Callable[[], object]] = []
+        self.half_done: list[Callable[[], object]] = []
+
+    def settle(self) -> None:
+        while self.half_done:
+            self.half_done.pop()()
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
         self.waits.append(timeout)
@@ -641,6 +646,19 @@ def test_an_event_that_an_interrupt_makes_come_again_is_one(owner: Owner) -> Non
     watch.deliver(twice)
     assert watch.take() == twice
     assert watch.take() is None, "the second read's watch is still set"
+
+
+@pytest.mark.parametrize("look", [Watch.take, Watch.wait, lambda watch: next(iter(watch))])
+def test_an_event_that_another_thread_is_delivering_has_come(
+    owner: Owner, look: Callable[[Watch], Event]
+) -> None:
+    """The watch is spent already, and the event not there yet."""
+    watch = armed(owner)
+    watch.disarm()
+    owner.half_done.append(lambda: watch._events.append(event()))
+    assert look(watch) == event()
+    with pytest.raises(RuntimeError, match="is not set"):
+        watch.take()
 
 
 def test_a_read_that_fails_behind_its_answer_keeps_its_watch(owner: Owner) -> None:

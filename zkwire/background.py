@@ -6,6 +6,7 @@ something, and an interrupt that ends a caller must not end a clean-up.
 
 from __future__ import annotations
 
+import sys
 import threading
 from queue import SimpleQueue
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 def report(error: BaseException) -> None:
     """Report an exception that has no caller, as an unhandled thread's is."""
     args = (type(error), error, error.__traceback__, threading.current_thread())
-    threading.excepthook(threading.ExceptHookArgs(args))
+    try:
+        threading.excepthook(threading.ExceptHookArgs(args))
+    except BaseException:  # a program's own hook must not end the thread that has called it
+        sys.excepthook(*sys.exc_info())
 
 
 class Callbacks:

@@ -7,6 +7,7 @@ what the I/O thread does in :mod:`zkwire.io_thread`.
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from zkwire.background import Callbacks, Task
 from zkwire.dial import resolve
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from zkwire.watches import Watch
 
 FLUSH_AT = 128
+# Seconds: a signal handler may have interrupted the very thread that has the mutex.
+MOMENT = 1.0
 # How much longer than it was given a close may take: the I/O thread's way out.
 CLOSE_SLACK = 0.2
 
@@ -112,11 +115,13 @@ class Pump(Roles):
                     "the client is being closed", op=call.op.name, path=call.path
                 )
             session.submit(call, self.now())
+            self._collect()  # remove_watches may have ended watches here already
             first = not session.usable and session.queued == 1
         if first:
             self.wake()  # it has a deadline, and those behind it have later ones
         elif eager and (not session.unanswered or session.queued >= FLUSH_AT):
             self.flush()
+        self._have_called()
 
     def exchange(self, call: Call) -> None:
         """Submit a call and, if nobody else uses the connection, send it and read its answer.
@@ -141,13 +146,25 @@ class Pump(Roles):
         self._have_called()
         return taken_back
 
+    def settle(self) -> None:
+        """Wait, for a moment at most, until no event is half delivered."""
+        if self.mutex.acquire(timeout=MOMENT):
+            self.mutex.release()
+
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
         """Take a watch back; with ``tell`` on the server too, when nobody else needs it."""
         if self.forked:
             return
-        with self.mutex:
+        if not self.mutex.acquire(timeout=MOMENT):
+            # A finalizer, perhaps, that the collector has run in the very thread that has it.
+            if not self.ended:
+                self._call_soon(partial(self.close_watch, watch, tell=tell))
+            return
+        try:
             self.session.forget_watch(watch, tell=tell)
             self._collect()
+        finally:
+            self.mutex.release()
         self.flush()
         self._have_called()
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         def close_watch(self, watch: Watch) -> None: ...
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
+        def settle(self) -> None:
+            """Wait, for a moment at most, until no event is half delivered."""
+
 
 # What who waits is told when a watch is closed or not set any more: an iteration over it ends.
 _OVER = (ClientClosedError, RuntimeError)
@@ -118,8 +121,19 @@ class Watch(Waitable):
         if self._closed:
             raise ClientClosedError("this watch has been closed")
         if not self._set:
+            if self._has_come():
+                return self.take()
             raise RuntimeError("the watch is not set: pass it to a read that succeeds first")
         return None
+
+    def _has_come(self) -> bool:
+        """Whether there is an event after all, where just now neither it nor a watch was seen.
+
+        Another thread may have delivered it meanwhile, or be between the two.
+        """
+        if self.owner is not None:
+            self.owner.settle()
+        return bool(self._events)
 
     def _owner(self) -> WatchOwner:
         if self.owner is None:
@@ -139,9 +153,13 @@ class Watch(Waitable):
     def _lasts(self) -> bool:
         return self._set and not self._closed
 
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self._events) or self._lasts or self._has_come()
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Under asyncio: events as they come, for as long as the watch is set or has some left."""
-        while self._events or self._lasts:
+        while self._goes_on:
             try:
                 event = await self
             except _OVER:
@@ -152,7 +170,7 @@ class Watch(Waitable):
 
     def __iter__(self) -> Iterator[Event]:
         """Events as they come, for as long as the watch is set or has some left."""
-        while self._events or self._lasts:
+        while self._goes_on:
             try:
                 event = self.wait()
             except _OVER:

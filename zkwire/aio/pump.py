@@ -109,6 +109,7 @@ class AsyncPump:
         if not queued:
             session.submit(call, self.now())
             queued = session.queued
+            self.call_due()  # remove_watches may have ended watches here already
         if not session.usable:
             self._turn_soon()  # it has a deadline
         elif alone or queued >= FLUSH_AT:
@@ -169,6 +170,9 @@ class AsyncPump:
         if waitable.ready or timeout == 0:
             return waitable.ready
         raise RuntimeError("this would block the event loop: use await")
+
+    def settle(self) -> None:
+        """An event is delivered by the only thread there is."""
 
     def abandon(self, call: Call) -> bool:
         """The caller no longer waits; True if the call now never will be sent."""

@@ -272,6 +272,9 @@ class Shell:
                 waitable.drop_waker(wake)
         return waitable.ready
 
+    def settle(self) -> None:
+        """Nothing is ever half done between two steps."""
+
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
         if waitable.ready or timeout == 0:
             return waitable.ready
