@@ -277,12 +277,12 @@ def _happened(records: Sequence[Record]) -> list[Record]:
         first_read.setdefault(read.value, read)
     writes = []
     for write in (r for r in records if r.what == "write"):
-        read = first_read.pop(write.value, None)
+        seen = first_read.pop(write.value, None)
         if write.ok:
             writes.append(write)
-        elif write.ok is None and read is not None:
-            zxid, version = read.zxid, read.version
-            writes.append(replace(write, ok=True, end=read.end, zxid=zxid, version=version))
+        elif write.ok is None and seen is not None:
+            zxid, version = seen.zxid, seen.version
+            writes.append(replace(write, ok=True, end=seen.end, zxid=zxid, version=version))
     before = min(first_read.values(), key=lambda r: r.zxid, default=None)
     if before is not None and all(before.zxid < write.zxid for write in writes):
         writes.append(replace(before, at=-inf, end=-inf, what="write"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from tests import simulation_family as family
@@ -25,6 +26,7 @@ from zkwire.recipes.lock import Attempt, LockCore
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.session import Session
+from zkwire.testing.claims import Claims
 from zkwire.testing.schedule import Scenario
 from zkwire.verbs import Verbs
 
@@ -219,6 +221,7 @@ LASTING = ("the lease counts from the receipt",)
 
 def _keepers(kind: Kind, name: str) -> Callable[[], Scenario]:
     """For bugs that show only if a lock is held for longer than a session lives."""
+    kind = replace(kind, judge=locks.Beside)
     if name in LASTING:
         return lambda: contenders(kind, 2, Manners(stay=1, hold=30.0))
     return _of_kind(kind)
@@ -241,14 +244,14 @@ BUGS: dict[str, Bug] = {
         every=True,
     ),
     "NoSyncBeforeLooking": Bug(
-        lambda: contenders(planted(locks.NoSyncBeforeLooking), 2, Manners(stay=1)),
+        lambda: contenders(planted(locks.NoSyncBeforeLooking, judge=Claims), 2, Manners(stay=1)),
         ("cut", "lag"),
         {"STATE", "ME"},
         every=True,
     ),
     # When an outsider deletes nodes, two may hold for a moment; see `tests.test_simulation`.
     "ReleasesWhatIsLost": Bug(
-        lambda: various(planted(ReleasesWhatIsLost), judge=locks.Robbed), ("delete",), {"ERROR"}
+        lambda: various(planted(ReleasesWhatIsLost, judge=locks.Robbed)), ("delete",), {"ERROR"}
     ),
     **{
         name: Bug(scenario, FAMILY.get(name, ORDER), invariants)

@@ -36,12 +36,13 @@ PATH = "/lock"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of lock: its core, whether its contenders wait, whether they queue."""
+    """A kind of lock: its core, whether its contenders wait and queue, who judges its claims."""
 
     name: str
     core: type[LockCore]
     wait: bool
     queue: bool = False
+    judge: type[Claims] = Claims
 
 
 NON_BLOCKING = Kind("non-blocking", SingleNodeLock, wait=False)
@@ -125,12 +126,17 @@ class Robbed(Claims):
     def __init__(self) -> None:
         super().__init__(lambda _: True)
 
-    def _must_be_own(self, sim: Simulation, claim: Claim) -> None:
-        fence = claim.lock.fence
-        if sim.stolen and all(node.czxid != fence for node in sim.tree.nodes.values()):
-            sim.stolen[fence] = sim.now
-        else:
-            super()._must_be_own(sim, claim)
+    def _is_gone(self, sim: Simulation, claim: Claim) -> None:
+        if not sim.stolen:
+            super()._is_gone(sim, claim)
+        sim.stolen[claim.lock.fence] = sim.now
+
+
+class Beside(Claims):
+    """For bugs that must be found by who holds beside whom, and not by the end of their nodes."""
+
+    def _is_gone(self, sim: Simulation, claim: Claim) -> None:
+        pass
 
 
 def contenders(
@@ -140,7 +146,6 @@ def contenders(
     *,
     prepared: bool = True,
     together: bool = False,
-    judge: type[Claims] = Claims,
 ) -> Scenario:
     """So many contenders for one lock, on clients of their own or ``together`` on one.
 
@@ -148,7 +153,7 @@ def contenders(
     """
 
     def scenario(sim: Simulation) -> None:
-        claims = judge()
+        claims = kind.judge()
         sim.checks += [
             claims,
             Orphans(claims, PATH),
@@ -170,7 +175,7 @@ def contenders(
     return scenario
 
 
-def various(kind: Kind, *, judge: type[Claims] = Claims) -> Scenario:
+def various(kind: Kind) -> Scenario:
     """Contenders that differ from seed to seed in number, patience, rounds and so on."""
 
     def scenario(sim: Simulation) -> None:
@@ -188,7 +193,6 @@ def various(kind: Kind, *, judge: type[Claims] = Claims) -> Scenario:
             ),
             prepared=choose((True, True, False)),
             together=choose((False, False, False, True)),
-            judge=judge,
         )(sim)
 
     return scenario
@@ -428,10 +432,10 @@ class NoSyncBeforeLooking(SingleNodeLock):
             await verbs.delete(self.path, seen.stat.version)
 
 
-def planted(core: type[LockCore], *, wait: bool = True) -> Kind:
+def planted(core: type[LockCore], *, wait: bool = True, judge: type[Claims] = Beside) -> Kind:
     """The kind of a planted bug."""
     queue = issubclass(core, SequentialLockCore)
-    return Kind(core.__name__, core, wait=wait, queue=queue)
+    return Kind(core.__name__, core, wait=wait, queue=queue, judge=judge)
 
 
 PLANTED: dict[Kind, set[str]] = {

@@ -8,6 +8,7 @@ names what to give to `zkwire.testing.schedule.replay`.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,13 +123,13 @@ def test_a_client_that_is_being_closed_claims_nothing(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.queue], ids=lambda kind: kind.name)
 def test_an_outsider_who_deletes_the_node_causes_no_deadlock(kind: Kind) -> None:
-    scenario = various(kind, judge=Robbed)
+    scenario = various(replace(kind, judge=Robbed))
     report(explore(scenario, range(SEED, SEED + RUNS // 4), faults=["delete", "cut", "slow"]))
 
 
 def test_a_guard_that_was_not_answered_is_asked_again() -> None:
     """Its watch is restored, but on a node that somebody else has made meanwhile, unheard of."""
-    scenario = contenders(BLOCKING, 2, Manners(hold=15.0), together=True, judge=Robbed)
+    scenario = contenders(replace(BLOCKING, judge=Robbed), 2, Manners(hold=15.0), together=True)
     steps = "run a; up a; delete a; down a; run a2; up a; run a; down a; cut a"
     told = replay(scenario, steps)
     assert "STATE" not in told[-1], "\n".join(told)
@@ -144,7 +145,7 @@ TAKEN = (
 
 @pytest.mark.parametrize("core", [SingleNodeLock, NoSyncBeforeLooking])
 def test_a_claim_by_a_node_that_is_gone_is_found(core: type[SingleNodeLock]) -> None:
-    told = replay(contenders(planted(core), 2, Manners(stay=1)), TAKEN, frames=False)
+    told = replay(contenders(planted(core, judge=Claims), 2, Manners(stay=1)), TAKEN, frames=False)
     found = told[-1].strip() == "STATE: b claims by a node that is gone"
     assert found == (core is NoSyncBeforeLooking), "\n".join(told)
     assert any("lag a" in line for line in told)

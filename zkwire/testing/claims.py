@@ -145,6 +145,10 @@ class Claims:
                 if node.owner != session_id:
                     raise ViolationError("STATE", f"{claim} claims by {path}, of another session")
                 return
+        self._is_gone(sim, claim)
+
+    def _is_gone(self, sim: Simulation, claim: Claim) -> None:
+        """There is no such node, and no fault has taken it."""
         raise ViolationError("STATE", f"{claim} claims by a node that is gone")
 
     def _must_know(self, sim: Simulation, claim: Claim) -> None:
