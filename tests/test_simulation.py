@@ -8,12 +8,14 @@ names what to give to `zkwire.testing.schedule.replay`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.conftest import SEED
+from tests.simulation_family import make
 from tests.simulation_locks import (
     BLOCKING,
     KINDS,
@@ -28,6 +30,7 @@ from tests.simulation_locks import (
     various,
 )
 from zkwire.errors import SessionExpiredError
+from zkwire.model import EventType
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.testing.claims import Claim, Claims, at_most, exclusive, readers_together
@@ -49,6 +52,7 @@ from zkwire.testing.simulated_client import Client, Step, ViolationError
 from zkwire.testing.simulation import START, Simulation
 from zkwire.testing.tree import Node
 from zkwire.testing.trouble import FAULTS
+from zkwire.verbs import Verbs
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(2000 * FACTOR)
@@ -370,6 +374,61 @@ def test_a_server_that_is_behind_knows_nothing_of_the_end_of_a_session(end: str)
     while "/x" in sim.tree.nodes:
         sim.perform(sim.steps()[0])
     assert "/x" in sim.past.oldest(sim.tree.zxid - 1, sim.tree).nodes
+
+
+async def _change(client: Client, *what: str) -> None:
+    verbs = client.world.verbs
+    for each in what:
+        await (verbs.create("/n/c") if each == "children" else verbs.set_data("/n", each.encode()))
+
+
+def _told_by_a_server_that_was_behind(
+    watching: Callable[[Verbs, list[str]], Coroutine[Any, Any, object]], now: str, later: str
+) -> list[str]:
+    """Of a change while it was behind, and of one after it has caught up."""
+    sim, told = Simulation(), list[str]()
+    make(sim, "/n")
+    first, second = sim.client(), sim.client()
+    first.spawn(watching(first.world.verbs, told))
+    performed(sim, "run a; up a; down a; run a; lag a")
+    second.spawn(_change(second, now))
+    performed(sim, "run b; up b; down b; run b; apply a; down a")
+    second.spawn(_change(second, later))
+    sim.run(InTurn())
+    return told
+
+
+async def _always(verbs: Verbs, told: list[str]) -> None:
+    await verbs.add_watch("/n", watch=lambda event: told.append(EventType(event.type).name))
+
+
+async def _both(verbs: Verbs, told: list[str]) -> None:
+    data = verbs.get_data(
+        "/n", watch=lambda event: told.append(f"data {EventType(event.type).name}")
+    )
+    await verbs.get_children(
+        "/n", watch=lambda event: told.append(f"child {EventType(event.type).name}")
+    )
+    await data
+
+
+def test_a_watch_that_stays_outlives_a_server_that_is_behind() -> None:
+    assert _told_by_a_server_that_was_behind(_always, "1", "2") == ["NODE_DATA_CHANGED"] * 2
+
+
+def test_a_held_event_uses_up_no_watch_of_another_kind() -> None:
+    assert _told_by_a_server_that_was_behind(_both, "children", "1") == [
+        "child NODE_CHILDREN_CHANGED",
+        "data NODE_DATA_CHANGED",
+    ]
+
+
+def test_a_watch_that_is_to_stay_brings_its_server_up_to_date() -> None:
+    sim = Simulation()
+    first, _ = with_a_node(sim)
+    first.spawn(_always(first.world.verbs, []))
+    performed(sim, "run a; lag a; up a")
+    assert not sim.behind
 
 
 def test_who_has_crashed_does_nothing_any_more() -> None:

@@ -1,8 +1,9 @@
 """A server of the ensemble that has not applied yet what the others have.
 
 It answers reads from an older tree, and tells events later.  What it cannot answer without being
-up to date (a write, a sync) makes it so.  A client never sees a state older than what it has seen
-before: a server that is behind that does not take it.
+up to date (a write, a sync) makes it so, and so does a watch that stays, which would have to be
+told of each change that is still to come there.  A client never sees a state older than what it has
+seen before: a server that is behind that does not take it.
 """
 
 from __future__ import annotations
@@ -11,20 +12,25 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from copy import copy
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zkwire.jute.records import SetWatches
+from zkwire.model import EventType
 from zkwire.ops import SET_WATCHES
 from zkwire.testing.narration import event_in
 from zkwire.testing.reads import READS
 from zkwire.testing.tree import Node
+from zkwire.testing.watchers import Mode
 
 if TYPE_CHECKING:
-    from zkwire.model import EventType
     from zkwire.testing.connection import Connection
     from zkwire.testing.tree import DataTree
     from zkwire.testing.world import World
 
+_OF_CHILDREN: Final = frozenset({EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED})
+_OF_DATA: Final = frozenset(
+    {EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED}
+)
 _values = attrgetter(*Node.__slots__)
 
 
@@ -131,12 +137,22 @@ class Behind:
     def catch_up(self, world: World, connection: Connection) -> None:
         """Tell of what was watched in the old tree and has changed since, and was not told yet.
 
-        A watch that was asked for again when its event was held back is used up by that one.
+        A one-shot watch that was asked for again when its event was held back is used up by that
+        one.  Watches that stay have been told of everything: they stay.
         """
         tables = (world.watchers._data, world.watchers._child)
-        data, child = (
-            sorted(path for path in table.paths.get(connection, ()) if not self._told(path))
+        kept = [
+            (table, path, table.modes(path, connection))
             for table in tables
+            for path in table.paths.get(connection, ())
+        ]
+        data, child = (
+            sorted(
+                path
+                for its, path, modes in kept
+                if its is table and modes & Mode.ONE_SHOT and not self._told(path, kinds)
+            )
+            for table, kinds in zip(tables, (_OF_DATA, _OF_CHILDREN), strict=True)
         )
         watches = SetWatches(
             self.tree.zxid,
@@ -146,6 +162,9 @@ class Behind:
         )
         world.watchers.forget(connection)
         READS[SET_WATCHES.opcode](world, connection, watches.encode())
+        for table, path, modes in kept:
+            if staying := modes & ~Mode.ONE_SHOT:
+                table.add(path, connection, staying)
 
-    def _told(self, path: str) -> bool:
-        return any(event[1] == path for event in self._events)
+    def _told(self, path: str, kinds: frozenset[EventType]) -> bool:
+        return any((kind, path) in self._events for kind in kinds)

@@ -61,7 +61,8 @@ from zkwire.testing.writes import WRITES
 
 START: Final = 100.0  # seconds; 0 would look like "never"
 _MUTATING: Final = frozenset({*WRITES, ops.MULTI.opcode, ops.CLOSE_SESSION.opcode, 0})
-_BEHIND: Final = (frozenset(READS) - {ops.SYNC.opcode}) | {0, ops.PING.opcode}
+_UP_TO_DATE: Final = frozenset(op.opcode for op in (ops.SYNC, ops.ADD_WATCH, ops.SET_WATCHES2))
+_BEHIND: Final = (frozenset(READS) - _UP_TO_DATE) | {0, ops.PING.opcode}
 """What a server answers that is behind; 0 is the handshake."""
 
 
