@@ -137,6 +137,16 @@ def show(name: str, steps: str, seed: int) -> list[str]:
     return replay(world.scenario, steps, seed=seed, faults=world.faults, frames=False)
 
 
+def shares(histories: int) -> Iterator[tuple[str, int, int]]:
+    """Kind of world, first seed and number of each batch: every kind has its share."""
+    each, rest = divmod(histories, len(RANDOM))
+    for first in range(0, each + bool(rest), BATCH):
+        for place, name in enumerate(RANDOM):
+            number = min(BATCH, each + (place < rest) - first)
+            if number > 0:
+                yield name, first, number
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Do it all; the number of failures."""
     begun, states, histories, failures = time.monotonic(), set[int](), 0, 0
@@ -146,9 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
         for name in SMALL:
             if arguments.worlds in name:
                 jobs.append(pool.submit(through, name, *limits))
-        for first in range(0, arguments.histories, BATCH):
-            name = list(RANDOM)[first // BATCH % len(RANDOM)]
-            number = min(BATCH, arguments.histories - first)
+        for name, first, number in shares(arguments.histories):
             jobs.append(pool.submit(at_random, name, arguments.seed + first, number))
         for job in as_completed(jobs):
             done = job.result()

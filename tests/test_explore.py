@@ -345,6 +345,16 @@ def test_a_failure_says_how_to_see_it_again(
     assert capsys.readouterr().out.strip().splitlines()[-1] in done.failure
 
 
+@pytest.mark.parametrize("histories", [0, 5, 2000, 20_001])
+def test_every_random_world_has_its_share(histories: int) -> None:
+    numbers = dict.fromkeys(RANDOM, 0)
+    for name, first, number in explore.shares(histories):
+        assert first == numbers[name]
+        numbers[name] += number
+    assert sum(numbers.values()) == histories
+    assert max(numbers.values()) - min(numbers.values()) <= 1
+
+
 def test_every_schedule_finds_what_chance_finds() -> None:
     kind = next(kind for kind in PLANTED if kind.core is ByName)
     with pytest.raises(FailedRunError, match=r"ME|FIFO"):
