@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,10 +15,19 @@ import zkwire.roles
 from tests.fake_server import Connection, FakeServer, reply
 from tests.family_helpers import soon
 from tests.test_client import PATIENCE, Background
-from zkwire import AsyncClient, Client, ClientClosedError, EventType, State, Watch
+from zkwire import (
+    AsyncClient,
+    Client,
+    ClientClosedError,
+    ConnectionLossError,
+    EventType,
+    State,
+    Watch,
+)
 from zkwire.aio.engine import LoopDriver
+from zkwire.dial import readable_within
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
-from zkwire.link import LONG_LINE, LONGEST_PAUSE
+from zkwire.link import LONG_LINE, LONGEST_PAUSE, Link
 
 
 @pytest.fixture
@@ -144,6 +154,96 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
         asyncio.run(ask(server.hosts))
     assert all(0 < seconds <= LONGEST_PAUSE for seconds in paused)
     assert bool(paused) == pauses
+
+
+# --- what has come counts, however late it is read ------------------------------------------------
+
+
+class Clock:
+    """One that a test can put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@pytest.fixture
+def late(server: FakeServer) -> Iterator[tuple[Client, Clock]]:
+    clock = Clock()
+    with Client(server.hosts, session_timeout=20, _now=clock) as client:
+        client.create("/a", b"data")
+        yield client, clock
+
+
+def test_the_io_thread_reads_before_it_judges(
+    server: FakeServer, late: tuple[Client, Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has run for most of a session timeout, and it has stood back from callers who read."""
+    client, clock = late
+    monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
+    io, link = client._pump.io, client._pump.link
+    assert io is not None
+    assert link is not None
+
+    def stands_back() -> bool:
+        client.sync()
+        return io._rearm_at is not None
+
+    soon("the I/O thread has seen somebody read", stands_back)
+    reply = client.pipeline.get_data("/a")
+    assert readable_within(link.sock, PATIENCE)
+    clock.ahead = 19.0
+    client._pump.wake()
+    soon("there is an answer", lambda: reply.ready)
+    assert reply.result().data == b"data"
+    assert len(server.connections) == 1
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_caller_who_is_about_to_read_is_waited_for_a_little(
+    reads: bool, late: tuple[Client, Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, clock = late
+    link, io = client._pump.link, client._pump.thread
+    assert link is not None
+    has_role, go_on = threading.Event(), threading.Event()
+    receive, sleep = Link.receive, time.sleep
+    slept = 0
+
+    def slow(self: Link, *, block: bool) -> bytes | None:
+        if block:
+            has_role.set()
+            assert go_on.wait(PATIENCE)
+        return receive(self, block=block)
+
+    def wait(seconds: float) -> None:
+        nonlocal slept
+        if threading.current_thread() is not io:
+            sleep(seconds)
+        else:
+            slept += 1
+            if reads:
+                go_on.set()
+                caller.result()
+
+    monkeypatch.setattr(Link, "receive", slow)
+    monkeypatch.setattr(time, "sleep", wait)
+    caller = Background(lambda: client.get_data("/a"))
+    assert has_role.wait(PATIENCE)
+    assert readable_within(link.sock, PATIENCE)
+    clock.ahead = 19.0
+    client._pump.wake()
+    if reads:
+        assert caller.result().data == b"data"
+        assert slept == 1
+    else:
+        soon("it is given up", lambda: client._pump.link is not link)
+        assert slept == zkwire.io_thread.GRACES
+        go_on.set()
+        with pytest.raises(ConnectionLossError):
+            caller.result()
 
 
 # --- the end of the I/O thread --------------------------------------------------------------------

@@ -87,14 +87,17 @@ class Engine:
         times = [t for t in (due, self._dial_at, self._ask_at) if t is not None]
         return min(times) if times else None
 
-    def conclude(self) -> None:
-        """Keep the deadlines, and end a connection that is at its end."""
+    def conclude(self, now: float) -> None:
+        """Keep the deadlines, and end a connection that is at its end.
+
+        ``now``: a moment until which all that had come has been read.
+        """
         owner, link = self._owner, self._owner.link
         if link is not None and owner.session.challenge is not None:
             self._authenticate(owner.session.challenge)
         with self._mutex:
             session = owner.session
-            session.on_deadline(owner.now())
+            session.on_deadline(now)
             broken = session.broken or ("the session is over" if session.over else None)
             if broken and link is None:
                 why = broken if self._dialer is None else self._dialer.stage

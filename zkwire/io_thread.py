@@ -12,9 +12,10 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
 
 from zkwire.background import report
-from zkwire.dial import kernel_says
+from zkwire.dial import kernel_says, readable_within
 from zkwire.engine import Engine
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from zkwire.pump import Pump
 
 REARM = 0.005
+GRACE, GRACES = 0.005, 4  # seconds, and how often
 _AT_ONCE = 0.0
 
 
@@ -99,8 +101,10 @@ class IOThread:
                     self._read(pump.link)
                 if events & selectors.EVENT_WRITE:
                     pump.send_rest(pump.link)
-        link = pump.link
-        self._engine.conclude()
+        link, now = pump.link, pump.now()
+        if link is not None and now >= pump.session.give_up_at:
+            self._catch_up(link)
+        self._engine.conclude(now)
         if link is not None and pump.link is not link:
             self._rearm_at = None
             self._wake_all()
@@ -156,6 +160,21 @@ class IOThread:
         else:
             self._rearm_at = pump.now() + REARM
             self._reads_seen = link.reads
+
+    def _catch_up(self, link: Link) -> None:
+        """Take in what has come, before silence is judged.
+
+        Code that keeps the interpreter to itself for long keeps it from being read.  A caller who
+        has the read role gets a moment to do it.
+        """
+        pump = self._pump
+        for _ in range(GRACES):
+            due = not link.end and pump.now() >= pump.session.give_up_at
+            if not due or not readable_within(link.sock, 0):
+                break
+            self._read(link)
+            if link.reader is not None:
+                time.sleep(GRACE)
 
     def _wake_all(self) -> None:
         """Whoever sleeps looks again: an interrupt may have lost the one that wakes it."""

@@ -671,7 +671,7 @@ class Session:
                 due = min(due, self._search.at)
         else:
             waiting = [*islice(self._flight.queue, 1), *self._identity.authentication]
-            due = min([self._give_up_at, *(c.deadline for c in waiting if c.deadline is not None)])
+            due = min([self.give_up_at, *(c.deadline for c in waiting if c.deadline is not None)])
         return min(due, self.lease_deadline) if self._leases.holds else due
 
     @property
@@ -680,10 +680,10 @@ class Session:
         return self._live.dead_at
 
     @property
-    def _give_up_at(self) -> float:
+    def give_up_at(self) -> float:
         """When to try the next server.  One that has greeted may take its time over the rest."""
         greeted = self.state is State.HANDSHAKE and self._opening.greeted
-        return self._live.dead_at if greeted else self.act_at
+        return self._live.dead_at if self.usable or greeted else self.act_at
 
     def on_deadline(self, now: float) -> None:
         """Do what is due at ``now``; harmless when nothing is."""
@@ -702,7 +702,7 @@ class Session:
         overdue = self._flight.overdue(now), self._identity.authentication.overdue(now)
         for call in chain(*overdue):
             self._fail(call, endings.unreachable(self.timeout, self.last_failure))
-        if now >= self._give_up_at:
+        if now >= self.give_up_at:
             if self.state is State.DISCONNECTED:
                 self.start(now)
             else:

@@ -129,10 +129,10 @@ class LoopDriver:
             link = self._pump.link
             while link is not None and link.broken_pipe and not link.end:
                 self._pump.read(link)  # to the end, of which uvloop tells nobody behind an error
-            due = self._pump.session.next_deadline()
-            if link is not None and due is not None and due <= self._pump.now():
+            due, now = self._pump.session.next_deadline(), self._pump.now()
+            if link is not None and due is not None and due <= now:
                 self._pump.read(link)  # a loop that was blocked may have answers there unread
-            self.engine.conclude()
+            self.engine.conclude(now)
             due = self.engine.prepare()
         finally:
             self._turns = False
