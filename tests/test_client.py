@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from random import Random
 from typing import Any
@@ -1351,6 +1351,43 @@ def test_what_a_look_up_found_during_a_connection_is_not_used_after_it() -> None
             server.connections[0].sock.shutdown(socket.SHUT_RDWR)
             server.wait_for(lambda: len(server.connections) > 1)
             assert resolver.asked == ["zoo.example"] * 2
+
+
+# --- a SASL mechanism that takes its time ---------------------------------------------------------
+
+
+class Slow:
+    """A mechanism that asks somebody else, and has nothing to say to the server."""
+
+    def __init__(self) -> None:
+        self.asked, self.answered = threading.Event(), threading.Event()
+
+    def exchange(self, host: str) -> Generator[bytes, bytes, None]:
+        self.asked.set()
+        assert self.answered.wait(PATIENCE)
+        yield from ()
+
+
+def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() -> None:
+    """And what is asked meanwhile is for the next connection."""
+    mechanism = Slow()
+    with (
+        FakeServer(lambda connection: connection.greet(), serve) as server,
+        closing(Client(server.hosts, sasl=mechanism, session_timeout=60)) as client,
+    ):
+        early = client.pipeline.exists("/a")
+        assert mechanism.asked.wait(PATIENCE)
+        link = client._pump.link
+        assert link is not None
+        while not link.end:
+            client._pump.wait(early, 0.01, lead=True)  # type: ignore[arg-type]
+        asked = Background(lambda: client.pipeline.exists("/b"))
+        try:
+            late = asked.result(PAUSE)
+        finally:
+            mechanism.answered.set()
+        assert early.result(PATIENCE) is None
+        assert late.result(PATIENCE) is None
 
 
 # --- time limits ----------------------------------------------------------------------------------

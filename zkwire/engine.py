@@ -93,8 +93,8 @@ class Engine:
         ``now``: a moment until which all that had come has been read.
         """
         owner, link = self._owner, self._owner.link
-        if link is not None and owner.session.challenge is not None:
-            self._authenticate(owner.session.challenge)
+        if link is not None and not link.end and owner.session.challenge is not None:
+            self._authenticate(link, owner.session.challenge)
         with self._mutex:
             session = owner.session
             session.on_deadline(now)
@@ -146,7 +146,7 @@ class Engine:
             for link in unused:
                 link.sock.close()
 
-    def _authenticate(self, challenge: bytes) -> None:
+    def _authenticate(self, link: Link, challenge: bytes) -> None:
         """Have the SASL mechanism answer.  It is a user's, so not under the mutex."""
         session, sasl = self._owner.session, self._owner.sasl
         assert sasl is not None
@@ -161,7 +161,8 @@ class Engine:
                 raise TypeError(f"a SASL token must be bytes, not {type(token).__name__}")
         except StopIteration:
             with self._mutex:
-                session.sasl_done(self._owner.now())
+                if not link.end:  # else what has been submitted meanwhile would be lost with it
+                    session.sasl_done(self._owner.now())
         except AuthFailedError as error:
             with self._mutex:
                 session.sasl_failed(str(error))

@@ -104,8 +104,10 @@ class Pump(Roles):
         if self.thread is None or self.forked:
             self.start()
         link, session = self.link, self.session
-        if link is not None and link.end and self.thread is not threading.current_thread():
-            # It is broken, as the caller may know already: the call must not be lost with it.
+        broken = link is not None and link.end and session.usable
+        if link is not None and broken and self.thread is not threading.current_thread():
+            # As the caller may know already: the call must not be lost with it.  While it opens no
+            # call is, and a SASL mechanism may keep the I/O thread for as long as it likes.
             self.wake()
             self.wait(Gone(self, link))
         with self.mutex:
