@@ -14,12 +14,15 @@ import pytest
 from tests.differential import TIMEOUT_MS, Batch, Difference, Open, Player
 from tests.differential_scenario import Scenario
 from tests.differential_sides import EmbeddedSide, RealSide, Side
-from tests.random_requests import plain
+from tests.random_requests import Request, plain
 from tests.server_control import Backend, Settings, ZooKeeperServer
 from zkwire import ops
 from zkwire.jute import records as r
+from zkwire.jute.frames import frame
 from zkwire.jute.records import Stat
+from zkwire.model import Perms
 from zkwire.testing.processor import Processor
+from zkwire.testing.rules import DELETE_CONTAINER
 from zkwire.testing.tree import Node
 
 pytestmark = pytest.mark.apache
@@ -105,6 +108,69 @@ def test_what_chance_seldom_meets(pair: Pair) -> None:
         player.end()
     assert player.errors["check_watches", -5] > 0
     assert player.errors["check_watches", 0] > 0
+
+
+ADDRESSES = (
+    "127.0.0.1/", "127.0.0.1/8", "126.0.0.0/7", "126.0.0.0/8", "1.2.3.4/0", "127.0.0.1/ 8",
+    "127.0.0.1/+8", "127.0.0.1/-0", "127.0.0.1/-1", "127.0.0.1/33", "127.0.0.1/1_0", "1.2.3.4/8/8",
+    "/8", "", "127.1", "127.0.0.1.", "127.000.000.001", "0127.0.0.1", "127.0.0.+1", "127.0.0.-1",
+    "127.0.0.256", "127.0.0.1 ", "\uff11\uff12\uff17.0.0.1", "::1",
+)  # fmt: skip
+
+
+def test_addresses_in_access_lists(pair: Pair) -> None:
+    """Which ones there are, and whom they mean: their digits are those of Integer.parseInt."""
+    requests = []
+    for number, address in enumerate(ADDRESSES):
+        path, acl = f"/address-{number}", (r.ACL(Perms.ALL, r.Id("ip", address)),)
+        requests.append(plain(ops.CREATE, r.CreateRequest(path, b"", acl, 0)))
+        requests.append(plain(ops.GET_DATA, r.GetDataRequest(path, False)))
+    player = Player(pair.sides, "addresses")
+    try:
+        player.play(Open(0, TIMEOUT_MS, False))
+        player.play(Batch(0, tuple(requests)))
+    finally:
+        player.end()
+    assert player.errors["create", 0] == 2 * 10
+    assert player.errors["get_data", 0] == 2 * 9
+
+
+def test_what_is_for_the_server_alone(pair: Pair) -> None:
+    """A check outside of a multi is answered only if it fails, a delete_container is refused."""
+    refused = (
+        *[plain(ops.CHECK, r.CheckVersionRequest(p, 7)) for p in ("/", "/none", "none")],
+        Request(ops.CHECK, lambda _: b"\xff\xff\xff\xff\0\0\0\0", "check null"),
+        plain(ops.CHECK),
+        plain(DELETE_CONTAINER),
+        plain(DELETE_CONTAINER, r.SyncRequest("/a")),
+        plain(ops.EXISTS, r.ExistsRequest("/", False)),
+    )
+    player = Player(pair.sides, "the server's own")
+    try:
+        player.play(Open(0, TIMEOUT_MS, False))
+        player.play(Batch(0, refused))
+    finally:
+        player.end()
+    embedded, real = map(unanswered, pair.sides)
+    assert embedded == real
+
+
+def unanswered(side: Side) -> list[tuple[int, int, int]]:
+    """What comes back of a session in which a check is right: xids, zxids from its start, codes."""
+    requests = (
+        (ops.EXISTS, r.ExistsRequest("/", False).encode()),
+        (ops.CHECK, r.CheckVersionRequest("/", -1).encode()),
+        (ops.EXISTS, r.ExistsRequest("/", False).encode()),
+        (ops.CLOSE_SESSION, b""),
+    )
+    data = frame(r.ConnectRequest(0, 0, TIMEOUT_MS, 0, bytes(16), False).encode())
+    for xid, (op, body) in enumerate(requests):
+        data += frame(r.RequestHeader(xid, op.opcode).encode() + body)
+    link = side.connect()
+    _, *replies, _ = link.exchange(data, None)
+    link.close()
+    headers = [r.ReplyHeader.decode(raw, 0, 16) for raw in replies]
+    return [(h.xid, h.zxid - headers[0].zxid, h.err) for h in headers]
 
 
 def test_a_planted_difference_is_found(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from zkwire.testing.processor import Processor
 pytestmark = pytest.mark.apache
 
 TICK = 0.2
+SASL_USERS = {**USERS, "super": "every"}
 CONFIG = "/zookeeper/config"
 
 
@@ -133,7 +134,7 @@ def test_servers_that_insist_on_credentials(backend: Backend) -> None:
 
 
 ATTEMPTS: list[tuple[str, str, dict[str, str]]] = [
-    *[(name, password, {}) for name, password in USERS.items()],
+    *[(name, password, {}) for name, password in SASL_USERS.items()],
     ("bob", "wrong", {}),
     # Not with bob's password: right behind him, 3.8.0 takes it from anybody whom it does not
     # know (its callback handler is shared, and remembers the last known user).
@@ -147,6 +148,8 @@ ATTEMPTS: list[tuple[str, str, dict[str, str]]] = [
     ("bob", "secret", {"authzid": "somebody"}),
     ("bob", "secret", {"realm": ""}),
 ]
+
+PRINCIPALS = ("bob", "", "/", "@", "a/b@c", "a/b/c", "a@b@c", "a/b/c@d", "a@b/c")
 
 
 def talk_sasl(side: Side) -> Iterable[Any]:
@@ -163,11 +166,15 @@ def talk_sasl(side: Side) -> Iterable[Any]:
                 own = (r.ACL(Perms.ALL, r.Id("sasl", user)),)
                 one.ask(ops.CREATE, r.CreateRequest(f"/{user}", b"", own, 0))
                 one.ask(ops.GET_DATA, r.GetDataRequest(f"/{user}", False))
+                one.ask(ops.GET_DATA, r.GetDataRequest("/bob", False))
                 one.ask(ops.SASL, r.GetSASLRequest(answer))
             one.see_end()
             yield one.heard
     with Talk(side) as other:
         other.ask(ops.GET_DATA, r.GetDataRequest("/bob", False))
+        for number, name in enumerate(PRINCIPALS):
+            theirs = (r.ACL(Perms.ALL, r.Id("sasl", name)),)
+            other.ask(ops.CREATE, r.CreateRequest(f"/{number}", b"", theirs, 0))
         other.ask(ops.SASL, r.GetSASLRequest(b"x"))
         other.heard.pop()
         other.ask(ops.SASL, r.GetSASLRequest(b"x"))
@@ -177,7 +184,7 @@ def talk_sasl(side: Side) -> Iterable[Any]:
 
 def test_sasl(backend: Backend, tmp_path: Path) -> None:
     jaas = tmp_path / "jaas.conf"
-    users = "\n".join(f'user_{name}="{password}"' for name, password in USERS.items())
+    users = "\n".join(f'user_{name}="{password}"' for name, password in SASL_USERS.items())
     module = "org.apache.zookeeper.server.auth.DigestLoginModule"
     jaas.write_text(f"Server {{ {module} required\n{users}; }};\n", encoding="utf-8")
     flags = (
@@ -185,7 +192,7 @@ def test_sasl(backend: Backend, tmp_path: Path) -> None:
         "-Dzookeeper.authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
     )
     with backend.standalone(Settings(java_flags=flags)) as server:
-        assert list(talk_sasl(embedded(sasl_users=USERS))) == list(talk_sasl(real(server)))
+        assert list(talk_sasl(embedded(sasl_users=SASL_USERS))) == list(talk_sasl(real(server)))
 
 
 def talk_read_only(side: Side) -> Iterable[Any]:

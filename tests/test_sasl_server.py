@@ -117,6 +117,18 @@ def test_others_are_not(
     assert peer.ended
 
 
+def test_super_is_every_user() -> None:
+    users = {**USERS, "super": "every"}
+    peer = connected(sasl_users=users)
+    names = {"bob": 0, "": 0, "@": 0, "a/b@c": 0, "a@b@c": INVALID_ACL, "a/b/c@d": INVALID_ACL}
+    for number, (name, err) in enumerate(names.items()):
+        assert peer.create(f"/{number}", acl=(r.ACL(Perms.ALL, r.Id("sasl", name)),)).err == err
+    assert peer.get("/0").err == NO_AUTH
+    answer, _ = answer_to(send(peer, b"").body.token, "super", "every")
+    send(peer, answer)
+    assert peer.get("/0").err == peer.get("/3").err == 0
+
+
 @pytest.mark.parametrize("token", [b"username=bob", b'a="b', b"a=b c=d", b"a=1,a=2", b",", b""])
 def test_what_is_no_answer(token: bytes) -> None:
     peer = connected(sasl_users=USERS)

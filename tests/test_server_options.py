@@ -14,7 +14,7 @@ from zkwire.jute.frames import FrameSplitter, frame
 from zkwire.jute.record import Record
 from zkwire.model import OPEN_ACL_UNSAFE, EventType
 from zkwire.testing.clock import VirtualClock
-from zkwire.testing.rules import Rules
+from zkwire.testing.rules import DELETE_CONTAINER, Rules
 from zkwire.testing.server import Ensemble, Member, Server
 
 UNIMPLEMENTED, NOT_READ_ONLY, REQUIRE_AUTH, AUTH_FAILED = -6, -119, -124, -115
@@ -94,6 +94,54 @@ def test_what_a_version_does_not_know(version: str, unknown: set[int]) -> None:
         assert peer.ended or opcode not in unknown
 
 
+@pytest.mark.parametrize("version", ["3.4", "3.8"])
+def test_before_39_a_check_alone_is_answered_only_if_it_fails(version: str) -> None:
+    """It is a transaction in either case, and other requests are answered."""
+    peer = connected(version=version)
+    for path, number, codes in (
+        ("/", -1, []),
+        ("/", 7, [BAD_VERSION]),
+        ("/none", -1, [NO_NODE]),
+        ("none", -1, [BAD_ARGUMENTS]),
+    ):
+        before = peer.processor.world.tree.zxid
+        peer.ask(ops.CHECK, r.CheckVersionRequest(path, number))
+        assert [got.err for got in peer.received() if isinstance(got, Reply)] == codes
+        assert peer.exists("/").zxid == before + 1
+    peer.ask(ops.CHECK, body=b"\xff\xff\xff\xff\0\0\0\0")
+    peer.ask(ops.CHECK)
+    codes = [got.err for got in peer.received() if isinstance(got, Reply)]
+    assert codes == [BAD_ARGUMENTS, MARSHALLING]
+
+
+@pytest.mark.parametrize(
+    ("version", "err", "ends"),
+    [
+        ("3.4", UNIMPLEMENTED, True),
+        ("3.5", BAD_ARGUMENTS, False),
+        ("3.8", BAD_ARGUMENTS, False),
+        ("3.9", UNIMPLEMENTED, True),
+    ],
+)
+def test_nobody_may_delete_a_container_as_the_server_does(
+    version: str, err: int, ends: bool
+) -> None:
+    peer = connected(version=version)
+    before = peer.processor.world.tree.zxid
+    peer.ask(DELETE_CONTAINER, body=b"/a")
+    (reply,) = peer.received()
+    assert isinstance(reply, Reply)
+    assert (reply.err, peer.ended) == (err, ends)
+    assert peer.processor.world.tree.zxid == before + (not ends)
+
+
+def test_from_39_on_a_check_alone_is_unknown() -> None:
+    peer = connected(version="3.9")
+    peer.ask(ops.CHECK, r.CheckVersionRequest("/", -1))
+    assert peer.received() == [Reply(1, -1, UNIMPLEMENTED, b"")]
+    assert peer.ended
+
+
 def test_further_unknown_opcodes() -> None:
     peer = connected(unknown_opcodes={ops.SASL.opcode, ops.PING.opcode})
     assert peer.call(ops.SASL, r.GetSASLRequest(b"")) == Reply(1, -1, UNIMPLEMENTED, b"")
@@ -137,6 +185,7 @@ WRITES: list[tuple[ops.Op, Record]] = [
     (ops.RECONFIG, r.ReconfigRequest(None, None, None, -1)),
     (ops.MULTI, r.MultiHeader(-1, True, -1)),
     (ops.CHECK, r.CheckVersionRequest("/a", -1)),
+    (DELETE_CONTAINER, r.DeleteRequest("/a", -1)),
     (ops.SYNC, r.SyncRequest("/")),
 ]
 

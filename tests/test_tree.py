@@ -17,7 +17,7 @@ from zkwire.errors import (
     NotEmptyError,
     ServerError,
 )
-from zkwire.jute.records import ACL, Id, Stat
+from zkwire.jute.records import ACL, ClientInfo, Id, Stat
 from zkwire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
 from zkwire.paths import LAST_SEQUENCE
 from zkwire.testing.acl import Credentials, digest_id, without_digests
@@ -328,6 +328,15 @@ def test_expansion_keeps_order_and_drops_repetitions() -> None:
         ("digest", "a:b:c"),
         ("ip", "nowhere"),
         ("ip", "10.0.0.1/33"),
+        ("ip", "10.0.0.1/"),
+        ("ip", "10.0.0.1/1_0"),
+        ("ip", "10.0.0.1/ 8"),
+        ("ip", "10.0.0.1/-1"),
+        ("ip", "10.0.0.256"),
+        ("ip", "10.0.0.-1"),
+        ("ip", "10.0.1"),
+        ("ip", "::1"),
+        ("ip", "0.0.0." + "0" * 10_000),
         ("sasl", "u"),
         ("", ""),
     ],
@@ -342,6 +351,9 @@ def test_entries_that_are_none(scheme: str, name: str) -> None:
     [
         ("10.1.2.3", "10.1.2.3", True),
         ("10.1.2.3", "10.1.0.0/16", True),
+        ("10.1.2.3", "010.001.+2.03", True),
+        ("10.1.2.3", "10.1.0.0/+16", True),
+        ("10.1.2.3", "99.9.9.9/-0", True),
         ("10.1.2.3", "10.1.9.9/16", True),
         ("10.1.2.3", "10.2.0.0/16", False),
         ("::1", "10.2.0.0/16", False),
@@ -351,6 +363,20 @@ def test_addresses(address: str, expression: str, allowed: bool) -> None:
     acl = (ACL(Perms.WRITE, Id("ip", expression)),)
     assert Credentials(address).allows(acl, Perms.WRITE) is allowed
     assert not Credentials(address).allows(acl, Perms.READ)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("fe80::a0b:1%eth0", "fe80:0:0:0:0:0:a0b:1%eth0"),
+    ],
+)
+def test_an_address_is_shown_as_java_writes_it(address: str, shown: str) -> None:
+    credentials = Credentials(address)
+    credentials.authenticate("digest", b"u:p")
+    assert credentials.client_infos() == (ClientInfo("ip", shown), ClientInfo("digest", "u"))
 
 
 def test_hashes_are_hidden() -> None:

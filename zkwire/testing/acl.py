@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
+import re
 from collections.abc import Collection
 
 from zkwire.errors import InvalidACLError, NoAuthError
@@ -18,7 +19,10 @@ from zkwire.jute.records import ACL, ClientInfo, Id
 _ANYONE = Id("world", "anyone")
 _SUPER = Id("super", "")
 _UNPROVEN = ("ip", "super")  # what "auth" does not stand for (isAuthenticated; no provider)
+_EVERY_SASL = Id("sasl", "super")  # who is this may do what any user of SASL may
 _IP_BITS = 32
+_INTEGER = re.compile(r"[+-]?\d{1,99}")  # int() refuses thousands of digits
+_PRINCIPAL = re.compile(r"[^@]*|[^/@]*(/[^/@]*)?@[^/@]*")
 
 
 def digest_id(secret: bytes) -> str:
@@ -50,7 +54,7 @@ class Credentials:
         super_password: str | None = None,
     ) -> None:
         self.address = address
-        self.ids: list[Id] = [Id("ip", address)]
+        self.ids: list[Id] = [Id("ip", _java_address(address))]
         self._sasl = sasl
         self._super = None if super_password is None else f"super:{super_password}".encode()
 
@@ -78,7 +82,10 @@ class Credentials:
 
     def client_infos(self) -> tuple[ClientInfo, ...]:
         """What who_am_i answers: schemes and user names, no digests."""
-        return tuple(ClientInfo(own.scheme, own.id.split(":", 1)[0]) for own in self.ids)
+        return tuple(
+            ClientInfo(own.scheme, own.id.split(":", 1)[0] if own.scheme == "digest" else own.id)
+            for own in self.ids
+        )
 
     def allows(self, acl: tuple[ACL, ...], perms: int) -> bool:
         """Whether one entry of ``acl`` gives one of ``perms`` to one of the ids."""
@@ -133,26 +140,41 @@ def _is_valid(wanted: Id, *, sasl: bool) -> bool:
         case "ip":
             return _network(wanted.id) is not None
         case "sasl":
-            return sasl and wanted.id != ""
+            return sasl and _PRINCIPAL.fullmatch(wanted.id) is not None
         case _:
             return False
 
 
 def _matches(own: Id, wanted: Id) -> bool:
-    if own.scheme != wanted.scheme or own.scheme != "ip":
-        return own == wanted
-    network = _network(wanted.id)
-    try:
-        return network is not None and ipaddress.IPv4Address(own.id) in network
-    except ValueError:
+    if own.scheme != wanted.scheme:
         return False
+    if own.scheme != "ip":
+        return own in (wanted, _EVERY_SASL)
+    client, network = _network(own.id), _network(wanted.id)
+    return client is not None and network is not None and client.subnet_of(network)
 
 
 def _network(expression: str) -> ipaddress.IPv4Network | None:
-    """An address or address/bits; version 6 is unknown to 3.8's provider, too."""
-    address, _, bits = expression.partition("/")
-    try:
-        length = int(bits) if bits else _IP_BITS
-        return ipaddress.IPv4Network((address, length), strict=False)
-    except ValueError:
+    """What address[/bits] stands for; version 6 is unknown to 3.8's provider, too."""
+    address, slash, bits = expression.partition("/")
+    parts = [_number(part, 0xFF) for part in address.split(".")]
+    length = _number(bits, _IP_BITS) if slash else _IP_BITS
+    if len(parts) != 4 or -1 in {*parts, length}:
         return None
+    return ipaddress.IPv4Network((bytes(parts), length), strict=False)
+
+
+def _number(text: str, most: int) -> int:
+    """What Integer.parseInt makes of it, from 0 to ``most``; -1 for anything else."""
+    number = int(text) if _INTEGER.fullmatch(text) else -1
+    return number if 0 <= number <= most else -1
+
+
+def _java_address(address: str) -> str:
+    """An address as Java writes it: version 6 in full."""
+    bare, percent, scope = address.partition("%")
+    try:
+        groups = ipaddress.IPv6Address(bare).exploded.split(":")
+    except ValueError:
+        return address
+    return ":".join(f"{int(group, 16):x}" for group in groups) + percent + scope

@@ -45,7 +45,7 @@ from zkwire.testing.rules import Behaviour, Rules
 from zkwire.testing.sessions import Session, Sessions
 from zkwire.testing.tree import DataTree
 from zkwire.testing.world import World, reply_frame
-from zkwire.testing.writes import WRITES, write
+from zkwire.testing.writes import WRITES, WRITES_BEFORE_39, write
 
 _REQUEST: Final = struct.Struct(">ii")  # xid, opcode
 _NONCE_BYTES: Final = 16
@@ -53,7 +53,7 @@ _MOST_MEMBERS: Final = 127  # a session id begins with a signed byte that says w
 _REAP_SECONDS: Final = 60.0  # ContainerManager: znode.container.checkIntervalMs
 
 # ReadOnlyRequestProcessor
-_NOT_READ_ONLY: Final = {*WRITES, ops.MULTI.opcode, ops.CHECK.opcode, ops.SYNC.opcode}
+_NOT_READ_ONLY: Final = {*WRITES, *WRITES_BEFORE_39, ops.MULTI.opcode, ops.SYNC.opcode}
 
 
 class Processor:
@@ -82,6 +82,7 @@ class Processor:
         sessions = Sessions(tick=_ms(tick), rng=rng, first_id=first_id, limits=limits)
         self.rules = Rules(**behaviour)
         self.world = World(DataTree(), sessions, self.rules, members)
+        self._writes = {*WRITES, ops.MULTI.opcode, *self.rules.before_39 * WRITES_BEFORE_39}
         self._rng = rng
         self._strangers: dict[Connection, float] = {}  # without a session, by their end; sorted
         self.connections: set[Connection] = set()
@@ -320,7 +321,7 @@ class Processor:
             self._close_session(session, connection, xid)
         elif opcode in _NOT_READ_ONLY and connection.member in self.world.read_only:
             self._reply(connection, xid, NotReadOnlyError.code)
-        elif opcode in WRITES or opcode == ops.MULTI.opcode:
+        elif opcode in self._writes:
             self.world.tree.begin(self.world.now)
             if moved:
                 self.end(connection)  # SessionMovedException is never told, ZOOKEEPER-710
@@ -356,7 +357,8 @@ class Processor:
             self._reply(connection, xid, MarshallingError.code)
         else:
             self.world.tell(events)
-            self._reply(connection, xid, 0, result)
+            if opcode != ops.CHECK.opcode:
+                self._reply(connection, xid, 0, result)
 
     def _reply(self, connection: Connection, xid: int, code: int = 0, body: bytes = b"") -> None:
         connection.send(reply_frame(xid, self.world.tree.zxid, code, body))

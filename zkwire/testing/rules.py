@@ -13,6 +13,9 @@ from zkwire import ops
 
 Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
 
+# The server's own: no client has it.
+DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None)
+
 # Written down once more, apart from the client's own table: a mistake there must show here.
 _SINCE: Final[dict[str, tuple[ops.Op, ...]]] = {
     "3.5": (
@@ -22,6 +25,7 @@ _SINCE: Final[dict[str, tuple[ops.Op, ...]]] = {
         ops.REMOVE_WATCHES,
         ops.CREATE_CONTAINER,
         ops.CREATE_TTL,
+        DELETE_CONTAINER,
     ),
     "3.6": (
         ops.MULTI_READ,

@@ -23,6 +23,7 @@ from zkwire.jute import records as r
 from zkwire.jute.record import Record
 from zkwire.testing.configuration import reconfig
 from zkwire.testing.connection import Connection
+from zkwire.testing.rules import DELETE_CONTAINER
 from zkwire.testing.tree import CONTAINER, LONGEST_TTL, Event, NewNode, ttl_owner
 from zkwire.testing.world import World
 
@@ -33,7 +34,7 @@ Write: TypeAlias = Callable[[World, Connection, Any], Outcome]
 # NullPointerException and so a MarshallingError.
 _NULL: Final = b"\xff\xff\xff\xff"
 _EMPTY: Final = bytes(4)
-_VALIDATED_FIRST: Final = {ops.SET_DATA.opcode, ops.SET_ACL.opcode}
+_VALIDATED_FIRST: Final = {ops.SET_DATA.opcode, ops.SET_ACL.opcode, ops.CHECK.opcode}
 
 # CreateMode.java: flags are an enumeration, not bits.
 _EPHEMERAL: Final = {1, 3}
@@ -104,7 +105,7 @@ def set_acl(world: World, connection: Connection, request: r.SetACLRequest) -> O
 
 
 def check(world: World, connection: Connection, request: r.CheckVersionRequest) -> Outcome:
-    """Only within a multi."""
+    """Within a multi; what servers before 3.9 do outside, :data:`WRITES_BEFORE_39` says."""
     world.tree.check(request.path, request.version, connection.credentials)
     return b"", []
 
@@ -123,6 +124,10 @@ WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
     ops.CREATE_TTL.opcode: (r.CreateTTLRequest, partial(create, opcode=ops.CREATE_TTL.opcode)),
 }
 
+WRITES_BEFORE_39: Final = (ops.CHECK.opcode, DELETE_CONTAINER.opcode)
+"""From 3.9 on unknown.  A check that succeeds is never answered; who sends a delete_container is
+refused, whatever it says."""
+
 _IN_MULTI: Final[dict[int, tuple[type[Record], Write]]] = {
     **{
         opcode: write
@@ -140,12 +145,14 @@ _ANSWERED_AS: Final = {
 
 
 def write(world: World, connection: Connection, opcode: int, body: bytes) -> Outcome:
-    """Carry out one operation of WRITES, or a multi."""
+    """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi."""
     if opcode == ops.MULTI.opcode:
         return multi(world, connection, body)
+    if opcode == DELETE_CONTAINER.opcode:
+        raise BadArgumentsError
     if opcode in _VALIDATED_FIRST and body.startswith(_NULL):
         body = _EMPTY + body[4:]
-    kind, carry_out = WRITES[opcode]
+    kind, carry_out = WRITES.get(opcode) or _IN_MULTI[opcode]
     request, _ = kind.unpack(body)
     return carry_out(world, connection, request)
 
