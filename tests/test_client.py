@@ -380,6 +380,7 @@ BAD_WATCHES: list[tuple[Any, type[Exception], str]] = [
     (7, TypeError, "a Watch or a callable"),
     (True, TypeError, "a Watch or a callable"),
     ("watch", TypeError, "a Watch or a callable"),
+    (Watch, TypeError, "a Watch or a callable"),
 ]
 
 # Never to be tried on a real server: one that got a wrong TTL would end for good.
@@ -998,6 +999,24 @@ def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
     assert report.exc_type is ArithmeticError
     assert report.thread is not None
     assert "callbacks" in report.thread.name
+
+
+def test_a_coroutine_function_as_a_callback_is_reported(
+    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would never be awaited."""
+    reported, called = list[str](), threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(str(args.exc_value)))
+
+    async def note(event: Event) -> None:
+        raise AssertionError("awaited")
+
+    client.exists(fresh_path, watch=note)
+    client.exists(fresh_path, watch=lambda event: called.set())
+    client.create(fresh_path)
+    assert called.wait(PATIENCE)
+    assert len(reported) == 1
+    assert "note is async: callbacks of a Client are not awaited" in reported[0]
 
 
 def test_a_hook_that_raises_ends_no_callbacks(

@@ -242,6 +242,14 @@ def test_an_unknown_code_keeps_its_number(bench: Bench) -> None:
     assert caught.value.code == -999
 
 
+@pytest.mark.parametrize("code", [-112, -115, -124])
+def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, code: int) -> None:
+    call = bench.ask("multi", Delete("/a"), Delete("/b"))
+    with pytest.raises(ProtocolError, match=f"delete was refused with {code}") as caught:
+        bench.answer(call, error_slot(code), error_slot(-2))
+    assert caught.value.maybe_applied
+
+
 def test_a_refusal_of_the_whole_has_no_results(bench: Bench) -> None:
     call = bench.ask("multi", Delete("/a"))
     bench.script.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from queue import SimpleQueue
+from types import CoroutineType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ def report(error: BaseException) -> None:
         threading.excepthook(threading.ExceptHookArgs(args))
     except BaseException:  # a program's own hook must not end the thread that has called it
         sys.excepthook(*sys.exc_info())
+
+
+def _refuse_coroutine(result: object) -> None:
+    """A callback that would have to be awaited has done nothing."""
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError(f"{result.__qualname__} is async: callbacks of a Client are not awaited")
 
 
 class Callbacks:
@@ -52,7 +60,7 @@ class Callbacks:
     def _run(self) -> None:
         while (function := self._queue.get()) is not None:
             try:
-                function()
+                _refuse_coroutine(function())
             except BaseException as error:
                 report(error)
 

@@ -55,8 +55,10 @@ class Client(ClientBase):
     last server; names are resolved anew for each attempt.
     ``session_timeout``: seconds (not milliseconds) of silence after which the ensemble ends the
     session; the server may grant another (see the property).  ``operation_timeout``: seconds after
-    which an operation raises OperationTimeoutError; None leaves it to the session timeout, within
-    about two of which every operation ends.  ``auth``: (scheme, secret) pairs such as
+    which an operation raises OperationTimeoutError (locks have time limits of their own).  Without,
+    it ends with its connection, which is given up after two thirds of the session timeout without
+    a byte, or when no server could be reached for all of it; a server that answers pings and not
+    the request keeps it waiting.  ``auth``: (scheme, secret) pairs such as
     ``("digest", b"user:password")`` for this and every later connection.  ``sasl``: a mechanism
     such as :class:`DigestMD5`.
     ``tls``: a context such as ``ssl.create_default_context(cafile=...)``; every byte goes through
@@ -73,8 +75,8 @@ class Client(ClientBase):
     thread calls callbacks if there are any.  A client is one session for life: when that expires,
     every call raises SessionExpiredError and a new Client is the caller's decision.
 
-    A client that nobody closes keeps its session, and its locks, until the process ends, also when
-    nothing refers to it any more.
+    A client that nobody closes keeps its session, and its locks, until a session timeout after the
+    end of the process, also when nothing refers to it any more.
 
     A signal handler must not call a blocking operation of a client whose call it may have
     interrupted: it would wait for itself.  It may :meth:`close` the client.

@@ -200,7 +200,10 @@ def _each(op: Op, calls: list[Call], answers: MultiResponse) -> list[Any]:
         if isinstance(answer, ErrorResponse):
             # Nothing was wrong with it, but it was undone: its own result is that of those behind.
             call.outcome = Refused(answer.err or _NOT_ATTEMPTED)
-            results.append(call.error() if answer.err else None)
+            refusal = call.error() if answer.err else None
+            if not isinstance(refusal, ServerError | None):
+                raise _misunderstood(op, f"{call.op.name} was refused with {answer.err}")
+            results.append(refusal)
         elif not isinstance(answer, _ANSWERS.get(call.op, NoneType)):
             raise _misunderstood(op, f"{call.op.name} was answered by {type(answer).__name__}")
         else:
