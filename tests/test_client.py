@@ -1372,6 +1372,20 @@ def test_what_a_look_up_found_during_a_connection_is_not_used_after_it() -> None
             assert resolver.asked == ["zoo.example"] * 2
 
 
+def test_a_failure_that_is_noted_while_the_others_are_told() -> None:
+    class Told(str):
+        __slots__ = ()
+
+        def __format__(self, spec: str) -> str:
+            client._session.failures["another:1"] = "refused"
+            return str(self)
+
+    client = Client("127.0.0.1:1")
+    client._session.failures.update({"one:1": Told("reset"), "other:1": "refused"})
+    assert "(one:1: reset; other:1: refused)" in str(client._unreachable(1.0))
+    client.close()
+
+
 # --- a SASL mechanism that takes its time ---------------------------------------------------------
 
 

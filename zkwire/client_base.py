@@ -173,7 +173,8 @@ class ClientBase:
 
     def _unreachable(self, seconds: float) -> NotSentError:
         """The error for no connection in that time."""
-        failures = [f"{server}: {why}" for server, why in self._session.failures.items()]
+        known = self._session.failures.copy()  # the I/O thread may note down another
+        failures = [f"{server}: {why}" for server, why in known.items()]
         return NotSentError(
             f"no server could be reached within {seconds:.1f} s "
             f"({'; '.join(failures) or 'none has answered yet'})"
