@@ -125,6 +125,7 @@ def as_watch(watch: AnyWatch) -> Watch:
     """The watch itself, or one for the callback."""
     if isinstance(watch, Watch):
         return watch
-    if not callable(watch) or (isinstance(watch, type) and issubclass(watch, Watch)):
+    given: object = watch
+    if not callable(watch) or given is Watch:
         raise TypeError(f"watch must be a Watch or a callable, not {watch!r}")
     return CallbackWatch(watch)
