@@ -1377,13 +1377,13 @@ def test_a_failure_that_is_noted_while_the_others_are_told() -> None:
         __slots__ = ()
 
         def __format__(self, spec: str) -> str:
-            client._session.failures["another:1"] = "refused"
+            one._session.failures["another:1"] = "refused"
             return str(self)
 
-    client = Client("127.0.0.1:1")
-    client._session.failures.update({"one:1": Told("reset"), "other:1": "refused"})
-    assert "(one:1: reset; other:1: refused)" in str(client._unreachable(1.0))
-    client.close()
+    one = Client("127.0.0.1:1")
+    one._session.failures.update({"one:1": Told("reset"), "other:1": "refused"})
+    assert "(one:1: reset; other:1: refused)" in str(one._unreachable(1.0))
+    one.close()
 
 
 # --- a SASL mechanism that takes its time ---------------------------------------------------------

@@ -24,8 +24,8 @@ def report(error: BaseException) -> None:
     args = (type(error), error, error.__traceback__, threading.current_thread())
     try:
         threading.excepthook(threading.ExceptHookArgs(args))
-    except BaseException:  # a program's own hook must not end the thread that has called it
-        sys.excepthook(*sys.exc_info())
+    except BaseException as failed:  # a program's own hook must not end the thread that called it
+        sys.excepthook(type(failed), failed, failed.__traceback__)
 
 
 def _refuse_coroutine(result: object) -> None:
