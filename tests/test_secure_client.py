@@ -7,6 +7,7 @@ in this process does, behind `TlsFront` where TLS is wanted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
@@ -29,13 +30,14 @@ from typing import Any, Self
 import pytest
 
 from tests.certificates import Authority, Certificate
-from tests.fake_server import Connection, FakeServer, echo, reply, silent
+from tests.fake_server import Connection, FakeServer, Node, echo, reply, serve, silent
 from tests.installed_servers import LOOPBACK
 from tests.lock_helpers import make_path
 from tests.secure_servers import BOTH_NAMES, USERS, SecureServer
 from tests.server_control import poll
 from tests.test_client import CLOSE_BOUND, PATIENCE, Background, own_threads, within
 from tests.test_client_threads import (
+    again,
     ask,
     ask_until_answered,
     forks,
@@ -766,6 +768,24 @@ def test_a_fork_leaves_the_parents_connection_alone(
             client.set_data("/a", b"")
             assert watch.wait(PATIENCE) is not None
         assert "/child" not in server.nodes
+
+
+def test_a_configuration_of_plain_ports_cuts_nobody_off(
+    trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    """A configuration knows no port for TLS, so the ports that it names answer no TLS handshake."""
+    with FakeServer(serve) as server, TlsFront(server.port, shown) as front:
+        named = f"server.1=127.0.0.1:2888:3888:participant;127.0.0.1:{server.port}\nversion=100"
+        server.nodes["/zookeeper/config"] = Node(named.encode(), 1)
+        with Client(front.hosts, tls=trusting, follow_reconfig=True) as client:
+            client.connect()
+            both = {(LOOPBACK, front.port), (LOOPBACK, server.port)}
+            poll("it follows", lambda: set(client._session.hosts._hosts) == both or None, PATIENCE)
+            for _ in range(3):
+                for connection in server.connections:
+                    with contextlib.suppress(OSError):
+                        connection.sock.shutdown(socket.SHUT_RDWR)
+                again(client.sync)
 
 
 def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certificate) -> None:

@@ -67,7 +67,8 @@ class Client(ClientBase):
     ``read_only``: a server that has lost the ensemble will do for reading (the state says so);
     the client looks for a better one meanwhile.  ``resume``: go on with the session of another
     client, see :meth:`detach`.  ``follow_reconfig``: take the list of servers from the ensemble's
-    configuration when that changes.  ``receive_limit``: the longest reply, in bytes (64 MiB); a
+    configuration when that changes; with ``tls`` besides those in ``hosts``, as it names the ports
+    without.  ``receive_limit``: the longest reply, in bytes (64 MiB); a
     longer one ends its call with ReplyTooLargeError.  ``trace``: is called with a
     :class:`TraceFrame` for each frame in either direction, in the callback thread.
 

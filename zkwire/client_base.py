@@ -92,7 +92,7 @@ class ClientBase:
         self._make_shell(name, check_tls(tls), sasl, rng, _resolver, _now)
         observe.attach(session, name, trace, self._pump.dispatch)
         if follow_reconfig:
-            session.audience.add(Following(self._pump, self._world.background))
+            session.audience.add(Following(self._pump, self._world.background, servers))
 
     def _make_shell(
         self,

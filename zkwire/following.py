@@ -3,6 +3,10 @@
 A coroutine in the background: read the configuration with a watch, take its servers over, wait for
 the watch.  The connection in use stays, whatever the new list says; the next one follows it
 (``ZooKeeper.updateServerList`` may move clients at once; this does not).
+
+The configuration names the ports for clients without TLS.  A server may speak TLS there, too
+(``client.portUnification``), or nowhere but at ports that stand in no list: with TLS the servers
+that the client was given stay on its own.
 """
 
 from __future__ import annotations
@@ -26,9 +30,10 @@ if TYPE_CHECKING:
 class Following:
     """Starts with the first connection and ends with the session."""
 
-    def __init__(self, pump: Pump | AsyncPump, verbs: Verbs) -> None:
+    def __init__(self, pump: Pump | AsyncPump, verbs: Verbs, given: list[tuple[str, int]]) -> None:
         self._pump = pump
         self._verbs = verbs
+        self._given = given if pump.tls is not None else []
         self._started = False
 
     def see(self, state: State) -> list[Waker]:
@@ -48,7 +53,9 @@ class Following:
             try:
                 config = await self._verbs.get_config(watch=watch)
                 if _is_whole(config.data):
-                    self._pump.replace_hosts(parse_config(config.data))
+                    found = parse_config(config.data)
+                    new = [server for server in found if server not in self._given]
+                    self._pump.replace_hosts([*self._given, *new] if found else [])
                 await Awaited(watch)
             except (ConnectionLossError, *BUSY):
                 continue
