@@ -777,7 +777,7 @@ def test_a_configuration_of_plain_ports_cuts_nobody_off(
     with FakeServer(serve) as server, TlsFront(server.port, shown) as front:
         named = f"server.1=127.0.0.1:2888:3888:participant;127.0.0.1:{server.port}\nversion=100"
         server.nodes["/zookeeper/config"] = Node(named.encode(), 1)
-        with Client(front.hosts, tls=trusting, follow_reconfig=True) as client:
+        with Client(front.hosts, tls=trusting, follow_reconfig=True, session_timeout=2.0) as client:
             client.connect()
             both = {(LOOPBACK, front.port), (LOOPBACK, server.port)}
             poll("it follows", lambda: set(client._session.hosts._hosts) == both or None, PATIENCE)
