@@ -449,6 +449,23 @@ def test_known_A36_calls_wait_for_a_server_no_longer_than_a_session_timeout(stat
     assert script.wake() == ["second"]
 
 
+@pytest.mark.parametrize("granted", [TIMEOUT / 5, TIMEOUT * 5])
+def test_calls_wait_for_the_timeout_that_was_granted(granted: float) -> None:
+    """Those that were queued before it was, too; so nobody ends behind his time."""
+    script = Script()
+    early = script.call("create", "/a"), script.call("add_auth", "digest", b"u:p")
+    script.greet(timeout=granted)
+    script.lose()
+    script.advance(granted / 4)
+    late = script.call("create", "/b"), script.call("add_auth", "digest", b"a:b")
+    for calls, rest in ((early, granted * 3 / 4), (late, granted / 4 - 0.001)):
+        script.advance(rest - 0.001)
+        assert [call.ready for call in calls] == [False, False]
+        script.advance(0.002)
+        assert [failure(call) for call in calls] == [NotSentError, NotSentError]
+        assert all(f"for {granted:.1f} s" in str(call.error()) for call in calls)
+
+
 def test_the_error_of_a_call_that_waited_in_vain_names_the_last_failure() -> None:
     script = script_in(State.DISCONNECTED)
     call = script.call("create", "/a")

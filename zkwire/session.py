@@ -450,7 +450,11 @@ class Session:
                 self._reason = endings.NOT_RESUMED
             self._enter("close" if self._closing else "expire")
             return
+        asked_for = self.timeout
         self._live.greeted(answer.time_out / 1000, read_only=self._opening.read_only)
+        if self.timeout != asked_for:
+            for call in self._everything():  # else those behind end late, as the first is looked at
+                call.deadline = now + self.timeout
         if self._opening.challenge is None:
             self.sasl_done(now)
 
