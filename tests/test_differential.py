@@ -7,6 +7,7 @@ become a test with a name, in `test_tree.py` or `test_processor.py`.
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -133,6 +134,81 @@ def test_addresses_in_access_lists(pair: Pair) -> None:
         player.end()
     assert player.errors["create", 0] == 2 * 10
     assert player.errors["get_data", 0] == 2 * 9
+
+
+NULL = b"\xff\xff\xff\xff"
+TEXTS = (
+    b"/\xff",
+    b"/\xff\xfe",
+    b"/\xed\xa0\x80",
+    b"/\xf0\x9f",
+    b"/\xf0\x9f\x98\x80",
+    b"\xff",
+    b"",
+)
+
+
+def texts() -> list[Request]:
+    """Paths and ids that no client writes: ill-formed, null, and behind counts that are none.
+
+    No watch on null: it is accepted, and keeps a real server from ending its connection.
+    """
+    raw_sync = ops.Op("raw sync", ops.SYNC.opcode, None, None)  # compared byte by byte
+    found = [garbled(raw_sync, NULL)]
+    for data in TEXTS:
+        path, one, some = sized(data), sized(data) + b"\1", struct.pack(">i", 1)
+        found += [garbled(raw_sync, path), garbled(ops.EXISTS, one), garbled(ops.GET_DATA, one)]
+        found += [garbled(ops.GET_ACL, path), garbled(ops.DELETE, path + NULL)]
+        found += [
+            garbled(ops.SET_DATA, path + NULL + NULL),
+            garbled(ops.ADD_WATCH, path + bytes(4)),
+        ]
+        found.append(garbled(ops.SET_WATCHES, bytes(8) + (some + path) * 3))
+        found.append(garbled(ops.REMOVE_WATCHES, path + struct.pack(">i", 3)))
+        found.append(garbled(ops.CREATE, path + NULL + entries(sized(b"world") + sized(b"anyone"))))
+    schemes = [sized(name) for name in (b"auth", b"world", b"digest", b"ip", b"nobody's")]
+    ids = [scheme + NULL for scheme in schemes]
+    ids += [NULL + NULL, NULL + sized(b"x"), sized(b"digest") + sized(b"\xff:x")]
+    ids.append(sized(b"digest") + sized("\U0001f600:x".encode()))
+    for number, name in enumerate(ids):
+        node = f"/text-{number}"
+        found.append(garbled(ops.CREATE, sized(node.encode()) + NULL + entries(name)))
+        found.append(plain(ops.GET_ACL, r.GetACLRequest(node)))
+        found.append(plain(ops.DELETE, r.DeleteRequest(node, -1)))
+    for count in (-1, -2, -7):
+        size = struct.pack(">i", count)
+        found.append(garbled(ops.SET_WATCHES, bytes(8) + size * 3))
+        found.append(garbled(ops.CREATE, sized(b"/n") + NULL + size + bytes(4)))
+    return found
+
+
+def sized(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def entries(name: bytes) -> bytes:
+    """The rest of a create behind the data: what somebody may do, and what anybody may."""
+    anyone = sized(b"world") + sized(b"anyone")
+    return struct.pack(">ii", 2, 31) + name + struct.pack(">i", 31) + anyone + bytes(4)
+
+
+def garbled(op: ops.Op, body: bytes) -> Request:
+    return Request(op, lambda _: body, repr(body))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_text_that_is_none(pair: Pair, known: bool) -> None:
+    player = Player(pair.sides, "texts")
+    try:
+        player.play(Open(0, TIMEOUT_MS, False))
+        if known:
+            player.play(Batch(0, (plain(ops.AUTH, r.AuthPacket(0, "digest", b"u:p")),)))
+        for request in texts():
+            player.play(Batch(0, (request,)))
+    finally:
+        player.end()
+    assert player.errors["raw sync", 0] == 2 * (1 + len(TEXTS))
+    assert player.errors["create", -114] > 0
 
 
 def test_what_is_for_the_server_alone(pair: Pair) -> None:

@@ -104,6 +104,10 @@ def talk_to_strict(side: Side) -> Iterable[Any]:
             stranger.ask(op)
             stranger.see_end()
             yield stranger.heard
+    with Talk(side) as stranger:
+        stranger.ask(ops.AUTH, body=b"\0\0\0\0\xff\xff\xff\xff\0\0\0\0")  # of no scheme
+        stranger.see_end()
+        yield stranger.heard
     for secret in (b"u:p", b"super:magic"):
         with Talk(side) as known:
             known.ask(ops.AUTH, r.AuthPacket(0, "digest", secret))

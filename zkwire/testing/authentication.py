@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, ProtocolError
 from zkwire.jute.records import AuthPacket, GetSASLRequest, SetSASLResponse
+from zkwire.testing import java
 from zkwire.testing.connection import Connection
 from zkwire.testing.rules import Rules
 from zkwire.testing.sasl import DigestServer, SaslError
 from zkwire.testing.world import reply_frame
 
 _SASL = "sasl"
+_NULL, _EMPTY = b"\xff\xff\xff\xff", bytes(4)
 
 
 def may_ask(rules: Rules, connection: Connection, xid: int) -> bool:
@@ -28,9 +30,11 @@ def may_ask(rules: Rules, connection: Connection, xid: int) -> bool:
 
 
 def authenticate(connection: Connection, xid: int, body: bytes) -> bool:
-    """An auth packet."""
+    """An auth packet.  Null is as good as any other scheme that is unknown."""
+    if body[4:8] == _NULL:
+        body = body[:4] + _EMPTY + body[8:]
     try:
-        packet, _ = AuthPacket.unpack(body)
+        packet, _ = java.read(AuthPacket, body)
         accepted = connection.credentials.authenticate(packet.scheme, packet.auth)
     except ProtocolError:
         return False

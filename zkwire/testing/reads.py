@@ -2,7 +2,9 @@
 
 Each function gets the world, the connection that asks and the request's body, and returns the
 reply's body; a refusal is one of the client's error classes, a body that cannot be read a
-ProtocolError.  Trailing bytes are ignored, as a real server does.
+ProtocolError.  Trailing bytes are ignored, as a real server does.  One that
+finds a null path in a multi_read has begun its answer, and sends it with the error; that is left
+out here.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from zkwire.errors import (
 )
 from zkwire.jute import records as r
 from zkwire.model import EventType, Perms
+from zkwire.testing import java
 from zkwire.testing.acl import without_digests
 from zkwire.testing.connection import Connection
 from zkwire.testing.tree import Node
@@ -28,6 +31,7 @@ from zkwire.testing.world import World
 
 Read: TypeAlias = Callable[[World, Connection, bytes], bytes]
 
+_NULL: Final = b"\xff\xff\xff\xff"
 _ADD_WATCH_MODES: Final = {0: False, 1: True}  # whether recursive
 
 
@@ -47,7 +51,7 @@ def _readable(world: World, connection: Connection, path: str) -> Node:
 
 def exists(world: World, connection: Connection, body: bytes) -> bytes:
     """The stat of a node.  3.8.0 asks for no permission; 3.8.4 and 3.9.2 want READ."""
-    request, _ = r.ExistsRequest.unpack(body)
+    request, _ = java.read(r.ExistsRequest, body)
     if "\0" in request.path:
         raise BadArgumentsError
     if not world.rules.before_39 and (request.path or "/") in world.tree.nodes:
@@ -59,7 +63,7 @@ def exists(world: World, connection: Connection, body: bytes) -> bytes:
 
 def get_data(world: World, connection: Connection, body: bytes) -> bytes:
     """A node's data and stat."""
-    request, _ = r.GetDataRequest.unpack(body)
+    request, _ = java.read(r.GetDataRequest, body)
     node = _readable(world, connection, request.path)
     if request.watch:
         world.watchers.watch_data(request.path, connection)
@@ -75,43 +79,46 @@ def _children(world: World, connection: Connection, path: str, watch: bool) -> N
 
 def get_children(world: World, connection: Connection, body: bytes) -> bytes:
     """The names of a node's children."""
-    request, _ = r.GetChildrenRequest.unpack(body)
+    request, _ = java.read(r.GetChildrenRequest, body)
     node = _children(world, connection, request.path, request.watch)
     return r.GetChildrenResponse.pack(tuple(node.children))
 
 
 def get_children2(world: World, connection: Connection, body: bytes) -> bytes:
     """The names of a node's children, and its stat."""
-    request, _ = r.GetChildren2Request.unpack(body)
+    request, _ = java.read(r.GetChildren2Request, body)
     node = _children(world, connection, request.path, request.watch)
     return r.GetChildren2Response.pack(tuple(node.children), node.stat())
 
 
 def get_acl(world: World, connection: Connection, body: bytes) -> bytes:
     """A node's ACL, without hashes for those who may not change it."""
-    request, _ = r.GetACLRequest.unpack(body)
+    request, _ = java.read(r.GetACLRequest, body)
     node = world.tree.node(request.path)
     connection.credentials.require(node.acl, Perms.READ | Perms.ADMIN)
     may_change = connection.credentials.allows(node.acl, Perms.ADMIN)
-    return r.GetACLResponse.pack(node.acl if may_change else without_digests(node.acl), node.stat())
+    acl = node.acl if may_change else without_digests(node.acl)
+    return java.write(r.GetACLResponse(acl, node.stat()))
 
 
 def sync(_world: World, _connection: Connection, body: bytes) -> bytes:
-    """All members share one tree, so there is nothing to wait for."""
-    request, _ = r.SyncRequest.unpack(body)
-    return r.SyncResponse.pack(request.path)
+    """All members share one tree, so there is nothing to wait for.  Any path will do, even null."""
+    if body.startswith(_NULL):
+        return _NULL
+    request, _ = java.read(r.SyncRequest, body)
+    return java.write(r.SyncResponse(request.path))
 
 
 def set_watches(world: World, connection: Connection, body: bytes) -> bytes:
     """Watches of an earlier connection, and at once the events missed since (DataTree)."""
-    request, _ = r.SetWatches.unpack(body)
+    request, _ = java.read(r.SetWatches, body)
     _catch_up(world, connection, request)
     return b""
 
 
 def set_watches2(world: World, connection: Connection, body: bytes) -> bytes:
     """The same with persistent watches; what those have missed is not told."""
-    request, _ = r.SetWatches2.unpack(body)
+    request, _ = java.read(r.SetWatches2, body)
     _catch_up(world, connection, request)
     for path in request.persistent_watches:
         world.watchers.watch_always(path, connection, recursive=False)
@@ -146,8 +153,13 @@ def _catch_up(world: World, connection: Connection, request: r.SetWatches | r.Se
 
 
 def add_watch(world: World, connection: Connection, body: bytes) -> bytes:
-    """A watch that stays.  Any path will do, and no permission is asked for."""
-    request, _ = r.AddWatchRequest.unpack(body)
+    """A watch that stays.  Any path will do, and no permission is asked for.
+
+    A watch on null that is not recursive is accepted, too; nothing can fire it.
+    """
+    if body == _NULL + bytes(4):
+        return r.ErrorResponse.pack(0)
+    request, _ = java.read(r.AddWatchRequest, body)
     if request.mode not in _ADD_WATCH_MODES:
         raise MarshallingError
     recursive = _ADD_WATCH_MODES[request.mode]
@@ -157,7 +169,7 @@ def add_watch(world: World, connection: Connection, body: bytes) -> bytes:
 
 def check_watches(world: World, connection: Connection, body: bytes) -> bytes:
     """Whether the connection has a watch of this type; up to 3.8, whether anybody has one."""
-    request, _ = r.CheckWatchesRequest.unpack(body)
+    request, _ = java.read(r.CheckWatchesRequest, body)
     if not world.watchers.has(request.path, connection, _watch_kind(world, request.type)):
         raise NoWatcherError
     return b""
@@ -165,7 +177,7 @@ def check_watches(world: World, connection: Connection, body: bytes) -> bytes:
 
 def remove_watches(world: World, connection: Connection, body: bytes) -> bytes:
     """Forget the connection's watches of this type."""
-    request, _ = r.RemoveWatchesRequest.unpack(body)
+    request, _ = java.read(r.RemoveWatchesRequest, body)
     if not world.watchers.remove(request.path, connection, _watch_kind(world, request.type)):
         raise NoWatcherError
     return b""
@@ -183,7 +195,7 @@ def _watch_kind(world: World, number: int) -> Kind:
 
 def get_ephemerals(world: World, connection: Connection, body: bytes) -> bytes:
     """The session's ephemeral nodes whose path starts with these characters."""
-    request, _ = r.GetEphemeralsRequest.unpack(body)
+    request, _ = java.read(r.GetEphemeralsRequest, body)
     assert connection.session is not None
     paths = world.tree.ephemerals(connection.session.session_id)
     prefix = request.prefix_path or ""
@@ -194,14 +206,14 @@ def get_ephemerals(world: World, connection: Connection, body: bytes) -> bytes:
 
 def get_all_children_number(world: World, connection: Connection, body: bytes) -> bytes:
     """How many nodes there are below a node."""
-    request, _ = r.GetAllChildrenNumberRequest.unpack(body)
+    request, _ = java.read(r.GetAllChildrenNumberRequest, body)
     _readable(world, connection, request.path)
     return r.GetAllChildrenNumberResponse.pack(world.tree.descendants(request.path))
 
 
 def who_am_i(_world: World, connection: Connection, _body: bytes) -> bytes:
     """The connection's ids."""
-    return r.WhoAmIResponse.pack(connection.credentials.client_infos())
+    return java.write(r.WhoAmIResponse(connection.credentials.client_infos()))
 
 
 def multi_read(world: World, connection: Connection, body: bytes) -> bytes:
@@ -227,12 +239,12 @@ def _paths_to_read(body: bytes) -> list[tuple[int, str]]:
     answer has been begun.
     """
     found: list[tuple[int, str]] = []
-    header, at = r.MultiHeader.unpack(body)
+    header, at = java.read(r.MultiHeader, body)
     while not header.done:
         kind = _WRITES_IN_MULTI.get(header.type) or _IN_MULTI.get(header.type, (None,))[0]
         if kind is None:
             raise MarshallingError
-        request, at = kind.unpack(body, at)
+        request, at = java.read(kind, body, at)
         found.append((header.type, request.path))
         header, at = r.MultiHeader.unpack(body, at)
     if found and all(opcode in _WRITES_IN_MULTI for opcode, _ in found):

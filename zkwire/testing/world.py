@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from zkwire.jute.records import WatcherEvent
 from zkwire.model import Perms
 from zkwire.ops import NOTIFICATION_XID
+from zkwire.testing import java
 from zkwire.testing.connection import Connection
 from zkwire.testing.rules import Rules
 from zkwire.testing.sessions import Sessions
@@ -66,5 +67,5 @@ class World:
 
     def notify(self, connection: Connection, kind: int, path: str, zxid: int = _NO_ZXID) -> None:
         """Send one event to one connection; one that it has missed has no zxid."""
-        body = WatcherEvent.pack(kind, _SYNC_CONNECTED, path)
+        body = java.write(WatcherEvent(kind, _SYNC_CONNECTED, path))
         connection.send(reply_frame(NOTIFICATION_XID, zxid, 0, body))

@@ -3,6 +3,9 @@
 Each function gets the world, the connection that asks and a request's record, within a transaction
 that has begun; it returns the reply's body and the events, which must be told before the reply.
 :func:`multi` puts several of them into one transaction.
+
+What a real server does and this one does not: a multi with a null path, and a reconfig that cannot
+be read, are no transactions there, and the former is refused with an end marker as its body.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from zkwire.errors import (
 )
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
+from zkwire.testing import java
 from zkwire.testing.configuration import reconfig
 from zkwire.testing.connection import Connection
 from zkwire.testing.rules import DELETE_CONTAINER
@@ -153,7 +157,7 @@ def write(world: World, connection: Connection, opcode: int, body: bytes) -> Out
     if opcode in _VALIDATED_FIRST and body.startswith(_NULL):
         body = _EMPTY + body[4:]
     kind, carry_out = WRITES.get(opcode) or _IN_MULTI[opcode]
-    request, _ = kind.unpack(body)
+    request, _ = java.read(kind, body)
     return carry_out(world, connection, request)
 
 
@@ -185,7 +189,7 @@ def _read_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
         opcode = header.type
         if opcode not in _IN_MULTI:
             raise MarshallingError
-        request, at = _IN_MULTI[opcode][0].unpack(body, at)
+        request, at = java.read(_IN_MULTI[opcode][0], body, at)
         if opcode == ops.CREATE2.opcode and world.rules.before_39:
             opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, mended in 3.8.2
         requests.append(_by_flags(opcode, request))
