@@ -21,8 +21,10 @@ from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
 from zkwire.leases import Leases
 from zkwire.liveness import Liveness
+from zkwire.model import Event
 from zkwire.opening import Identity
 from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.lost import OwnNode
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.session import Session
@@ -115,6 +117,11 @@ def _close_and_claim(session: Session, now: float) -> Call | None:
         session._leases = leases
 
 
+def _notes_only(own: OwnNode, event: Event, spent: bool = True) -> None:
+    own.disarm()
+    own.gone = True
+
+
 def _blind(call: Call, _written: int, why: str, _garbled: bool) -> Failed:
     return Failed(NotSentError, why, False)
 
@@ -194,6 +201,9 @@ LOCKS: dict[type[LockCore], tuple[str, ...]] = {
     locks.SessionIsOwner: ORDER,
     locks.SingleExists: ORDER,
     locks.DeletesAnything: ("cancel",),
+    locks.BelievesAnyEvent: ("touch",),
+    locks.SequentialBusyIsNever: ("cancel", "refuse"),
+    locks.SingleBusyIsNever: ("cancel", "refuse"),
 }
 FAMILY: dict[str, tuple[str, ...]] = {
     "a downgrade is tried once": ("linger", "cut"),
@@ -248,6 +258,9 @@ BUGS: dict[str, Bug] = {
         ("cut", "lag"),
         {"STATE", "ME"},
         every=True,
+    ),
+    "nobody is told": Bug(
+        _of_kind(SEQUENTIAL), ("delete",), {"TOLD"}, Patch(OwnNode, "deliver", _notes_only)
     ),
     # When an outsider deletes nodes, two may hold for a moment; see `tests.test_simulation`.
     "ReleasesWhatIsLost": Bug(

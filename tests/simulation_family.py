@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.simulation_locks import PLAIN, Manners, Success, contend
+from tests.simulation_locks import PLAIN, Manners, Success, await_loss, contend
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -18,7 +18,6 @@ from zkwire.errors import (
 from zkwire.model import OPEN_ACL_UNSAFE, EventType
 from zkwire.paths import sequence_number
 from zkwire.recipes.lock import Attempt, LockCore
-from zkwire.recipes.lost import Loss
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore, is_reader
 from zkwire.recipes.semaphore import SemaphoreCore
@@ -355,6 +354,28 @@ def semaphore(
     return scenario
 
 
+def disagreement(core: type[SemaphoreCore] = SemaphoreCore) -> Scenario:
+    """Two contenders, of whom one takes it for a semaphore of 2: who comes second is refused."""
+
+    async def contend_or_not(client: Client, lock: SemaphoreCore) -> list[bool]:
+        try:
+            return await contend(client, lock, PLAIN, wait=True)
+        except ValueError:
+            return [False]
+
+    def scenario(sim: Simulation) -> None:
+        claims = Claims(at_most(1))
+        sim.checks += [claims, Orphans(claims, SEMAPHORE)]
+        make(sim, SEMAPHORE, f"{SEMAPHORE}/locks", f"{SEMAPHORE}/leases")
+        for count in (1, 2):
+            client = sim.client()
+            lock = core(client.world, SEMAPHORE, count)
+            claims.add(lock, client)
+            client.spawn(contend_or_not(client, lock))
+
+    return scenario
+
+
 def various_semaphore(core: type[SemaphoreCore] = SemaphoreCore) -> Scenario:
     """Contenders that differ from seed to seed."""
 
@@ -405,12 +426,6 @@ async def contend_all(
             finally:
                 await lock.release()
     return won
-
-
-async def await_loss(lost: Loss) -> list[bool]:
-    """Wait until a lock is lost or released."""
-    await lost
-    return [lost.ready]
 
 
 def multi_lock(
@@ -601,6 +616,18 @@ class QueueKept(SemaphoreCore):
         SequentialLockCore._settle(self)
 
 
+class AgreesBlindly(SemaphoreCore):
+    """Writes its number whatever has been written meanwhile."""
+
+    async def _agree(self, deadline: float | None) -> None:
+        data, _ = await persist(self.world, deadline, self.world.verbs.get_data, self._base)
+        if not data:
+            count = b"%d" % self._count
+            await persist(self.world, deadline, self.world.verbs.set_data, self._base, count)
+            return
+        await super()._agree(deadline)
+
+
 class NoQueue(SemaphoreCore):
     """Everybody looks at the leases."""
 
@@ -689,6 +716,7 @@ PLANTED: dict[str, tuple[Callable[[], Scenario], set[str]]] = {
     "no watch on the leases": (lambda: various_semaphore(NoWatch), {"LIVE"}),
     "no look behind the watch": (lambda: various_semaphore(NoComparison), {"LIVE"}),
     "the queue is kept": (lambda: various_semaphore(QueueKept), {"ORPHAN", "LIVE"}),
+    "the last number counts": (lambda: disagreement(AgreesBlindly), {"ME", "FENCE"}),
     "no queue": (lambda: semaphore(1, 3, Manners(stay=12), core=NoQueue), {"HERD", "FIFO"}),
     "in the order of the arguments": (lambda: various_multi_lock(ArgumentOrder), {"LIVE"}),
     "the first is kept": (lambda: various_multi_lock(FirstKept), {"ERROR", "LIVE", "ORPHAN"}),

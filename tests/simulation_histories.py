@@ -96,10 +96,16 @@ class Recorder:
         self.records.append(Record(self.now(), f"place {fence:#x}", what, PATH, fence=fence))
 
     def _look_at_events(self, sim: Simulation) -> None:
-        """Once an outsider has deleted nodes, whoever waits behind them may wake too soon."""
+        """Once an outsider has deleted nodes, whoever waits behind them may wake too soon.
+
+        Who has left the queue is not woken, see `zkwire.testing.claims.Herd`.
+        """
         for _, kind, path, client in sim.events[self._events :] if not sim.stolen else ():
-            own = f"{client.session.session_id:016x}" in path
-            if kind is EventType.NODE_DELETED and path.startswith(_BELOW) and not own:
+            session_id = client.session.session_id
+            queued = any(node.startswith(_BELOW) for node in sim.tree.ephemerals(session_id))
+            own = f"{session_id:016x}" in path
+            deleted = kind is EventType.NODE_DELETED and path.startswith(_BELOW)
+            if deleted and queued and not own:
                 self.records.append(Record(self.now(), client.name, "wake", PATH, note=path))
         self._events = len(sim.events)
 

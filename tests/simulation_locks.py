@@ -17,7 +17,7 @@ from zkwire.errors import (
 from zkwire.model import OPEN_ACL_UNSAFE, DataAndStat
 from zkwire.paths import sequence_number
 from zkwire.recipes.lock import Attempt, LockCore
-from zkwire.recipes.lost import OwnNode
+from zkwire.recipes.lost import Loss, OwnNode
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.world import persist
@@ -54,12 +54,16 @@ KINDS = (NON_BLOCKING, BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY)
 
 @dataclass(frozen=True)
 class Manners:
-    """What a contender does: how often, how long it waits, how many steps and seconds it holds."""
+    """What a contender does: how often, how long it waits, how many steps and seconds it holds.
+
+    ``attend``: while it holds, another task waits for the loss.
+    """
 
     rounds: int = 1
     patience: float | None = None
     stay: int = 2
     hold: float = 0.0
+    attend: bool = False
 
 
 async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: bool) -> list[bool]:
@@ -72,6 +76,8 @@ async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: boo
         deadline = None if limit is None else client.world.now() + limit
         won.append(await lock.acquire(deadline, wait))
         if won[-1]:
+            if manners.attend:
+                client.spawn(await_loss(lock.lost))
             try:
                 for _ in range(manners.stay):
                     await client.turn()
@@ -80,6 +86,12 @@ async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: boo
             finally:
                 await give_back(lock)
     return won
+
+
+async def await_loss(lost: Loss) -> list[bool]:
+    """Wait until a lock is lost or released."""
+    await lost
+    return [lost.ready]
 
 
 async def give_back(lock: LockCore) -> None:
@@ -115,6 +127,30 @@ class Success:
                 raise ViolationError("ONCE", f"{task.name} failed: {task.error!r}")
             if not task.background and self._wait and not all(task.result):
                 raise ViolationError("ONCE", f"{task.name} was refused")
+
+
+class Told:
+    """TOLD: who has lost a lock is told so, without asking and as soon as its client knows.
+
+    And so is whoever waits for that.
+    """
+
+    reducible = True
+
+    def step(self, sim: Simulation) -> None:
+        for client in sim.clients:
+            if client.running and not (client.dead or client.due):
+                for lock in client.locks:
+                    assert isinstance(lock, LockCore)
+                    untold = lock.owned and not (lock.held or lock.lost.ready)
+                    if untold or (lock.lost.ready and lock.lost.wakers):
+                        raise ViolationError("TOLD", f"{client} has not been told of its loss")
+
+    def memory(self) -> tuple[()]:
+        return ()
+
+    def end(self, sim: Simulation) -> None:
+        pass
 
 
 class Robbed(Claims):
@@ -157,6 +193,7 @@ def contenders(
         sim.checks += [
             claims,
             Orphans(claims, PATH),
+            Told(),
             Success(wait=kind.wait and manners.patience is None),
         ]
         if kind.queue:
@@ -190,6 +227,7 @@ def various(kind: Kind) -> Scenario:
                 hold=choose(
                     (0.0, 0.0, 0.0, 0.0, 15.0)
                 ),  # not so long that it looks like a deadlock
+                attend=choose((False, True)),
             ),
             prepared=choose((True, True, False)),
             together=choose((False, False, False, True)),
@@ -423,6 +461,36 @@ class DeletesAnything(SingleNodeLock):
             await verbs.delete(self.path)
 
 
+class BelievesAnyEvent(SequentialLockCore):
+    """Whatever happens to the node ahead, it has gone."""
+
+    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
+        await super()._wait_for(ahead, deadline)
+        return True
+
+
+class BusyIsNever(LockCore):
+    """A clean-up that is refused for the moment is given up."""
+
+    async def _clean_up(self, verbs: Verbs, attempt: Attempt) -> None:
+        while True:
+            try:
+                await self._leave(verbs, attempt)
+                return
+            except ConnectionLossError:
+                pass
+            except ZooKeeperError:
+                return
+
+
+class SequentialBusyIsNever(BusyIsNever, SequentialLockCore):
+    """See its base."""
+
+
+class SingleBusyIsNever(BusyIsNever, SingleNodeLock):
+    """See its base."""
+
+
 class NoSyncBeforeLooking(SingleNodeLock):
     """Looks for what it has left on a server that still shows it where another's is by now (B5)."""
 
@@ -460,5 +528,8 @@ PLANTED: dict[Kind, set[str]] = {
     planted(SessionIsOwner): {"ME", "FENCE", "ORPHAN", "LIVE"},
     planted(SingleExists): {"LIVE"},
     planted(DeletesAnything): {"ME", "FENCE"},
+    planted(BelievesAnyEvent): {"ME", "FIFO", "FENCE"},
+    planted(SequentialBusyIsNever): {"ORPHAN", "LIVE"},
+    planted(SingleBusyIsNever): {"ORPHAN", "LIVE"},
 }
 """Each with the invariants that it may break."""

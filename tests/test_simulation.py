@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +26,13 @@ from tests.simulation_locks import (
     Manners,
     NoSyncBeforeLooking,
     Robbed,
+    Told,
+    await_loss,
     contenders,
     planted,
     various,
 )
-from zkwire.errors import SessionExpiredError
+from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.model import EventType
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
@@ -332,6 +335,51 @@ def test_readers_may_come_in_any_order(client: Client) -> None:
     look(claims, client, first)
     look(claims, client, second)
     assert [grant.fence for grant in claims.grants] == [5, 4]
+
+
+def test_what_is_refused_for_the_moment_is_not_done() -> None:
+    sim = Simulation()
+    client = sim.client()
+    task = client.spawn(client.world.until(client.world.verbs.create("/x"), None))
+    performed(sim, "run a; refuse a; down a; run a")
+    assert isinstance(task.error, ThrottledOpError)
+    assert "/x" not in sim.tree.nodes
+
+
+def test_who_greets_is_not_refused_for_the_moment() -> None:
+    sim = Simulation()
+    sim.client(connected=False)
+    performed(sim, "dial a")
+    assert {step.kind for step in sim.faults()} >= {"linger"}
+    assert Step("refuse", "a") not in sim.faults()
+
+
+def test_an_outsider_writes_what_is_there_already() -> None:
+    sim = Simulation()
+    with_a_node(sim)
+    before = copy(sim.tree.nodes["/x"])
+    performed(sim, "touch b")
+    node = sim.tree.nodes["/x"]
+    assert (node.data, node.version, node.czxid) == (before.data, 1, before.czxid)
+    assert node.mzxid > before.mzxid
+
+
+def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
+    sim = Simulation()
+    client = sim.client()
+    lock = SequentialLockCore(client.world, "/lock")
+    sim.checks.append(Told())
+    client.locks.append(lock)
+    client.spawn(lock.acquire(None, True))
+    while not lock.held:
+        sim.perform(sim.steps()[0])
+    waiting = client.spawn(await_loss(lock.lost))
+    performed(sim, f"run {waiting.name}")
+    wakers = lock.lost.lose("for a test")
+    sim.checks[0].step(sim)
+    lock.lost.wakers = wakers
+    with pytest.raises(ViolationError, match="TOLD"):
+        sim.checks[0].step(sim)
 
 
 def test_a_server_falls_behind_whether_or_not_its_client_stands_still() -> None:

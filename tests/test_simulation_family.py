@@ -14,6 +14,7 @@ from tests.conftest import SEED
 from tests.simulation_family import (
     ForgetsFirstTry,
     ReadWrite,
+    disagreement,
     meeting,
     multi_lock,
     read_write,
@@ -29,6 +30,7 @@ from zkwire.testing.schedule import (
     Scenario,
     Scripted,
     cancel_everywhere,
+    exhaust,
     explore,
     replay,
     sweep,
@@ -108,6 +110,11 @@ def test_thousands_of_random_runs_with_several_faults(name: str) -> None:
 def test_random_runs_with_several_servers() -> None:
     for name, scenario in RANDOM.items():
         print(name, explore(scenario, range(SEED, SEED + RUNS // 6), most=4, servers=3))
+
+
+def test_two_who_do_not_agree_on_the_number() -> None:
+    print(exhaust(disagreement(), faults=(), frames=False, states=2000))
+    print(explore(disagreement(), range(SEED, SEED + RUNS // 8), faults=("cut", "cancel", "slow")))
 
 
 HASTE = (

@@ -30,7 +30,7 @@ from zkwire.testing.simulated_client import Client, Holder, Step
 from zkwire.testing.simulation import Simulation
 
 _BY_ITSELF: Final = frozenset({"run", "turn", "down", "down1", "eof", "dial", "resume"})
-_AT_THE_SERVER: Final = frozenset({"expire", "delete", "lag", "uproot", "wrap"})
+_AT_THE_SERVER: Final = frozenset({"expire", "delete", "touch", "lag", "uproot", "wrap", "refuse"})
 """What goes wrong there commutes with what a client does."""
 
 

@@ -104,6 +104,13 @@ class Link:
         self.down: deque[bytes] = deque()
         self.written = 0
 
+    def take(self) -> bytes:
+        """The first frame on the way up; it arrives."""
+        frame = self.up[0].pop(0)
+        if not self.up[0]:
+            self.up.popleft()
+        return frame
+
 
 class Holder(Protocol):
     """A lock, as far as it can be looked at from outside."""

@@ -406,9 +406,7 @@ class Simulation:
             self._up_one(client, link)
 
     def _up_one(self, client: Client, link: Link) -> None:
-        frame = link.up[0].pop(0)
-        if not link.up[0]:
-            link.up.popleft()
+        frame = link.take()
         greeted = link.connection.greeted
         opcode = int.from_bytes(frame[8:12], "big", signed=True) if greeted else 0
         if link.connection in self.behind and opcode not in _BEHIND:

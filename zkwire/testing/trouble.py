@@ -6,6 +6,8 @@
 ``linger``     the same, but what is under way still arrives at the server.
 ``expire``     a server ends the session out of turn.
 ``delete``     somebody deletes the client's ephemeral nodes.
+``touch``      somebody writes into the client's ephemeral nodes, what is there already.
+``refuse``     the server has no time for the next request, and says so.
 ``uproot``     somebody deletes an empty node that is nobody's.
 ``wrap``       the sequence numbers of a node are at their end.
 ``pause``      the process stands still for longer than its session lives.
@@ -26,20 +28,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from zkwire.errors import ThrottledOpError
 from zkwire.paths import LAST_SEQUENCE
+from zkwire.testing.acl import Credentials
 from zkwire.testing.behind import Behind
 from zkwire.testing.simulated_client import Step
 
 if TYPE_CHECKING:
-    from zkwire.testing.simulated_client import Client
+    from zkwire.testing.simulated_client import Client, Link
     from zkwire.testing.simulation import Simulation
 
 FAULTS: Final = (
     "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",
-    "crash", "slow", "swap", "lag", "abandon", "uproot", "wrap",
+    "crash", "slow", "swap", "lag", "abandon", "uproot", "wrap", "touch", "refuse",
 )  # fmt: skip
 """All faults there are; those of a run are given to `Simulation`."""
 
+_BUSY: Final = ThrottledOpError.code
 _SESSION_ID: Final = slice(12, 20)  # in a handshake's answer
 
 
@@ -69,6 +74,7 @@ def _of_network(sim: Simulation, client: Client) -> list[str]:
         found.append("cut")
         if link.up:
             found += ["unsent", "linger"]
+            found += ["refuse"] * _is_call(link)
         if link.down and not client.session.usable and client.session.session_id:
             found.append("swap")
     if link is not None and link.connection not in sim.behind and not link.connection.ended:
@@ -78,6 +84,12 @@ def _of_network(sim: Simulation, client: Client) -> list[str]:
         if client.running:
             found.append("slow")
     return found
+
+
+def _is_call(link: Link) -> bool:
+    """Whether a call comes next; who greets, pings or sets watches is not refused so."""
+    xid = int.from_bytes(link.up[0][0][4:8], "big", signed=True)
+    return link.connection.greeted and not link.connection.ended and xid > 0
 
 
 def _of_process(client: Client) -> list[str]:
@@ -91,7 +103,7 @@ def _of_session(sim: Simulation, client: Client) -> list[str]:
     session_id = client.session.session_id
     if sim.sessions.get(session_id) is None:
         return []
-    return ["expire"] + ["delete"] * bool(sim.tree.ephemerals(session_id))
+    return ["expire"] + ["delete", "touch"] * bool(sim.tree.ephemerals(session_id))
 
 
 def _empty(sim: Simulation) -> str | None:
@@ -136,6 +148,25 @@ def _delete(sim: Simulation, client: Client) -> None:
     for path in sim.tree.ephemerals(client.session.session_id):
         sim.stolen[sim.tree.nodes[path].czxid] = sim.now
         _remove(sim, path)
+    sim.collect()
+
+
+def _touch(sim: Simulation, client: Client) -> None:
+    for path in sim.tree.ephemerals(client.session.session_id):
+        sim.past.remember(sim.tree)
+        sim.tree.begin(round(sim.now * 1000))
+        data = sim.tree.nodes[path].data
+        _, events = sim.tree.set_data(path, data, -1, Credentials())
+        sim.processor.world.tell(events)
+    sim.collect()
+
+
+def _refuse(sim: Simulation, client: Client) -> None:
+    link = client.link
+    if link is not None:
+        body = link.take()[4:]
+        with sim.past.seen_by(sim.processor.world, sim.behind.get(link.connection)):
+            sim.processor.refuse(link.connection, body, _BUSY, sim.now, close=False)
     sim.collect()
 
 
@@ -210,7 +241,8 @@ def _crash(sim: Simulation, client: Client) -> None:
 TROUBLE: Final[dict[str, Callable[[Simulation, Client], None]]] = {
     "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
     "pause": _pause, "partition": _partition, "blip": _blip, "slow": _slow, "swap": _swap,
-    "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash,
+    "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash, "touch": _touch,
+    "refuse": _refuse,
 }  # fmt: skip
 """What happens to one client."""
 
