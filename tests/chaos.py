@@ -186,6 +186,7 @@ def _check(stage: Stage, report: Report, calm: float, left: list[str]) -> list[R
     records += [Record(end, "", "left", note=path) for path in left]
     report.records = len(records)
     report.found += history.check(records)
+    report.found += chaos_log.untold(told, stage.takings)
     report.disputed = stage.queues.disputed
     report.places = sum(record.what == "arrive" for record in places)
     _count(report, told)

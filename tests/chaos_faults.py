@@ -15,9 +15,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from tests.chaos_log import Disowned
-from tests.chaos_stage import SESSION_TIMEOUT, Stage
+from tests.chaos_stage import Stage
 from tests.chaos_ways import clock
-from tests.chaos_workers import KEYS, ROOT
+from tests.chaos_workers import KEYS, ROOT, SESSION_TIMEOUT
 from tests.installed_servers import InstalledServer
 from tests.lock_helpers import read_frame
 from tests.server_control import poll
@@ -275,9 +275,11 @@ def _resumed(stage: Stage, *, close: bool) -> bool:
             connection.sendall(frame(request.encode()))
             answer = ConnectResponse.decode(read_frame(connection))
             if answer.session_id == session and close:
-                stage.takings.append(Disowned(clock(), session=session))
+                taking = Disowned(clock(), session=session)
+                stage.takings.append(taking)
                 connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
                 read_frame(connection)
+                taking.answered = clock()
             return answer.session_id == session
     return False
 
@@ -317,8 +319,10 @@ def _delete(stage: Stage, client: Client, paths: list[str]) -> bool:
     stat = client.exists(path) if path else None
     if stat is None:
         return False
-    stage.takings.append(Disowned(clock(), fence=stat.czxid))
+    taking = Disowned(clock(), fence=stat.czxid)
+    stage.takings.append(taking)
     client.delete(path)
+    taking.answered = clock()
     return True
 
 

@@ -2,20 +2,20 @@
 
 Decides what counts as a claim, always for the accused: see `tests.chaos_workers`. What was done to
 a holder behind its back (its node deleted, its session ended from outside) ends its claim at that
-moment; no client can know of it before it is told.
+moment; no client can know of it before it is told.  It must know within two session timeouts.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.chaos_workers import KEYS, KINDS, LEASES
+from tests.chaos_workers import KEYS, KINDS, LEASES, SESSION_TIMEOUT
 from tests.history import Record
 
 VOID = "void"
@@ -41,13 +41,22 @@ class Claim:
     """Taken away before its first look: its holder could not know, and nothing is known of when."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Disowned:
-    """What was taken from its holder at this moment: by its fence, or with its whole session."""
+    """What was taken from its holder at this moment: by its fence, or with its whole session.
+
+    ``answered`` is when the server had said so; without that nobody knows whether it happened.
+    """
 
     at: float
     fence: int = 0
     session: int = 0
+    answered: float | None = None
+
+    @property
+    def known_at(self) -> float:
+        """From then on its holder must have been told, or its lease has ended."""
+        return (self.at if self.answered is None else self.answered) + 2 * SESSION_TIMEOUT
 
 
 def read(path: Path) -> list[Line]:
@@ -75,20 +84,37 @@ def claims_of(lines: Iterable[Line]) -> list[Claim]:
 
 
 def disown(claims: Iterable[Claim], takings: Iterable[Disowned]) -> None:
-    """End the claims that somebody has taken away."""
-    by_fence: dict[int, list[float]] = {}
-    by_session: dict[int, list[float]] = {}
+    """End the claims that somebody has taken away, but for those that go on for too long."""
+    for claim, taking in _taken(claims, takings):
+        if claim.end > taking.known_at:
+            continue
+        if taking.at < claim.start:
+            claim.void = True
+        else:
+            claim.end, claim.disowned = taking.at, True
+
+
+def untold(told: Iterable[Iterable[Line]], takings: Sequence[Disowned]) -> list[str]:
+    """Claims that go on although their holders must have been told that nothing is left of them."""
+    return [
+        f"STATE: {claim.key}: {claim.who} claims {claim.end - taking.at:.1f} s after its "
+        f"{'node was deleted' if taking.fence else 'session was ended'}"
+        for lines in told
+        for claim, taking in _taken(claims_of(lines), takings)
+        if taking.answered is not None and claim.end > taking.known_at
+    ]
+
+
+def _taken(
+    claims: Iterable[Claim], takings: Iterable[Disowned]
+) -> Iterator[tuple[Claim, Disowned]]:
+    by_number: dict[int, list[Disowned]] = {}
     for taking in takings:
-        if taking.fence:
-            by_fence.setdefault(taking.fence, []).append(taking.at)
-        if taking.session:
-            by_session.setdefault(taking.session, []).append(taking.at)
+        by_number.setdefault(taking.fence or taking.session, []).append(taking)
     for claim in claims:
-        for at in (*by_fence.get(claim.fence, ()), *by_session.get(claim.session, ())):
-            if at < claim.start:
-                claim.void = True
-            elif at < claim.end:
-                claim.end, claim.disowned = at, True
+        for taking in (*by_number.get(claim.fence, ()), *by_number.get(claim.session, ())):
+            if taking.at < claim.end:
+                yield claim, taking
 
 
 def history(

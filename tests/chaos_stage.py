@@ -23,14 +23,13 @@ from tests.chaos_disk import Disk
 from tests.chaos_log import Disowned, Line
 from tests.chaos_queues import MARK, QueueWatch
 from tests.chaos_ways import clock
-from tests.chaos_workers import KEYS, KINDS, ROOT, register_of
+from tests.chaos_workers import KEYS, KINDS, ROOT, SESSION_TIMEOUT, register_of
 from tests.history import Record, to_line
 from tests.installed_servers import InstalledBackend, InstalledServer
 from tests.server_control import ServerStartError, Settings, poll
 from zkwire import Client, NodeExistsError, ZooKeeperError
 from zkwire.testing import FaultProxy
 
-SESSION_TIMEOUT = 4.0
 # Nothing takes this long on a machine that does anything at all.
 SERVE_SECONDS = 240.0
 END_SECONDS = 360.0

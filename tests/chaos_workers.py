@@ -40,6 +40,7 @@ from zkwire.recipes.driver import run
 
 ROOT = "/chaos"
 LEASES = 3
+SESSION_TIMEOUT = 4.0
 CLIENTS = 2
 LOOKS = 4
 LONGEST_WORK = 0.02

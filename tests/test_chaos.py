@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import faulthandler
 import sys
+from contextlib import suppress
+from random import Random
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -15,13 +18,13 @@ import pytest
 from tests import chaos, chaos_faults, chaos_log, chaos_queues, history
 from tests.chaos_log import Disowned, Line
 from tests.chaos_queues import Place, QueueWatch
-from tests.chaos_stage import WORKERS
+from tests.chaos_stage import WORKERS, Stage
 from tests.chaos_ways import clock
 from tests.chaos_workers import FAIR, KINDS
 from tests.history import Record
 from tests.installed_servers import InstalledBackend
 from tests.server_control import Backend
-from zkwire import Client, Stat
+from zkwire import Client, OutcomeUnknownError, Stat, ZooKeeperError
 
 SECONDS = 120.0
 
@@ -87,6 +90,54 @@ def test_what_was_taken_is_no_claim_any_more(taking: Disowned) -> None:
     second = [line("grant", 1.5, "b", fence=2, session=8), line("end", 3.5, "b")]
     assert checked(first, second)
     assert checked(first, second, takings=(taking,)) == []
+
+
+DELETED = Disowned(1.2, fence=1, answered=1.3)
+ENDED = Disowned(1.2, session=7, answered=1.3)
+
+
+@pytest.mark.parametrize("taking", [DELETED, ENDED])
+def test_who_goes_on_claiming_what_was_taken_is_found(taking: Disowned) -> None:
+    told = [line("grant", 1.0), line("look", taking.known_at + 0.1), line("end", 30.0)]
+    second = [line("grant", 1.5, "b", fence=2, session=8), line("end", 3.5, "b")]
+    (found,) = chaos_log.untold([told, second], [taking])
+    assert found.startswith("STATE: sq: a claims 8.2 s after its ")
+    assert any(text.startswith("ME") for text in checked(told, second, takings=(taking,)))
+    told[1]["at"] = taking.known_at - 0.1
+    assert chaos_log.untold([told, second], [taking]) == []
+    assert checked(told, second, takings=(taking,)) == []
+
+
+def test_a_session_whose_end_was_not_answered_may_live_on() -> None:
+    """And later claims of it count."""
+    taking = Disowned(1.2, session=7)
+    told = [line("grant", 20.0), line("look", 22.0), line("end", 22.0)]
+    assert chaos_log.untold([told], [taking]) == []
+    assert checked(told, [line("grant", 21.0, "b", fence=2)], takings=(taking,))
+
+
+class Outsider:
+    """A client that deletes, and is told so or not."""
+
+    def __init__(self, error: ZooKeeperError | None) -> None:
+        self._error = error
+
+    def exists(self, path: str) -> Stat:
+        return stat(czxid=5)
+
+    def delete(self, path: str) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("error", [None, OutcomeUnknownError("lost")])
+def test_a_delete_has_happened_for_sure_if_it_was_answered(error: ZooKeeperError | None) -> None:
+    stage = cast(Stage, SimpleNamespace(rng=Random(0), takings=[]))
+    with suppress(ZooKeeperError):
+        chaos_faults._delete(stage, cast(Client, Outsider(error)), ["/chaos/sq/a"])
+    [taking] = stage.takings
+    assert taking.fence == 5
+    assert (taking.answered is None) == (error is not None)
 
 
 def test_who_lost_it_before_the_first_look_has_claimed_nothing() -> None:
