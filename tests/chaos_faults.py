@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 
 from tests.chaos_log import Disowned
@@ -24,6 +24,7 @@ from tests.server_control import poll
 from zkwire import Client, NoNodeError, ZooKeeperError, ops
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, RequestHeader
+from zkwire.testing.faults import Step
 from zkwire.testing.proxy import (
     Action,
     FaultProxy,
@@ -143,95 +144,128 @@ def _some(stage: Stage) -> FaultProxy:
     return stage.rng.choice(stage.proxies)
 
 
-def links_cut(stage: Stage) -> None:
-    for proxy in stage.rng.sample(stage.proxies, stage.rng.randint(1, 3)):
+def _anybody(proxies: Iterable[FaultProxy]) -> bool:
+    """Whether a client is connected there."""
+    return any(proxy.connections for proxy in proxies)
+
+
+def links_cut(stage: Stage) -> bool:
+    chosen = stage.rng.sample(stage.proxies, stage.rng.randint(1, 3))
+    hit = _anybody(chosen)
+    for proxy in chosen:
         proxy.cut_all()
+    return hit
 
 
-def links_reset(stage: Stage) -> None:
-    for proxy in stage.rng.sample(stage.proxies, stage.rng.randint(1, 3)):
+def links_reset(stage: Stage) -> bool:
+    chosen = stage.rng.sample(stage.proxies, stage.rng.randint(1, 3))
+    hit = _anybody(chosen)
+    for proxy in chosen:
         proxy.reset_all()
+    return hit
 
 
-def links_silent(stage: Stage) -> None:
+def links_silent(stage: Stage) -> bool:
     """One member is out of the clients' reach; they do not hear of it."""
     proxy = _some(stage)
+    hit = _anybody([proxy])
     proxy.black_hole()
     _pause(stage, 0.3, 0.9 * SESSION_TIMEOUT)
     proxy.black_hole(False)
+    return hit
 
 
-def clients_cut_off(stage: Stage) -> None:
+def clients_cut_off(stage: Stage) -> bool:
     """All members are; now and then for longer than the sessions live."""
+    hit = _anybody(stage.proxies)
     for proxy in stage.proxies:
         proxy.black_hole()
     _short_or_fatal(stage)
     for proxy in stage.proxies:
         proxy.black_hole(False)
+    return hit
 
 
-def member_refuses(stage: Stage) -> None:
+def member_refuses(stage: Stage) -> bool:
     """Two of three let nobody in, and throw out who is."""
     chosen = stage.rng.sample(stage.proxies, 2)
+    hit = _anybody(chosen)
     for proxy in chosen:
         proxy.refuse()
         proxy.cut_all()
     _pause(stage, 0.2, 1.5)
     for proxy in chosen:
         proxy.refuse(False)
+    return hit
 
 
-def _ruled(stage: Stage, action: Action, seconds: float, share: float = 1.0) -> None:
+class _Counted:
+    """An action, and how many frames it was done to."""
+
+    def __init__(self, action: Action) -> None:
+        self._action = action
+        self.hits = 0
+
+    def __call__(self, passing: Frame) -> Iterable[Step]:
+        self.hits += 1
+        return self._action(passing)
+
+
+def _ruled(stage: Stage, action: Action, seconds: float, share: float = 1.0) -> bool:
     """Do this to a share of all frames behind the handshake, for a time."""
+    counted = _Counted(action)
 
     def rule(passing: Frame) -> Action | None:
-        return action if passing.kind != "connect" and stage.rng.random() < share else None
+        return counted if passing.kind != "connect" and stage.rng.random() < share else None
 
     for proxy in stage.proxies:
         proxy.rule(rule)
-    time.sleep(seconds)
+    _pause(stage, seconds, seconds)
+    return counted.hits > 0
 
 
-def links_slow(stage: Stage) -> None:
-    _ruled(stage, delay(stage.rng.uniform(0.01, 0.1)), stage.rng.uniform(0.5, 2.0))
+def links_slow(stage: Stage) -> bool:
+    return _ruled(stage, delay(stage.rng.uniform(0.01, 0.1)), stage.rng.uniform(0.5, 2.0))
 
 
-def links_unsteady(stage: Stage) -> None:
+def links_unsteady(stage: Stage) -> bool:
     """Some frames come late, and all behind them on the same connection."""
-    _ruled(stage, delay(stage.rng.uniform(0.1, 0.6)), stage.rng.uniform(0.5, 2.0), 0.02)
+    return _ruled(stage, delay(stage.rng.uniform(0.1, 0.6)), stage.rng.uniform(0.5, 2.0), 0.02)
 
 
-def _struck(stage: Stage, action: Action) -> None:
+def _struck(stage: Stage, action: Action) -> bool:
     """Do this to some of the next requests that matter."""
+    counted = _Counted(action)
     for proxy in stage.proxies:
         for _ in range(4):
-            proxy.on(stage.rng.choice(WRITES), nth=stage.rng.randint(1, 8), action=action)
+            proxy.on(stage.rng.choice(WRITES), nth=stage.rng.randint(1, 8), action=counted)
     _pause(stage, 0.4, 0.8)
+    return counted.hits > 0
 
 
-def requests_lost(stage: Stage) -> None:
-    _struck(stage, cut_before)
+def requests_lost(stage: Stage) -> bool:
+    return _struck(stage, cut_before)
 
 
-def replies_lost(stage: Stage) -> None:
-    _struck(stage, cut_after)
+def replies_lost(stage: Stage) -> bool:
+    return _struck(stage, cut_after)
 
 
-def requests_reset(stage: Stage) -> None:
-    _struck(stage, rst_before)
+def requests_reset(stage: Stage) -> bool:
+    return _struck(stage, rst_before)
 
 
-def requests_truncated(stage: Stage) -> None:
-    _struck(stage, truncate(stage.rng.randint(1, 20)))
+def requests_truncated(stage: Stage) -> bool:
+    return _struck(stage, truncate(stage.rng.randint(1, 20)))
 
 
-def replies_trickle(stage: Stage) -> None:
-    _struck(stage, drip(stage.rng.uniform(0.1, 1.0)))
+def replies_trickle(stage: Stage) -> bool:
+    return _struck(stage, drip(stage.rng.uniform(0.1, 1.0)))
 
 
-def connections_silent(stage: Stage) -> None:
+def connections_silent(stage: Stage) -> bool:
     """From one of the next requests on a connection says nothing more."""
-    _struck(stage, black_hole)
+    return _struck(stage, black_hole)
 
 
 def connection_storm(stage: Stage) -> None:

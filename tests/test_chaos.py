@@ -25,6 +25,7 @@ from tests.history import Record
 from tests.installed_servers import InstalledBackend
 from tests.server_control import Backend
 from zkwire import Client, OutcomeUnknownError, Stat, ZooKeeperError
+from zkwire.testing import FaultProxy, Server
 
 SECONDS = 120.0
 
@@ -51,6 +52,44 @@ def test_chaos(backend: Backend, seed: int, capsys: pytest.CaptureFixture[str]) 
 def test_there_is_enough_trouble() -> None:
     kinds = {fault.__name__ for fault in chaos_faults.ALL}
     assert len(kinds) == len(chaos_faults.ALL) >= 14
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        chaos_faults.links_cut,
+        chaos_faults.links_reset,
+        chaos_faults.links_silent,
+        chaos_faults.clients_cut_off,
+        chaos_faults.member_refuses,
+        chaos_faults.links_slow,
+        chaos_faults.requests_truncated,
+        chaos_faults.replies_lost,
+    ],
+)
+def test_a_fault_that_hits_nobody_comes_to_nothing(
+    fault: chaos_faults.Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Server() as server, FaultProxy(server.hosts) as proxy:
+        stage = cast(Stage, SimpleNamespace(rng=Random(1), proxies=[proxy] * 3))
+        monkeypatch.setattr(chaos_faults, "_pause", lambda *_: None)
+        assert fault(stage) is False
+        proxy.clear()
+        slow = chaos_faults.links_slow
+        with Client(proxy.hosts) as client:
+
+            def meanwhile(*_: object) -> None:
+                with suppress(ZooKeeperError):
+                    for name in "a" if fault is slow else "abcd":
+                        client.create_with_stat(f"/{name}")
+                        client.get_children("/")
+                        client.get_data(f"/{name}")
+                        client.delete(f"/{name}")
+
+            if fault in (chaos_faults.requests_truncated, chaos_faults.replies_lost, slow):
+                monkeypatch.setattr(chaos_faults, "_pause", meanwhile)
+            assert fault(stage) is True
+            proxy.clear()
 
 
 # --- what the processes tell becomes claims -------------------------------------------------------
