@@ -12,6 +12,7 @@ import pytest
 
 import zkwire.io_thread
 import zkwire.roles
+from tests.conftest import open_descriptors
 from tests.fake_server import Connection, FakeServer, reply
 from tests.family_helpers import soon
 from tests.test_client import PATIENCE, Background
@@ -21,10 +22,13 @@ from zkwire import (
     ClientClosedError,
     ConnectionLossError,
     EventType,
+    SessionExpiredError,
     State,
     Watch,
+    testing,
 )
 from zkwire.aio.engine import LoopDriver
+from zkwire.calls import Awaited, Waitable
 from zkwire.dial import readable_within
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.link import LONG_LINE, LONGEST_PAUSE, Link
@@ -268,3 +272,85 @@ def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Monke
     client._pump.thread.join(PATIENCE)
     assert reported == [ZeroDivisionError]
     client.close()
+
+
+class Gate(Waitable):
+    """Ready when a test says so."""
+
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = False
+
+    @property
+    def ready(self) -> bool:
+        return self.open
+
+
+def expired(server: testing.Server, client: Client) -> None:
+    client.connect()
+    server.expire(client.session_id)
+    assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
+
+
+def test_the_io_thread_ends_with_the_session() -> None:
+    """Nobody needs to close what has expired."""
+    descriptors = open_descriptors()
+    with testing.Server() as server:
+        client, states, done = Client(server.hosts), list[State](), threading.Event()
+        client.add_state_listener(states.append)
+        client.add_state_listener(lambda state: done.set() if state.terminal else None)
+        watch = watched(client, "/")
+        expired(server, client)
+        assert client._pump.thread is not None
+        client._pump.thread.join(PATIENCE)
+        assert not client._pump.thread.is_alive()
+        assert done.wait(PATIENCE)
+        assert states[-1] is State.EXPIRED
+        with pytest.raises(SessionExpiredError):
+            client.exists("/")
+        with pytest.raises(SessionExpiredError):
+            watch.wait()
+        assert client.wait_for_state(State.CLOSED) is State.EXPIRED
+    assert open_descriptors() == descriptors
+    client.close()
+
+
+def test_the_io_thread_first_ends_what_runs_in_the_background() -> None:
+    gate = Gate()
+
+    async def work() -> None:
+        await Awaited(gate)
+
+    with testing.Server() as server:
+        client = Client(server.hosts)
+        client._pump.spawn(work)
+        expired(server, client)
+        thread = client._pump.thread
+        assert thread is not None
+        client._pump.wake()
+        soon("it has nothing else to do", lambda: client._pump.link is None)
+        assert thread.is_alive()
+        gate.open = True
+        for waker in gate.take_wakers():
+            waker()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    client.close()
+
+
+def test_what_has_come_before_the_end_is_not_lost_to_it(client: Client) -> None:
+    class Late(Gate):
+        """Ready right behind the first look."""
+
+        __slots__ = ()
+
+        @property
+        def ready(self) -> bool:
+            before, self.open = self.open, True
+            return before
+
+    client.close()
+    assert client._pump.ended
+    assert client._pump.wait(Late())

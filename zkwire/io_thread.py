@@ -3,7 +3,8 @@
 It stops listening to the connection while callers read for themselves and always comes back within
 REARM seconds, so no way out of a reading caller can lose the connection.  A socket that another
 thread still uses has been shut down before it is closed, so that thread is on its way out.  It
-never waits for a caller, and it must not call anything of a user's but the SASL mechanism.
+never waits for a caller, and it must not call anything of a user's but the SASL mechanism.  It ends
+when the client is closed, or with the session: one that has expired needs no thread.
 """
 
 from __future__ import annotations
@@ -88,7 +89,6 @@ class IOThread:
 
     def _turn(self) -> None:
         pump = self._pump
-        pump.call_soon()
         due = self._engine.prepare()
         self._listen_again()
         for key, events in self._selector.select(self._pause(due)):
@@ -108,6 +108,7 @@ class IOThread:
         if link is not None and pump.link is not link:
             self._rearm_at = None
             self._wake_all()
+        pump.call_soon()
 
     def _pause(self, due: float | None) -> float | None:
         times = [t for t in (due, self._rearm_at, self._close_at, self.flush_at) if t is not None]
@@ -118,10 +119,10 @@ class IOThread:
             self._listening.recv(4096)
 
     def _finished(self) -> bool:
-        """Whether the client is closed, by the server's answer or for lack of time."""
+        """Whether nothing can come any more, or the time for the close is over."""
         pump = self._pump
         if pump.closing is None:
-            return False
+            return pump.session.over and pump.link is None and not pump.tasks
         with self._mutex:
             if self._close_at is None:
                 self._close_at = pump.now() + pump.closing

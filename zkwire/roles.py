@@ -93,7 +93,7 @@ class Roles:
         """
         deadline = None if timeout is None else self.now() + timeout
         while not waitable.ready:
-            if self.ended or self.forked:
+            if (self.ended or self.forked) and not waitable.ready:
                 self.check()
             if not (lead and self._lead(waitable, deadline)):
                 self.flush()
