@@ -70,6 +70,23 @@ def test_an_added_callback_becomes_a_watch() -> None:
     assert isinstance(call.value(), Watch)
 
 
+@pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
+def test_a_callback_that_is_added_twice_is_one_watch(answered: bool) -> None:
+    script, told = script_in(State.CONNECTED), list[Event]()
+    first = script.call("add_watch", "/a", told.append)
+    if answered:
+        script.answer(first)
+    second = script.call("add_watch", "/a", told.append)
+    for call in (second,) if answered else (first, second):
+        script.answer(call)
+    assert second.value() is first.value()
+    second.value().close()
+    assert script.session.watch_count == 0
+    script.event(CHANGED, "/a")
+    script.wake()
+    assert told == [], "who closes what was returned hears no more"
+
+
 def test_a_refused_add_sets_nothing() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     call = script.call("add_watch", "/a", watch)

@@ -581,7 +581,8 @@ class Session:
             self._watching.settle(call, call.watch, code, record, zxid)
         if call.wakers:
             self.wakeups += call.take_wakers()
-        call.record = record
+        # Of an add_watch the caller wants what to close.
+        call.record = call.watch if op is ops.ADD_WATCH else record
         # A missing node is an answer to exists.
         refused = code and not (code == _NO_NODE and op is ops.EXISTS)
         call.outcome = Refused(code) if refused else ANSWERED

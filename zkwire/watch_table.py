@@ -66,14 +66,18 @@ class WatchTable:
         """The paths with a watch of this kind."""
         return list(self._set[kind])
 
-    def add(self, kind: WatchKind, path: str, watch: Watch) -> None:
-        """Register ``watch``; a second registration of the same one on the same path is one."""
+    def add(self, kind: WatchKind, path: str, watch: Watch) -> Watch:
+        """Register ``watch``; a second registration of the same one on the same path is one.
+
+        Returns the one that is there now, which may be another of the same identity.
+        """
         watches = self._set[kind].setdefault(path, {})
         if watch.identity in watches:
             watch.disarm(lasting=kind in LASTING)
         else:
             watches[watch.identity] = watch
             watch.places.add((kind, path))
+        return watches[watch.identity]
 
     def concerned(self, event: int, path: str) -> tuple[list[Told], list[Spent]]:
         """The watches that an event of this type on ``path`` concerns, each once.

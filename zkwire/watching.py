@@ -178,7 +178,7 @@ class Watching:
 
     def _register(self, kind: WatchKind, call: Call, watch: Watch, zxid: int) -> None:
         path = call.watch_path
-        self.table.add(kind, path, watch)
+        call.watch = self.table.add(kind, path, watch)
         if call.covered and path not in self._owed and not self._needed(path, _COVERED_BY[kind]):
             # Another kind of persistent watch is there now, which does not cover it.
             self._set_again(path, (kind,), zxid)

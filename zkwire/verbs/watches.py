@@ -6,7 +6,7 @@ from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.model import WatchType
 from zkwire.ops import WatchKind
-from zkwire.verbs.base import Requests, as_watch
+from zkwire.verbs.base import Requests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ class Watches(Requests):
     def add_watch(self, path: str, watch: AnyWatch, *, recursive: bool = False) -> Reply[Watch]:
         """Watch a path, with or without a node, until the watch is closed; returns the watch.
 
+        A callable that has one there already gets no second: that one is returned.
+
         The watch fires at every creation, change and deletion of the node, and whenever a child of
         it is created or deleted.  ``recursive``: instead, at every creation, change and deletion of
         the node and of all nodes below it.  Nodes that the client may not read send no events.
@@ -33,11 +35,10 @@ class Watches(Requests):
         Refused with: UnimplementedError (servers before 3.6).  If the connection is lost: call it
         again; the watch of the lost call was not set.
         """
-        target = as_watch(watch)
         full = self._full(path)
         body = r.AddWatchRequest.pack(full, _RECURSIVE if recursive else _PERSISTENT)
         kind = WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT
-        return self._send_watching(ops.ADD_WATCH, path, body, lambda _: target, target, full, kind)
+        return self._send_watching(ops.ADD_WATCH, path, body, None, watch, full, kind)
 
     def remove_watches(self, path: str, which: WatchType = WatchType.ANY) -> Reply[None]:
         """Take away all watches of this client on a path, of one type or of any.
