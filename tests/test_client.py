@@ -802,20 +802,6 @@ def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server() -> Non
         assert server.count("remove_watches") == 1
 
 
-def test_a_watch_may_be_closed_where_the_state_lock_is_held(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As by a finalizer, which the collector may run anywhere."""
-    monkeypatch.setattr("zkwire.pump.MOMENT", 0.01)
-    with FakeServer() as server, Client(server.hosts) as client:
-        watch = Watch()
-        client.exists("/a", watch=watch)
-        with client._pump.mutex:
-            watch.close()
-        server.wait_for(lambda: server.count("remove_watches"))
-    watch.close()
-
-
 def test_a_closed_watch_does_not_take_anothers_away(client: Client, fresh_path: str) -> None:
     one, two = Watch(), Watch()
     for watch in (one, two):

@@ -7,7 +7,7 @@ what the I/O thread does in :mod:`zkwire.io_thread`.
 from __future__ import annotations
 
 import threading
-from functools import partial
+import time
 
 from zkwire.background import Callbacks, Task
 from zkwire.dial import resolve
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FLUSH_AT = 128
 # Seconds: a signal handler may have interrupted the very thread that has the mutex.
 MOMENT = 1.0
+LOOK_AGAIN = 0.0005
 # How much longer than it was given a close may take: the I/O thread's way out.
 CLOSE_SLACK = 0.2
 
@@ -150,23 +151,17 @@ class Pump(Roles):
 
     def settle(self) -> None:
         """Wait, for a moment at most, until no event is half delivered."""
-        if self.mutex.acquire(timeout=MOMENT):
-            self.mutex.release()
+        latest = self.now() + MOMENT
+        while self.mutex.locked() and self.now() < latest:
+            time.sleep(LOOK_AGAIN)
 
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
         """Take a watch back; with ``tell`` on the server too, when nobody else needs it."""
         if self.forked:
             return
-        if not self.mutex.acquire(timeout=MOMENT):
-            # A finalizer, perhaps, that the collector has run in the very thread that has it.
-            if not self.ended:
-                self._call_soon(partial(self.close_watch, watch, tell=tell))
-            return
-        try:
+        with self.mutex:
             self.session.forget_watch(watch, tell=tell)
             self._collect()
-        finally:
-            self.mutex.release()
         self.flush()
         self._have_called()
 
