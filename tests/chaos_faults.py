@@ -23,7 +23,7 @@ from tests.lock_helpers import read_frame
 from tests.server_control import poll
 from zkwire import Client, NoNodeError, ZooKeeperError, ops
 from zkwire.jute.frames import frame
-from zkwire.jute.records import ConnectRequest, ConnectResponse, RequestHeader
+from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
 from zkwire.testing.faults import Step
 from zkwire.testing.proxy import (
     Action,
@@ -312,8 +312,8 @@ def _resumed(stage: Stage, *, close: bool) -> bool:
                 taking = Disowned(clock(), session=session)
                 stage.takings.append(taking)
                 connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
-                read_frame(connection)
-                taking.answered = clock()
+                if ReplyHeader.decode(read_frame(connection)).err == 0:
+                    taking.answered = clock()
             return answer.session_id == session
     return False
 

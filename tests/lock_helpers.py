@@ -306,9 +306,13 @@ def end_session(hosts: str, known: ConnectResponse) -> None:
 
 
 def read_frame(connection: socket.socket) -> bytes:
-    """The next frame, without its length."""
+    """The next frame, without its length; EOFError if the connection ends before."""
     with connection.makefile("rb") as reader:
-        return reader.read(int.from_bytes(reader.read(4), "big"))
+        length = reader.read(4)
+        body = reader.read(int.from_bytes(length, "big"))
+    if len(length) < 4 or len(body) < int.from_bytes(length, "big"):
+        raise EOFError("the connection has ended")
+    return body
 
 
 # --- other processes ------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -33,18 +34,15 @@ LONGEST = 60.0  # Settings: maxSessionTimeout
 STEPS = 80_000
 PARTS = 4
 SCENARIO_STEPS = 400
-ALONE = Settings(java_flags=("-Dznode.container.checkIntervalMs=3600000",))
 
 
-@pytest.fixture(scope="module")
-def peer(backend: Backend) -> Iterator[ZooKeeperServer]:
-    """A server of this module's own: nobody else's transactions may come in between.
+def alone(backend: Backend) -> AbstractContextManager[ZooKeeperServer]:
+    """A server that nobody else uses: no other transactions may come in between.
 
     It runs without an ensemble's request processors: 3.8.0's CommitProcessor sometimes, once in
     some ten thousand batches, waits for ever with a committed request in its hands.
     """
-    with backend.standalone(ALONE) as server:
-        yield server
+    return backend.standalone(Settings(java_flags=("-Dznode.container.checkIntervalMs=3600000",)))
 
 
 def embedded(seed: object) -> Processor:
@@ -65,8 +63,17 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(peer: ZooKeeperServer, seed: int) -> Pair:
-    return Pair(peer, seed)
+def pair(backend: Backend, seed: int) -> Iterator[Pair]:
+    """What the random steps are played to."""
+    with alone(backend) as server:
+        yield Pair(server, seed)
+
+
+@pytest.fixture(scope="module")
+def open_pair(backend: Backend) -> Iterator[Pair]:
+    """Another, whose nodes nobody has locked: random steps can forbid everybody everything."""
+    with alone(backend) as server:
+        yield Pair(server, "open")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +97,7 @@ def test_same_answers(pair: Pair, seed: int, met: set[tuple[str, int]], part: in
         assert len(met) >= 75, sorted(met)
 
 
-def test_what_chance_seldom_meets(pair: Pair) -> None:
+def test_what_chance_seldom_meets(open_pair: Pair) -> None:
     """Watches of what is no path: everything but firing works, and looking may stumble."""
     odd = ("", "x", "a/b", "//", "/")
     add = [plain(ops.ADD_WATCH, r.AddWatchRequest(path, 0)) for path in odd]
@@ -101,7 +108,7 @@ def test_what_chance_seldom_meets(pair: Pair) -> None:
         for kind in (1, 2, 3)
     ]
     remove = [plain(ops.REMOVE_WATCHES, r.RemoveWatchesRequest(path, 3)) for path in odd]
-    player = Player(pair.sides, "odd paths")
+    player = Player(open_pair.sides, "odd paths")
     try:
         player.play(Open(0, TIMEOUT_MS, False))
         player.play(Batch(0, (*look, *add, *look, *recursive, *look, *remove, *look)))
@@ -119,14 +126,14 @@ ADDRESSES = (
 )  # fmt: skip
 
 
-def test_addresses_in_access_lists(pair: Pair) -> None:
+def test_addresses_in_access_lists(open_pair: Pair) -> None:
     """Which ones there are, and whom they mean: their digits are those of Integer.parseInt."""
     requests = []
     for number, address in enumerate(ADDRESSES):
         path, acl = f"/address-{number}", (r.ACL(Perms.ALL, r.Id("ip", address)),)
         requests.append(plain(ops.CREATE, r.CreateRequest(path, b"", acl, 0)))
         requests.append(plain(ops.GET_DATA, r.GetDataRequest(path, False)))
-    player = Player(pair.sides, "addresses")
+    player = Player(open_pair.sides, "addresses")
     try:
         player.play(Open(0, TIMEOUT_MS, False))
         player.play(Batch(0, tuple(requests)))
@@ -197,8 +204,8 @@ def garbled(op: ops.Op, body: bytes) -> Request:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_text_that_is_none(pair: Pair, known: bool) -> None:
-    player = Player(pair.sides, "texts")
+def test_text_that_is_none(open_pair: Pair, known: bool) -> None:
+    player = Player(open_pair.sides, "texts")
     try:
         player.play(Open(0, TIMEOUT_MS, False))
         if known:
@@ -211,7 +218,7 @@ def test_text_that_is_none(pair: Pair, known: bool) -> None:
     assert player.errors["create", -114] > 0
 
 
-def test_what_is_for_the_server_alone(pair: Pair) -> None:
+def test_what_is_for_the_server_alone(open_pair: Pair) -> None:
     """A check outside of a multi is answered only if it fails, a delete_container is refused."""
     refused = (
         *[plain(ops.CHECK, r.CheckVersionRequest(p, 7)) for p in ("/", "/none", "none")],
@@ -221,13 +228,13 @@ def test_what_is_for_the_server_alone(pair: Pair) -> None:
         plain(DELETE_CONTAINER, r.SyncRequest("/a")),
         plain(ops.EXISTS, r.ExistsRequest("/", False)),
     )
-    player = Player(pair.sides, "the server's own")
+    player = Player(open_pair.sides, "the server's own")
     try:
         player.play(Open(0, TIMEOUT_MS, False))
         player.play(Batch(0, refused))
     finally:
         player.end()
-    embedded, real = map(unanswered, pair.sides)
+    embedded, real = map(unanswered, open_pair.sides)
     assert embedded == real
 
 
@@ -264,7 +271,7 @@ def test_a_planted_difference_is_found(backend: Backend, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Node, "stat", planted)
     with (
-        backend.standalone(ALONE) as server,
+        alone(backend) as server,
         pytest.raises(Difference, match="seed") as caught,
     ):
         Pair(server, "planted").run("4/planted", 20 * SCENARIO_STEPS)
