@@ -375,10 +375,11 @@ def test_what_the_kernel_never_took_was_not_sent() -> None:
 
 def test_a_server_that_stops_reading_is_given_up() -> None:
     with FakeServer(deaf, serve) as server:
-        client = Client(server.hosts, session_timeout=0.6)
+        # Long enough to submit them all before it is given up, on a busy machine too.
+        client = Client(server.hosts, session_timeout=3.0)
         client.connect()
         calls = [client.pipeline.create(f"/{n}", bytes(100_000)) for n in range(200)]
-        with within(0.6 + SLACK):
+        with within(3.0 + SLACK):
             assert isinstance(ending(calls[0]), OutcomeUnknownError)
             assert isinstance(ending(calls[199]), NotSentError)
         with within(1.0):
