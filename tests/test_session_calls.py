@@ -548,3 +548,23 @@ def test_a_call_given_up_is_woken_once() -> None:
     script.session.abandon(call)
     script.advance(2 * TIMEOUT)
     assert script.wake() == ["ended"]
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first to last", "last to first"])
+def test_many_that_are_given_up_are_no_costlier_than_their_number(order: int) -> None:
+    class Counted(Call):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return self is other
+
+        __hash__ = object.__hash__
+
+    script = script_in(State.DISCONNECTED)
+    calls = [Counted(ops.EXISTS) for _ in range(100)]
+    for call in calls:
+        script.session.submit(call, script.now)
+    for call in calls[::order]:
+        assert script.session.abandon(call)
+    assert Counted.compared <= len(calls)

@@ -264,13 +264,37 @@ def test_iteration_under_asyncio_raises_when_the_session_is_over(owner: Owner) -
 
 def test_who_waits_is_woken_once(owner: Owner) -> None:
     watch, woken = armed(owner), list[str]()
-    watch.wakers += (lambda: woken.append("one"), lambda: woken.append("two"))
+    for name in ("one", "two"):
+        watch.add_waker(partial(woken.append, name))
     watch.deliver(event())
     for wake in watch.take_wakers():
         wake()
     assert watch.take_wakers() == ()
     assert woken == ["one", "two"]
     assert watch.wait() == event(), "to wake is not to take"
+
+
+def test_many_who_wait_are_no_costlier_than_their_number(owner: Owner) -> None:
+    class Counted:
+        compared = 0
+
+        def __call__(self) -> None:
+            raise AssertionError("it has given up")
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return self is other
+
+        __hash__ = object.__hash__
+
+    watch, wakers = armed(owner), [Counted() for _ in range(1000)]
+    for waker in wakers:
+        watch.add_waker(waker)
+    for waker in wakers[::2] + wakers[::-2]:
+        watch.drop_waker(waker)
+        watch.drop_waker(waker)
+    assert watch.take_wakers() == ()
+    assert Counted.compared < 2 * len(wakers)
 
 
 def test_repr(owner: Owner) -> None:

@@ -26,12 +26,13 @@ class Waitable:
 
     ``wakers`` are functions that the shell calls once, soon after ``ready`` has turned true,
     outside of all locks.  Adding one, and turning ready, happens under the shell's state lock.
+    Most have one at most; where thousands wait a tuple of them would not do.
     """
 
     __slots__ = ("wakers",)
 
     def __init__(self) -> None:
-        self.wakers: tuple[Waker, ...] = ()
+        self.wakers: tuple[Waker, ...] | dict[Waker, None] = ()  # in the order of their coming
 
     @property
     def ready(self) -> bool:
@@ -40,17 +41,24 @@ class Waitable:
 
     def add_waker(self, waker: Waker) -> None:
         """Have ``waker`` called when this turns ready."""
-        self.wakers += (waker,)
+        if not self.wakers:
+            self.wakers = (waker,)
+        elif isinstance(self.wakers, tuple):
+            self.wakers = dict.fromkeys((*self.wakers, waker))
+        else:
+            self.wakers[waker] = None
 
     def drop_waker(self, waker: Waker) -> None:
         """The opposite.  Idempotent."""
-        if waker in self.wakers:
+        if isinstance(self.wakers, dict):
+            self.wakers.pop(waker, None)
+        elif waker in self.wakers:
             self.wakers = tuple(other for other in self.wakers if other != waker)
 
     def take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; each is handed out once."""
         wakers, self.wakers = self.wakers, ()
-        return wakers
+        return tuple(wakers)
 
 
 def check_timeout(name: str, seconds: float | None) -> float | None:

@@ -283,8 +283,12 @@ class Session:
         """The caller no longer waits.  True if the call had not been sent and now never will be."""
         if call.sent or call.ready:
             return False
+        queue = self._flight.queue
         try:
-            self._flight.queue.remove(call)
+            if queue and queue[-1] is call:  # thousands may be given up, the last one first
+                queue.pop()
+            else:
+                queue.remove(call)
         except ValueError:
             return False  # it waits for something else: an authentication
         self._fail(call, endings.GIVEN_UP)

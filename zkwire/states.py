@@ -53,31 +53,13 @@ TRANSITIONS: dict[State, dict[str, State]] = {
 
 
 class StateChange(Waitable):
-    """Ready once the session is usable or over: calls go out at once, or never will.
+    """Ready once the session is usable or over: calls go out at once, or never will."""
 
-    Thousands may wait for it at a time, so that a tuple of them would not do.
-    """
-
-    __slots__ = ("_machine", "_waiting")
+    __slots__ = ("_machine",)
 
     def __init__(self, machine: StateMachine) -> None:
         super().__init__()
         self._machine = machine
-        self._waiting: dict[Waker, None] = {}  # a set in the order of its making
-
-    def add_waker(self, waker: Waker) -> None:
-        """Have ``waker`` called when this turns ready."""
-        self._waiting[waker] = None
-
-    def drop_waker(self, waker: Waker) -> None:
-        """The opposite.  Idempotent."""
-        self._waiting.pop(waker, None)
-
-    def take_wakers(self) -> tuple[Waker, ...]:
-        """The wakers to call now; each is handed out once."""
-        wakers = tuple(self._waiting)
-        self._waiting.clear()
-        return wakers
 
     @property
     def ready(self) -> bool:

@@ -129,7 +129,7 @@ class OwnNode(Watch):
         if self.lost is not None:
             refused = event.type is EventType.CHILD_WATCH_REMOVED
             what = "may not be watched" if refused else "was deleted"
-            self.wakers += self.lost.lose(f"its node {event.path} {what}")
+            self.wakers = (*self.wakers, *self.lost.lose(f"its node {event.path} {what}"))
 
     def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
         """The end of the session reaches the lock as a hold."""
