@@ -613,6 +613,45 @@ def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> No
     asyncio.run(scenario())
 
 
+def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
+    with pytest.raises(LockLostError), ReentrantLock(client_of(World()), "/b") as lock:
+        lock.check()
+        lock.lost.lose("stolen")
+        with pytest.raises(LockLostError, match="/b is not held: stolen"):
+            lock.check()
+        with pytest.raises(LockLostError, match="stolen"), lock:
+            pytest.fail("the body runs")
+        assert lock._owned, "it is still to be released"
+
+
+def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
+    async def scenario() -> None:
+        lock = AsyncReentrantLock(client_of(World(), AsyncClient), "/b")
+        assert await lock.acquire()
+        lock.check()
+        lock.lost.lose("stolen")
+        with pytest.raises(LockLostError, match="stolen"):
+            await lock.__aenter__()
+        assert lock._owned, "it is still to be released"
+        with pytest.raises(LockLostError):
+            await lock.release()
+
+    asyncio.run(scenario())
+
+
+def test_a_place_in_the_queue_is_told_to_what_can_be_called() -> None:
+    not_a_function: Any = 1
+    with pytest.raises(TypeError, match="on_position must be callable, not 1"):
+        SequentialLock(client_of(World()), "/a").acquire(on_position=not_a_function)
+
+    async def scenario() -> None:
+        lock = AsyncSequentialLock(client_of(World(), AsyncClient), "/a")
+        with pytest.raises(TypeError, match="on_position must be callable, not 1"):
+            await lock.acquire(on_position=not_a_function)
+
+    asyncio.run(scenario())
+
+
 def test_a_multi_lock_of_a_task_says_what_it_holds() -> None:
     world = World()
 
