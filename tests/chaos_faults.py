@@ -19,11 +19,11 @@ from tests.chaos_stage import Stage
 from tests.chaos_ways import clock
 from tests.chaos_workers import KEYS, ROOT, SESSION_TIMEOUT
 from tests.installed_servers import InstalledServer
-from tests.lock_helpers import read_frame
+from tests.lock_helpers import close_session, read_frame
 from tests.server_control import poll
-from zkwire import Client, NoNodeError, ZooKeeperError, ops
+from zkwire import Client, NoNodeError, ZooKeeperError
 from zkwire.jute.frames import frame
-from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
+from zkwire.jute.records import ConnectRequest, ConnectResponse
 from zkwire.testing.faults import Step
 from zkwire.testing.proxy import (
     Action,
@@ -311,8 +311,7 @@ def _resumed(stage: Stage, *, close: bool) -> bool:
             if answer.session_id == session and close:
                 taking = Disowned(clock(), session=session)
                 stage.takings.append(taking)
-                connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
-                if ReplyHeader.decode(read_frame(connection)).err == 0:
+                if close_session(connection):
                     taking.answered = clock()
             return answer.session_id == session
     return False

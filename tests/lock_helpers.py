@@ -33,7 +33,7 @@ from zkwire import (
     ops,
 )
 from zkwire.jute.frames import frame
-from zkwire.jute.records import ConnectRequest, ConnectResponse, RequestHeader
+from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
 from zkwire.testing.proxy import FaultProxy, Frame
 
 T = TypeVar("T")
@@ -301,16 +301,22 @@ def end_session(hosts: str, known: ConnectResponse) -> None:
         connection.sendall(frame(request.encode()))
         if ConnectResponse.decode(read_frame(connection)).session_id != known.session_id:
             raise LookupError(f"the session {known.session_id:#x} is over already")
-        connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
-        read_frame(connection)
+        assert close_session(connection)
+
+
+def close_session(connection: socket.socket) -> bool:
+    """Whether the server says that it has; EOFError if it does not say anything."""
+    connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
+    return ReplyHeader.decode(read_frame(connection)).err == 0
 
 
 def read_frame(connection: socket.socket) -> bytes:
     """The next frame, without its length; EOFError if the connection ends before."""
     with connection.makefile("rb") as reader:
-        length = reader.read(4)
-        body = reader.read(int.from_bytes(length, "big"))
-    if len(length) < 4 or len(body) < int.from_bytes(length, "big"):
+        prefix = reader.read(4)
+        length = int.from_bytes(prefix, "big")
+        body = reader.read(length)
+    if len(prefix) < 4 or len(body) < length:
         raise EOFError("the connection has ended")
     return body
 

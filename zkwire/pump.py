@@ -151,6 +151,7 @@ class Pump(Roles):
 
     def settle(self) -> None:
         """Wait, for a moment at most, until no event is half delivered."""
+        # Not `acquire(timeout=...)`: an interrupt right behind that would leave the mutex taken.
         latest = self.now() + MOMENT
         while self.mutex.locked() and self.now() < latest:
             time.sleep(LOOK_AGAIN)

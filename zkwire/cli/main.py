@@ -36,13 +36,21 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(asked)
     except BrokenPipeError:  # whoever reads has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _failed()
     except (ZooKeeperError, ValueError, OSError) as error:
         print(f"zkwire: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
+        return _failed()
     except KeyboardInterrupt:
         return 130
+
+
+def _failed() -> int:
+    """1; without what cannot be written, which Python would try again at its end, and say 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def _run(asked: argparse.Namespace) -> int:
