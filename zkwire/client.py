@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import update_wrapper
-
 from zkwire.blocking_world import BlockingWorld
 from zkwire.calls import check_timeout
 from zkwire.client_base import CLOSE_SECONDS, ClientBase
@@ -36,16 +34,15 @@ if TYPE_CHECKING:
 def _blocking(
     verb: Callable[Concatenate[Any, P], Reply[T]],
 ) -> Callable[Concatenate[Client, P], T]:
-    """The operation as a method that waits for its answer."""
+    """The operation itself, which in an :class:`Exchange` returns the result: the type says so.
 
-    def operation(self: Client, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return verb(self._verbs, *arguments, **named).result(self._operation_timeout)
-
-    update_wrapper(operation, verb)
+    A function around each operation would be a sixth of what the client adds to a lone request.
+    """
+    operation: Any = verb
     return operation
 
 
-class Client(ClientBase):
+class Client(ClientBase, Exchange):
     """A ZooKeeper session, to be shared by any number of threads.
 
         with Client("127.0.0.1:2181") as client:
@@ -85,7 +82,6 @@ class Client(ClientBase):
 
     _pump: Pump
     _world: BlockingWorld
-    _verbs: Verbs
 
     def _make_shell(
         self,
@@ -100,11 +96,9 @@ class Client(ClientBase):
         from zkwire.pump import Pump
 
         self._pump = Pump(self._session, name, tls, sasl, resolver, now)
-        self._world = BlockingWorld(self._pump, self._session.chroot, rng)
-        # With a time limit the caller must not get stuck in a receive.
-        limited = self._operation_timeout is not None
-        self._verbs = self._world.verbs if limited else Exchange(self._pump, self._session.chroot)
-        self.pipeline = Pipeline(self._pump, self._session.chroot)
+        self._chroot = self._session.chroot
+        self._world = BlockingWorld(self._pump, self._chroot, rng)
+        self.pipeline = Pipeline(self._pump, self._chroot)
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -245,13 +239,12 @@ class Transaction(Operations):
     """
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client._session.chroot)
+        super().__init__(client._chroot)
         self._client = client
 
     def commit(self) -> list[Any]:
         """Execute what has been collected; returns the results.  RuntimeError the second time."""
-        reply = self._sent_by(self._client._verbs)
-        self.results = reply.result(self._client._operation_timeout)
+        self.results = self._sent_by(self._client)
         return self.results
 
     def __enter__(self) -> Self:

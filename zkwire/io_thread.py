@@ -1,10 +1,10 @@
 """The I/O thread: the engine's driver for the blocking client, and its reader when nobody else is.
 
 It stops listening to the connection while callers read for themselves and always comes back within
-REARM seconds, so no way out of a reading caller can lose the connection.  A socket that another
-thread still uses has been shut down before it is closed, so that thread is on its way out.  It
-never waits for a caller, and it must not call anything of a user's but the SASL mechanism.  It ends
-when the client is closed, or with the session: one that has expired needs no thread.
+LONGEST_REARM seconds, so no way out of a reading caller can lose the connection.  A socket that
+another thread still uses has been shut down before it is closed, so that thread is on its way out.
+It never waits for a caller, and it must not call anything of a user's but the SASL mechanism.  It
+ends when the client is closed, or with the session: one that has expired needs no thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from zkwire.link import Link
     from zkwire.pump import Pump
 
-REARM = 0.005
+# Seconds after which it looks whether callers still read, doubled as long as they do.  A look
+# is a switch of threads: one each 5 ms, with all else that the thread does, was a sixteenth of the
+# CPU time of a caller who asks without a pause; this is a hundredth.
+REARM, LONGEST_REARM = 0.005, 0.02
 GRACE, GRACES = 0.005, 4  # seconds, and how often
 _AT_ONCE = 0.0
 
@@ -46,6 +49,7 @@ class IOThread:
         self._engine = Engine(pump, pump.mutex, self._selector, self.wake)
         self.flush_at: float | None = None  # when to send what nobody waits for
         self._rearm_at: float | None = None
+        self._rearm = REARM
         self._reads_seen = 0
         self._cancelled = False
         self._close_at: float | None = None
@@ -91,7 +95,7 @@ class IOThread:
         pump = self._pump
         due = self._engine.prepare()
         self._listen_again()
-        for key, events in self._selector.select(self._pause(due)):
+        for key, events in self._select(due):
             if key.fileobj is self._listening:
                 self._drain()
             elif key.data is not None:
@@ -113,6 +117,26 @@ class IOThread:
     def _pause(self, due: float | None) -> float | None:
         times = [t for t in (due, self._rearm_at, self._close_at, self.flush_at) if t is not None]
         return max(0.0, min(times) - self._pump.now()) if times else None
+
+    def _select(self, due: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait for something to do; callers that go on reading are nothing."""
+        while True:
+            events = self._selector.select(self._pause(due))
+            if events or not self._stay_away(due):
+                return events
+
+    def _stay_away(self, due: float | None) -> bool:
+        """Whether there was nothing to do but to see that callers have read meanwhile."""
+        link, at, now = self._pump.link, self._rearm_at, self._pump.now()
+        others = due, self._close_at, self.flush_at
+        if link is None or at is None or now < at or at == _AT_ONCE or link.end:
+            return False
+        if link.reads == self._reads_seen or any(t is not None and now >= t for t in others):
+            return False
+        self._reads_seen = link.reads
+        self._rearm = min(2 * self._rearm, LONGEST_REARM)
+        self._rearm_at = now + self._rearm
+        return True
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -141,7 +165,7 @@ class IOThread:
         if self._rearm_at is not None and pump.now() >= self._rearm_at:
             quiet = link.reads == self._reads_seen or self._rearm_at == _AT_ONCE
             self._reads_seen = link.reads
-            self._rearm_at = None if quiet else pump.now() + REARM
+            self._rearm_at = None if quiet else pump.now() + self._rearm
         reading = selectors.EVENT_READ if self._rearm_at is None else 0
         self._engine.listen(reading | (selectors.EVENT_WRITE if link.pending else 0))
 
@@ -159,6 +183,7 @@ class IOThread:
                 link.reader = None
             pump.hand_over()
         else:
+            self._rearm = REARM
             self._rearm_at = pump.now() + REARM
             self._reads_seen = link.reads
 

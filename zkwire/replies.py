@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.calls import Call, check_timeout
 from zkwire.errors import OperationTimeoutError
 from zkwire.verbs import Verbs
+from zkwire.verbs.base import Requests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,21 @@ class BackgroundReply(Call):
         return self.value()
 
 
-class Pipeline(Verbs):
+class _Submitting(Requests):
+    """What submits calls to a pump."""
+
+    _pump: Any  # an AnyPump, or what a subclass says
+
+    def _own(self, watch: Watch) -> None:
+        if watch.closed:
+            raise ValueError("the watch has been closed")
+        if watch.owner is None:
+            watch.owner = self._pump
+        elif watch.owner is not self._pump:
+            raise ValueError("the watch belongs to another client")
+
+
+class Pipeline(_Submitting, Verbs):
     """The operations of a client, each returning its reply at once.
 
         replies = [client.pipeline.get_data(path) for path in paths]
@@ -109,21 +124,26 @@ class Pipeline(Verbs):
         self._pump.submit(call, eager=self._eager)
         return call
 
-    def _own(self, watch: Watch) -> None:
-        if watch.closed:
-            raise ValueError("the watch has been closed")
-        if watch.owner is None:
-            watch.owner = self._pump
-        elif watch.owner is not self._pump:
-            raise ValueError("the watch belongs to another client")
+
+if TYPE_CHECKING:
+    _Operations = Requests  # what each returns here, who inherits them has to say
+else:
+    _Operations = Verbs
 
 
-class Exchange(Pipeline):
-    """The operations for whoever waits for each answer before going on."""
+class Exchange(_Submitting, _Operations):
+    """The operations for whoever waits for each answer before going on: they return the result."""
 
     _pump: Pump
+    _kind = BlockingReply
+    _operation_timeout: float | None
 
     def _submit(self, call: Call) -> Any:
-        call.pump = self._pump  # type: ignore[attr-defined]  # every kind of reply has one
-        self._pump.exchange(call)
-        return call
+        reply: Any = call  # of this kind
+        pump = reply.pump = self._pump
+        limit = self._operation_timeout
+        if limit is None:
+            pump.exchange(call)
+        else:
+            pump.submit(call)  # with a time limit the caller must not get stuck in a receive
+        return reply.result(limit) if call.outcome is None else call.value()

@@ -182,8 +182,9 @@ class Roles:
         """Send what there is to send, then read until ``waitable`` is ready, the connection ends or
         the deadline has passed.
 
-        ``fresh`` is a call that has not been submitted.  False, and nothing has happened, if there
-        is nothing to read from, if another thread reads, or if something must go before that call.
+        ``fresh`` is ``waitable`` if that is a call that has not been submitted.  False, and nothing
+        has happened, if there is nothing to read from, if another thread reads, or if something
+        must go before that call.
         """
         link = self.link
         if link is None or link.end or link.reader is not None:
@@ -192,7 +193,10 @@ class Roles:
         try:
             if not self._take_roles(link, me, fresh):
                 return False
-            self._read_until(link, waitable, deadline)
+            if fresh is not None:
+                self.read(link, block=True)
+            if fresh is None or fresh.outcome is None:
+                self._read_until(link, waitable, deadline)
         except BaseException:
             if link.reader is me or link.writer is me:
                 link.end = link.end or INTERRUPTED

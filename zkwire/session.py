@@ -506,7 +506,8 @@ class Session:
         if self.broken or not (self.usable or self.state is State.HANDSHAKE):
             return
         size, at = len(data), 0
-        data = self._splitter.join(data)
+        if self._splitter.partial:
+            data = self._splitter.join(data)
         if self.usable and self.trace is None and len(data) <= self._receive_limit:
             at = self._flight.settle(data, self._live, self.wakeups, now)
         if at == 0 or at < len(data):

@@ -33,22 +33,22 @@ def frame(body: bytes) -> bytes:
 class FrameSplitter:
     """Cuts a stream of bytes into frames of at most ``limit`` bytes."""
 
-    __slots__ = ("_need", "_partial", "limit")
+    __slots__ = ("_need", "limit", "partial")
 
     def __init__(self, limit: int = RECEIVE_LIMIT) -> None:
         self.limit = limit
-        self._partial = bytearray()
+        self.partial = bytearray()
         self._need = 4
 
     def join(self, chunk: bytes) -> bytes:
         """``chunk`` behind what is left of earlier ones; b"" as long as no frame is whole."""
-        if not self._partial:
+        if not self.partial:
             return chunk
-        if len(self._partial) + len(chunk) < self._need:
-            self._partial += chunk
+        if len(self.partial) + len(chunk) < self._need:
+            self.partial += chunk
             return b""
-        whole = b"".join((self._partial, chunk))
-        self._partial = bytearray()
+        whole = b"".join((self.partial, chunk))
+        self.partial = bytearray()
         return whole
 
     def cut(self, data: bytes, at: int = 0) -> Iterator[tuple[bytes, int, int]]:
@@ -70,7 +70,7 @@ class FrameSplitter:
             at += need
             need = 4
         if at < have:
-            self._partial += data[at:]
+            self.partial += data[at:]
             self._need = need
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int, int]]:
@@ -85,4 +85,4 @@ class FrameSplitter:
     @property
     def missing(self) -> int:
         """How many bytes the frame that has begun still lacks, as far as known; else 0."""
-        return self._need - len(self._partial) if self._partial else 0
+        return self._need - len(self.partial) if self.partial else 0

@@ -77,10 +77,12 @@ class Requests:
         full = self._full(path, sequential)
         assert op.request is not None
         body = op.request.pack(full, *fields)
-        if watch is None:
-            return self._send(op, path, body, finish)
-        assert op.watch is not None
-        return self._send_watching(op, path, body, finish, watch, full, op.watch, guards)
+        if watch is not None:
+            assert op.watch is not None
+            return self._send_watching(op, path, body, finish, watch, full, op.watch, guards)
+        if len(body) > LARGEST_BODY:
+            raise too_large(op, path, body)
+        return self._submit(self._kind(op, path, body, finish))
 
     def _send(
         self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None

@@ -181,7 +181,7 @@ class Transaction(Recorder):
         self._refuse_if_committed()
         return super()._submit(call)
 
-    def _sent_by(self, verbs: Multi) -> Reply[list[Any]]:
+    def _sent_by(self, verbs: Any) -> Any:
         self._refuse_if_committed()
         self._committed = True
         return verbs._send_multi(ops.MULTI, self.calls)

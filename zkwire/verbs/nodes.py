@@ -100,8 +100,8 @@ class Nodes(Requests):
             op = ops.CREATE_CONTAINER
         return self._call(op, path, *fields, finish=finish, sequential=sequential)
 
-    def _created(self, record: r.CreateResponse | r.Create2Response) -> str:
-        return strip(self._chroot, record.path)
+    def _created(self, record: tuple[str, ...]) -> str:
+        return strip(self._chroot, record[0])
 
     def _created_with_stat(self, record: r.Create2Response) -> PathAndStat:
         return PathAndStat(strip(self._chroot, record.path), record.stat)
@@ -210,24 +210,32 @@ class Nodes(Requests):
         return self._call(ops.GET_CHILDREN2, path, True, watch=watch, guards=czxid)
 
 
-def _stat(record: r.SetDataResponse | r.SetACLResponse | r.ExistsResponse | None) -> r.Stat | None:
-    return record.stat if record is not None else None
+# Records are read by position and results made without their `__new__`: by name, each would cost a
+# lone request a fortieth of what the client adds to it.
+_new: Any = tuple.__new__  # pyright: ignore
 
 
-def _acl(record: r.GetACLResponse) -> AclAndStat:
-    return AclAndStat(list(record.acl), record.stat)
+def _stat(record: tuple[r.Stat] | None) -> r.Stat | None:
+    return record[0] if record is not None else None
 
 
-def _data(record: r.GetDataResponse) -> DataAndStat:
-    return DataAndStat(record.data or b"", record.stat)
+def _data(record: tuple[bytes | None, r.Stat]) -> DataAndStat:
+    data, stat = record
+    return _new(DataAndStat, (data or b"", stat))
 
 
-def _children(record: r.GetChildrenResponse) -> list[str]:
-    return list(record.children)
+def _acl(record: tuple[tuple[r.ACL, ...], r.Stat]) -> AclAndStat:
+    acl, stat = record
+    return AclAndStat(list(acl), stat)
 
 
-def _children_with_stat(record: r.GetChildren2Response) -> ChildrenAndStat:
-    return ChildrenAndStat(list(record.children), record.stat)
+def _children(record: tuple[tuple[str, ...]]) -> list[str]:
+    return list(record[0])
+
+
+def _children_with_stat(record: tuple[tuple[str, ...], r.Stat]) -> ChildrenAndStat:
+    children, stat = record
+    return ChildrenAndStat(list(children), stat)
 
 
 def _nothing(_: object) -> None:
