@@ -76,6 +76,32 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
     assert waiter.result() is not None
 
 
+def test_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zkwire.io_thread, "REARM", 10 * PATIENCE)
+    monkeypatch.setattr(zkwire.io_thread, "LONGEST_REARM", 40 * PATIENCE)
+    client.create("/a")
+    pump, io = client._pump, client._pump.io
+    assert io is not None
+
+    def stands_back() -> bool:
+        client.sync()
+        return io._rearm_at is not None
+
+    soon("the I/O thread has seen somebody read", stands_back)
+    for times in (2, 4, 4):
+        client.sync()
+        io._rearm_at = pump.now()  # it is time to look; the thread itself sleeps for long
+        assert io._stay_away(None)
+        assert io._rearm_at > pump.now() + (10 * times - 1) * PATIENCE
+    io._rearm_at = pump.now()
+    assert not io._stay_away(None)  # nobody has read
+    client.sync()
+    assert not io._stay_away(pump.now())  # something else is due
+    io.listen()
+
+
 def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
     server: FakeServer, client: Client
 ) -> None:
