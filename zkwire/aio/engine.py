@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import selectors
 from contextlib import nullcontext, suppress
+from functools import partial
 
 from zkwire.engine import Engine
 from zkwire.link import LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
@@ -37,13 +38,13 @@ class LoopSelector:
         """Call ``data.ready``, or the driver's if there is none, when the socket is."""
         old = self._events.get(sock, 0)
         self._events[sock] = events
-        target = self._driver if data is None else data
+        ready = self._driver.ready if data is None else partial(self._ready, data)
         if events & selectors.EVENT_READ:
-            self._loop.add_reader(sock, self._ready, target, selectors.EVENT_READ)
+            self._loop.add_reader(sock, ready, selectors.EVENT_READ)
         elif old & selectors.EVENT_READ:
             self._loop.remove_reader(sock)
         if events & selectors.EVENT_WRITE:
-            self._loop.add_writer(sock, self._ready, target, selectors.EVENT_WRITE)
+            self._loop.add_writer(sock, ready, selectors.EVENT_WRITE)
         elif old & selectors.EVENT_WRITE:
             self._loop.remove_writer(sock)
 
@@ -54,10 +55,9 @@ class LoopSelector:
         self.register(sock, 0)
         del self._events[sock]
 
-    def _ready(self, target: Any, events: int) -> None:
-        target.ready(events)
-        if target is not self._driver:
-            self._driver.turn()
+    def _ready(self, attempt: Any, events: int) -> None:
+        attempt.ready(events)
+        self._driver.turn()
 
 
 class LoopDriver:

@@ -10,7 +10,7 @@ place; functions of a user's are called from the loop, never from within the aut
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from functools import partial
 
 from zkwire.aio.engine import SHORTEST_PAUSE, LoopDriver
 from zkwire.background import Task
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from zkwire.session import Session
     from zkwire.states import Onlooker
     from zkwire.watches import Watch
+
+
+def wake(future: asyncio.Future[None]) -> None:
+    """Let go on who awaits the future, if anybody still does and can."""
+    if not (future.done() or future.get_loop().is_closed()):
+        future.set_result(None)
 
 
 class AsyncPump:
@@ -150,19 +156,15 @@ class AsyncPump:
         # Again if it was ready and is not any more, as a connection that has lasted a moment.
         while not (waitable.ready or (latest is not None and loop.time() >= latest)):
             future = loop.create_future()
-
-            def wake(future: asyncio.Future[None] = future) -> None:
-                if not (future.done() or self._homeless):
-                    future.set_result(None)
-
-            timer = None if latest is None else loop.call_at(latest, wake)
-            waitable.add_waker(wake)
+            waker = partial(wake, future)
+            timer = None if latest is None else loop.call_at(latest, waker)
+            waitable.add_waker(waker)
             try:
                 await future
             finally:
                 if timer is not None:
                     timer.cancel()
-                waitable.drop_waker(wake)
+                waitable.drop_waker(waker)
         return waitable.ready
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
@@ -300,44 +302,40 @@ class AsyncPump:
 
     def read(self, link: Link) -> None:
         """One receive and all that it brings; nothing that comes behind an interrupted one."""
-        if link.end:
-            self._turn_soon()
-            return
+        session = self.session
         try:
-            self._read(link)
+            data = None if link.end else link.receive(block=False)
+            if data:
+                link.reads += 1
+                now = self.now()
+                session.receive_data(data, now)
+                if now >= link.look_at:
+                    link.look_at = now + LOOK
+                    session.on_deadline(now)
+                if session.broken or session.over:
+                    link.end = session.broken or "the session is over"
+                if session.wakeups:
+                    self.call_due()
+                if session.has_output:
+                    self.flush()
         except BaseException:  # what it has taken from the kernel may be lost
             link.end = link.end or INTERRUPTED
             self._turn_soon()
             raise
-
-    def _read(self, link: Link) -> None:
-        data = link.receive(block=False)
-        session = self.session
-        if data:
-            link.reads += 1
-            now = self.now()
-            session.receive_data(data, now)
-            if now >= link.look_at:
-                link.look_at = now + LOOK
-                session.on_deadline(now)
-            if session.broken or session.over:
-                link.end = session.broken or "the session is over"
-            self.call_due()
-            if session.has_output:
-                self.flush()
         if link.end or not session.usable:
             self._turn_soon()
 
     def call_due(self) -> None:
         """Call what the automaton wants called, in order."""
         while self.session.wakeups:
-            due = deque(self.session.take_wakeups())
+            due, called = self.session.take_wakeups(), 0
             try:
-                while due:
-                    due[0]()
-                    due.popleft()
+                for function in due:
+                    function()
+                    called += 1
             finally:  # an interrupt must not lose those behind it
-                self.session.wakeups[:0] = due
+                if called < len(due):
+                    self.session.wakeups[:0] = due[called:]
 
     def flush(self) -> None:
         """Send what there is to send, as far as the kernel takes it."""
