@@ -29,7 +29,7 @@ ORDER = [
     *("waiting", "engine", "io_thread", "roles", "pump", "following", "observe", "replies"),
     *("recipes", "recipes.world", "recipes.driver", "recipes.trees"),
     *("client_base", "client_world", "blocking_world", "client"),
-    *("aio", "aio.engine", "aio.pump", "aio.replies", "aio.world", "aio.client"),
+    *("aio", "aio.engine", "aio.replies", "aio.pump", "aio.world", "aio.client"),
     *("recipes.lost", "recipes.lock", "recipes.single", "recipes.sequential"),
     *("recipes.read_write", "recipes.semaphore", "recipes.multi_lock", "recipes.contenders"),
     *("recipes.face", "recipes.locks", "recipes.family"),

@@ -24,7 +24,7 @@ from zkwire.states import StateWait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
     from ssl import SSLContext
     from typing import Any
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from zkwire.watches import Watch
 
 
-def wake(future: asyncio.Future[None]) -> None:
+def _wake(future: asyncio.Future[None]) -> None:
     """Let go on who awaits the future, if anybody still does and can."""
     if not (future.done() or future.get_loop().is_closed()):
         future.set_result(None)
@@ -149,6 +149,16 @@ class AsyncPump:
 
     # --- waiting ----------------------------------------------------------------------------------
 
+    def suspend(self, waitable: Waitable) -> Generator[Any, None, None]:
+        """Awaited: the task goes on when ``waitable`` is ready, or it is cancelled."""
+        future = self.start().create_future()
+        waker = partial(_wake, future)
+        waitable.add_waker(waker)
+        try:
+            yield from future
+        finally:
+            waitable.drop_waker(waker)
+
     async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         loop = self.start()
@@ -156,7 +166,7 @@ class AsyncPump:
         # Again if it was ready and is not any more, as a connection that has lasted a moment.
         while not (waitable.ready or (latest is not None and loop.time() >= latest)):
             future = loop.create_future()
-            waker = partial(wake, future)
+            waker = partial(_wake, future)
             timer = None if latest is None else loop.call_at(latest, waker)
             waitable.add_waker(waker)
             try:

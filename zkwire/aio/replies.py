@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from zkwire.aio.pump import wake
 from zkwire.calls import Call
 from zkwire.replies import timed_out
 
@@ -27,20 +24,15 @@ class AsyncReply(Call):
     pump: AsyncPump
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if self.outcome is None:
-            pump = self.pump
-            if pump.operation_timeout is not None:
-                yield from self._answered(pump.operation_timeout).__await__()
-                return self.value()
-            # What `_answered` does, without a coroutine in a coroutine: a tenth of a lone request.
-            future = pump.start().create_future()
-            waker = partial(wake, future)
-            self.add_waker(waker)
+        pump = self.pump
+        if self.outcome is None and pump.operation_timeout is not None:
+            yield from self._answered(pump.operation_timeout).__await__()
+        elif self.outcome is None:
+            # As `_answered`, which is a coroutine in a coroutine: a fifteenth of a lone request.
+            pump.start()
             try:
-                yield from future
+                yield from pump.suspend(self)
             finally:
-                if self.wakers:
-                    self.drop_waker(waker)
                 if self.outcome is None and not self.wakers:
                     pump.abandon(self)
         return self.value()

@@ -74,7 +74,9 @@ class Requests:
         sequential: bool = False,
     ) -> Any:
         """Check the path, encode the request, submit it."""
-        full = self._full(path, sequential)
+        full = check_path(path, sequential)
+        if self._chroot:
+            full = join(self._chroot, full, sequential)
         assert op.request is not None
         body = op.request.pack(full, *fields)
         if watch is not None:
