@@ -280,8 +280,8 @@ class LateEnd(LockCore):
 class NoGuard(LockCore):
     """Does not watch its own node (B22)."""
 
-    def _stand_guard(self, attempt: Attempt) -> None:
-        self._guard = OwnNode()
+    def _stand_guard(self, attempt: Attempt, guard: OwnNode) -> None:
+        """Do nothing."""
 
 
 class SequentialNoCleaning(NoCleaning, SequentialLockCore):

@@ -71,6 +71,7 @@ from zkwire import (
     OperationTimeoutError,
     SequentialLock,
 )
+from zkwire.roles import LINGER
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.real
@@ -531,13 +532,15 @@ async def test_create_and_listing_leave_in_one_write(
         lock = AsyncSequentialLock(client, fresh_path)
         assert await lock.acquire()
         assert writes == [2], "create and listing"
-        await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE):
+            while len(writes) < 2:
+                await asyncio.sleep(LINGER)
         assert writes == [2, 1], "the guard, by itself"
         await lock.release()
         writes.clear()
         assert await lock.acquire()
         await lock.release()
-        assert writes == [2, 1], "released in the same turn: the delete, and no guard"
+        assert writes == [2, 1], "released at once: the delete, and no guard"
 
 
 # --- a thousand -----------------------------------------------------------------------------------

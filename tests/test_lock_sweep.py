@@ -120,14 +120,19 @@ class Run(Stage):
         self.enumerated: int | None = None
         self.subject = self.client()
         # A guard may leave late, or not at all; what is enumerated must not depend on the clock.
-        self.let_guards_leave(self.subject._pump.flush)
+        self.let_guards_leave(self.at_once)
         self.own: Lock = kind(self.subject, path)
         self.other: Lock = kind(observer, path)
 
-    def let_guards_leave(self, flush_soon: Callable[[], object]) -> None:
-        """Call this instead of having the I/O thread send a guard that nothing has taken along."""
+    def let_guards_leave(self, shortly: Callable[[Callable[[], object]], object]) -> None:
+        """Have this decide when a guard is asked for."""
         world: Any = self.subject._world
-        world.flush_soon = flush_soon
+        world.shortly = shortly
+
+    def at_once(self, stand: Callable[[], object]) -> None:
+        """Ask for a guard, and send that."""
+        stand()
+        self.subject._pump.flush()
 
     def plan(self, faults: tuple[Fault, ...]) -> None:
         """Let these faults happen, one request after the other."""
@@ -189,8 +194,8 @@ def free(run: Run) -> None:
 
 
 def held_for_a_moment(run: Run) -> None:
-    """Release before the guard has left, which then need not leave at all."""
-    run.let_guards_leave(run.subject._pump.flush_soon)
+    """Release before the guard is asked for, which then need not be."""
+    run.let_guards_leave(run.subject._pump.shortly)
     free(run)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 
 from zkwire.calls import Awaited
 from zkwire.model import State
@@ -30,14 +31,16 @@ class ClientWorld:
         self.caller = pump.caller
         self.hold = pump.hold
         self.unhold = pump.unhold
-        self.flush_soon = pump.flush_soon
+        self.shortly = pump.shortly
         self.withdraw = pump.abandon
         self.dispatch = pump.dispatch
         self.wait = pump.wait
         self.when_ready = pump.when_ready
         self.engaged: set[LockCore] = set()
         self._pump = pump
-        self._rng = rng
+        # Drawn once: the system's source of randomness costs a twentieth of a free lock.
+        self._prefix = f"{rng.getrandbits(64):016x}"
+        self._attempts = count(1)
 
     def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
         """Run ``work(background)`` to its end in the I/O thread."""
@@ -70,7 +73,7 @@ class ClientWorld:
 
     def unique(self) -> str:
         """An id that no other attempt in the world has."""
-        return f"{self._rng.getrandbits(96):024x}"
+        return f"{self._prefix}{next(self._attempts):08x}"
 
     @property
     def session_id(self) -> int:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         sasl: Mechanism | None
 
         def flush(self) -> None: ...
-        def flush_due(self) -> None: ...
         def call_due(self) -> None: ...
 
     class Selector(Protocol):
@@ -105,7 +104,7 @@ class Engine:
         if link is not None and (link.end or broken):
             self.end(link, link.end or broken or "")
         owner.call_due()
-        owner.flush_due()
+        owner.flush()
 
     # --- the connection ---------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class IOThread:
         self._waking_lock = threading.RLock()
         self._selector.register(self._listening, selectors.EVENT_READ)
         self._engine = Engine(pump, pump.mutex, self._selector, self.wake)
-        self.flush_at: float | None = None  # when to send what nobody waits for
+        self.call_late_at: float | None = None
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._reads_seen = 0
@@ -112,10 +112,14 @@ class IOThread:
         if link is not None and pump.link is not link:
             self._rearm_at = None
             self._wake_all()
+        if self.call_late_at is not None and now >= self.call_late_at:
+            self.call_late_at = None  # first: what comes from now on asks for it anew
+            pump.call_late()
         pump.call_soon()
 
     def _pause(self, due: float | None) -> float | None:
-        times = [t for t in (due, self._rearm_at, self._close_at, self.flush_at) if t is not None]
+        alarms = due, self._rearm_at, self._close_at, self.call_late_at
+        times = [alarm for alarm in alarms if alarm is not None]
         return max(0.0, min(times) - self._pump.now()) if times else None
 
     def _select(self, due: float | None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -128,7 +132,7 @@ class IOThread:
     def _stay_away(self, due: float | None) -> bool:
         """Whether there was nothing to do but to see that callers have read meanwhile."""
         link, at, now = self._pump.link, self._rearm_at, self._pump.now()
-        others = due, self._close_at, self.flush_at
+        others = due, self._close_at, self.call_late_at
         if link is None or at is None or now < at or at == _AT_ONCE or link.end:
             return False
         if link.reads == self._reads_seen or any(t is not None and now >= t for t in others):

@@ -6,6 +6,7 @@ from zkwire.calls import Call, check_timeout
 from zkwire.errors import OperationTimeoutError
 from zkwire.verbs import Verbs
 from zkwire.verbs.base import Requests
+from zkwire.watches import ClosedWatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class _Submitting(Requests):
 
     def _own(self, watch: Watch) -> None:
         if watch.closed:
-            raise ValueError("the watch has been closed")
+            raise ClosedWatchError("the watch has been closed")
         if watch.owner is None:
             watch.owner = self._pump
         elif watch.owner is not self._pump:

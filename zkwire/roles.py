@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # Seconds between two looks at the deadlines by who reads; the shortest deadline is a ping's.
 LOOK = 0.005
 
-# Seconds for which a request that nobody waits for may wait for others to leave with.
+# Seconds within which something is done that a moment may make unnecessary: the guard of a lock.
 LINGER = 0.01
 
 # Seconds on a clock that never goes back.  CLOCK_MONOTONIC stands still while the machine sleeps;
@@ -66,6 +66,7 @@ class Roles:
         self.io: IOThread | None = None
         self.due: deque[Waker] = deque()  # what the automaton wants called
         self.soon: deque[Callable[[], None]] = deque()  # what others want called
+        self._late: deque[Callable[[], object]] = deque()  # and when nobody is in a hurry
         self.sleepers: set[Sleeper] = set()
         self._followers: deque[Sleeper] = deque()
         self.ended = False
@@ -137,6 +138,23 @@ class Roles:
         self.wake()
         if self.ended:
             self.call_soon()  # the I/O thread may not come by any more
+
+    def shortly(self, function: Callable[[], object]) -> None:
+        """Have the I/O thread call ``function`` within LINGER seconds."""
+        self._late.append(function)
+        io = self.io
+        if io is not None and io.call_late_at is None:
+            io.call_late_at = self.now() + LINGER
+            io.wake()
+
+    def call_late(self) -> None:
+        """Call what was to be called shortly, by the I/O thread."""
+        while self._late:
+            try:
+                self._late.popleft()()
+            except Exception as error:
+                report(error)
+        self.flush()
 
     def call_soon(self) -> None:
         """Call what has been put off, by the I/O thread."""
@@ -310,22 +328,6 @@ class Roles:
         link = self.link
         while link is not None and self.session.has_output and link.writable and self._write(link):
             pass
-
-    def flush_soon(self) -> None:
-        """Have the I/O thread send what is queued within LINGER seconds, if nobody has by then."""
-        io = self.io
-        if io is not None and io.flush_at is None:
-            io.flush_at = self.now() + LINGER
-            io.wake()
-
-    def flush_due(self) -> None:
-        """Send what is not to linger any longer; by the I/O thread."""
-        io = self.io
-        if io is not None and io.flush_at is not None:
-            if self.now() < io.flush_at and not self.session.urgent:
-                return
-            io.flush_at = None  # first: what is queued from now on asks for it anew
-        self.flush()
 
     def _write(self, link: Link) -> bool:
         """Send one batch; False if that is for somebody else to do."""

@@ -386,11 +386,6 @@ class Session:
         return bool(self._control or (self._flight.queue and self.usable))
 
     @property
-    def urgent(self) -> bool:
-        """Whether the session itself has something to send: a greeting, a ping."""
-        return bool(self._control)
-
-    @property
     def queued(self) -> int:
         """How many requests wait to be handed out."""
         return len(self._flight.queue)

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
             """Wait, for a moment at most, until no event is half delivered."""
 
 
+class ClosedWatchError(ValueError):
+    """A watch that has been closed was passed to a read."""
+
+
 # What who waits is told when a watch is closed or not set any more: an iteration over it ends.
 _OVER = (ClientClosedError, RuntimeError)
 

@@ -19,7 +19,7 @@ from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.forking import remember
 from zkwire.link import INTERRUPTED
 from zkwire.pump import FLUSH_AT
-from zkwire.roles import LOOK, clock
+from zkwire.roles import LINGER, LOOK, clock
 from zkwire.states import StateWait
 
 TYPE_CHECKING = False
@@ -136,8 +136,9 @@ class AsyncPump:
         if self._driver is not None:
             self._driver.turn()
 
-    def flush_soon(self) -> None:
-        """What was submitted leaves in the loop's next turn."""
+    def shortly(self, function: Callable[[], object]) -> None:
+        """Call ``function`` LINGER seconds from now."""
+        self.start().call_later(LINGER, function)
 
     def _flush_gathered(self) -> None:
         self._flushing = False
@@ -358,8 +359,6 @@ class AsyncPump:
         link.send(data)
         if not link.writable:
             self._turn_soon()  # to listen until it is writable, or to end it
-
-    flush_due = flush
 
     def send_rest(self, link: Link) -> None:
         """The socket takes bytes again."""

@@ -16,6 +16,7 @@ Invariants, for every lock:
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 from zkwire.errors import (
     BUSY,
@@ -33,12 +34,13 @@ from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.paths import check_path
 from zkwire.recipes.lost import Lost, OwnNode
 from zkwire.recipes.trees import ensure_path
+from zkwire.watches import ClosedWatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.jute.records import Stat
     from zkwire.recipes.world import World
-    from zkwire.verbs import Reply, Verbs
+    from zkwire.verbs import Verbs
 
 
 NOT_NOW = (*BUSY, NotReadOnlyError)
@@ -78,7 +80,6 @@ class LockCore:
         self._owed: Attempt | None = None  # may have left a node that nobody takes care of
         self._granted: Attempt | None = None
         self._guard: OwnNode | None = None
-        self._guarded: Reply[object] | None = None  # the answer to come to the guard's request
         self._fence: int | None = None
 
     # --- what a kind of lock adds -----------------------------------------------------------------
@@ -189,24 +190,30 @@ class LockCore:
         if self.lost.ready:
             self.lost = Lost(self.world)
 
-    def _stand_guard(self, attempt: Attempt) -> None:
+    def _stand_guard(self, attempt: Attempt, guard: OwnNode) -> None:
         """From here on it is noticed if somebody deletes the attempt's node."""
         assert attempt.node is not None
         assert attempt.stat is not None
-        self._guard = OwnNode()
-        guarded = self.world.verbs._stand_guard(attempt.node, attempt.stat.czxid, self._guard)
-        self._guarded = guarded
+        guard.stands = True  # first: a release that dismisses it meanwhile must forget it, too
+        guard.request = self.world.verbs._stand_guard(attempt.node, attempt.stat.czxid, guard)
+
+    def _stand_guard_late(self, attempt: Attempt, guard: OwnNode) -> None:
+        """The same, in the background, if the lock has not been released meanwhile."""
+        # What is over ends the claim, too; a guard may be dismissed at any moment of this.
+        with contextlib.suppress(ZooKeeperError, ClosedWatchError):
+            if not guard.closed:
+                self._stand_guard(attempt, guard)
 
     def _grant(self, attempt: Attempt) -> None:
         """The attempt has won.  A loss is noticed before anybody can see a claim."""
         assert attempt.stat is not None
-        if self._guard is None:
-            self._stand_guard(attempt)
-        assert self._guard is not None
-        self._guard.lost = self.lost
+        late = self._guard is None
+        guard = self._guard = self._guard or OwnNode()
+        guard.lost = self.lost
         self._fence = attempt.stat.czxid
         self.world.hold(self.lost)
-        self.world.flush_soon()
+        if late:
+            self.world.shortly(partial(self._stand_guard_late, attempt, guard))
         if not self._lasts:
             raise LockLostError(f"{self.path} was lost in the moment it was acquired")
         # Last, and together: another thread may release it at once.
@@ -247,12 +254,14 @@ class LockCore:
     def _release_claim(self) -> None:
         """From here on nothing is held."""
         self._granted = None
-        if self._guard is not None:
+        guard = self._guard
+        if guard is not None:
             self.world.unhold(self.lost)
-            if self._guarded is not None:
-                self.world.withdraw(self._guarded)  # a lock that was held for a moment needs none
-                self._guarded = None
-            self.world.forget(self._guard)
+            guard.dismiss()
+            if guard.stands:
+                if guard.request is not None:
+                    self.world.withdraw(guard.request)
+                self.world.forget(guard)
             self._guard = None
 
     async def release(self) -> None:
@@ -298,8 +307,10 @@ class LockCore:
 
         A delete that was queued with a node gone since would hit the next holder's.
         """
-        with contextlib.suppress(ZooKeeperError):  # then the lock is lost
+        try:
             await self.world.connected(self.world.lease_deadline)
+        except ZooKeeperError:
+            return  # the lock is lost then
 
     def _refuse_if_lost(self) -> None:
         if self.lost.reason is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zkwire.calls import Waker
     from zkwire.errors import ZooKeeperError
     from zkwire.recipes.world import World
+    from zkwire.verbs import Reply
 
 
 class Loss(Waitable):
@@ -109,14 +110,21 @@ class OwnNode(Watch):
     """The watch of a holder, or of the next one in line, on its own node.
 
     Whoever deletes it takes the lock away, or the place: ``gone``.  ``lost`` is for a holder.
+    ``stands``: its ``request`` has been asked for, or is just being.
     """
 
-    __slots__ = ("gone", "lost")
+    __slots__ = ("gone", "lost", "request", "stands")
 
     def __init__(self) -> None:
         super().__init__()
         self.gone = False
         self.lost: Lost | None = None
+        self.stands = False
+        self.request: Reply[object] | None = None
+
+    def dismiss(self) -> None:
+        """From here on nobody is to ask for it."""
+        self._closed = True
 
     def deliver(self, event: Event, spent: bool = True) -> None:
         """Lose the lock: whatever has happened to the children, the node is not this lock's.

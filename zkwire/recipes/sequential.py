@@ -38,6 +38,7 @@ from zkwire.errors import (
 from zkwire.model import EventType
 from zkwire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
 from zkwire.recipes.lock import NOT_NOW, Attempt, LockCore
+from zkwire.recipes.lost import OwnNode
 from zkwire.recipes.world import persist
 from zkwire.verbs.multi import Check
 from zkwire.watches import Watch
@@ -102,7 +103,8 @@ class SequentialLockCore(LockCore):
         left = [name for name in names if name != ahead]
         is_next = self._leaves_its_place(ahead) and self._ahead(left, self._name(attempt)) is None
         if is_next and self._guard is None:
-            self._stand_guard(attempt)
+            self._guard = OwnNode()
+            self._stand_guard(attempt, self._guard)
         connection = self.world.connection
         gone = await self._wait_for(ahead, deadline)
         # After a reconnection events come in another order than the changes.

@@ -76,8 +76,11 @@ if TYPE_CHECKING:
         def now(self) -> float: ...
         def unique(self) -> str: ...
 
-        def flush_soon(self) -> None:
-            """Have what was asked for sent soon, or earlier with what is asked for next."""
+        def shortly(self, function: Callable[[], object]) -> None:
+            """Have ``function`` called some milliseconds from now; it must be quick and never wait.
+
+            From any thread, and never if the client ends before.
+            """
             ...
 
         def withdraw(self, reply: Reply[Any]) -> bool:

@@ -250,7 +250,6 @@ class Shell:
         self._client = client
         self.session = client.session
         self.flush = client.flush
-        self.flush_soon = client.flush
         self._sim = client.sim
 
     def now(self) -> float:
@@ -281,6 +280,10 @@ class Shell:
             finally:
                 waitable.drop_waker(wake)
         return waitable.ready
+
+    def shortly(self, function: Callable[[], object]) -> None:
+        """At once, so that what comes of it may come before everything else."""
+        function()
 
     def settle(self) -> None:
         """Nothing is ever half done between two steps."""
