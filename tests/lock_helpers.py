@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
 
 import pytest
 
@@ -215,6 +215,20 @@ def assert_in_time(timeout: float, *seconds: float) -> None:
     assert max(seconds) < timeout + SLACK + PAUSE, f"limit {timeout} s: {seconds}"
     if len(seconds) > 1:
         assert min(seconds) < timeout + SLACK, f"limit {timeout} s: {seconds}"
+
+
+def guards_at_once(client: Client) -> None:
+    """Have the guards of its locks asked for when they are acquired, not a moment later.
+
+    What the client sends must not depend on the clock where it is counted.
+    """
+    pump, world = client._pump, cast("Any", client._world)
+
+    def at_once(stand: Callable[[], object]) -> None:
+        stand()
+        pump.flush()
+
+    world.shortly = at_once
 
 
 def watch_table_size(client: Client) -> int:

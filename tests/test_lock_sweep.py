@@ -32,6 +32,7 @@ from tests.lock_helpers import (
     assert_exclusive,
     assert_in_time,
     assert_no_blind_repeat,
+    guards_at_once,
     make_path,
     requests,
     timed,
@@ -119,20 +120,9 @@ class Run(Stage):
         self._unanswered: list[Frame] = []
         self.enumerated: int | None = None
         self.subject = self.client()
-        # A guard may leave late, or not at all; what is enumerated must not depend on the clock.
-        self.let_guards_leave(self.at_once)
+        guards_at_once(self.subject)
         self.own: Lock = kind(self.subject, path)
         self.other: Lock = kind(observer, path)
-
-    def let_guards_leave(self, shortly: Callable[[Callable[[], object]], object]) -> None:
-        """Have this decide when a guard is asked for."""
-        world: Any = self.subject._world
-        world.shortly = shortly
-
-    def at_once(self, stand: Callable[[], object]) -> None:
-        """Ask for a guard, and send that."""
-        stand()
-        self.subject._pump.flush()
 
     def plan(self, faults: tuple[Fault, ...]) -> None:
         """Let these faults happen, one request after the other."""
@@ -195,7 +185,8 @@ def free(run: Run) -> None:
 
 def held_for_a_moment(run: Run) -> None:
     """Release before the guard is asked for, which then need not be."""
-    run.let_guards_leave(run.subject._pump.shortly)
+    world: Any = run.subject._world
+    world.shortly = run.subject._pump.shortly
     free(run)
 
 

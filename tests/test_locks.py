@@ -945,7 +945,8 @@ def test_fifty_timed_out_attempts_leave_nothing(stage: Stage, kind: Kind, fresh_
     client, holder = stage.client(), stage.client(direct=True)
     lock, rival = kind(client, fresh_path), kind(holder, fresh_path)
     with holding(rival):
-        holder.sync()  # behind the holder's watch on its own node
+        soon("the holder asks to be told of its node's end", lambda: watch_table_size(holder) == 1)
+        holder.sync()  # the server has read that
         watches = watch_count(stage.server)
         for _ in range(50):
             assert not lock.acquire(0.01)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from tests.connection_loss.clients import Make, Owned, Way
-from tests.lock_helpers import LONG, PATIENCE, Stage, greeting
+from tests.lock_helpers import LONG, PATIENCE, Stage, greeting, guards_at_once
 from tests.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
 
@@ -53,6 +53,7 @@ class Case(Stage):
         if direct:
             return super().client(timeout=timeout, direct=True, chroot=chroot)
         client: Client = self.way.open(self.proxy.hosts + chroot, timeout)
+        guards_at_once(client)
         self._exit.callback(client.close)
         client.connect()
         self._greetings[client.session_id] = greeting(self.proxy, client.session_id)

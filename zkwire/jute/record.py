@@ -73,6 +73,13 @@ def bad_length(n: int, what: str) -> ProtocolError:
     return ProtocolError(f"{what} is null" if n == -1 else f"{what} has the length {n}")
 
 
+def wrong_end(name: str, left: int) -> ProtocolError:
+    """The error for a record that is too short, or has so many bytes left behind it."""
+    return ProtocolError(
+        f"{name} {f'leaves {left} unknown trailing bytes' if left > 0 else 'is truncated'}"
+    )
+
+
 def read_text(data: bytes) -> str:
     """Text as Java's encoder writes it; see the module's docstring for surrogates."""
     try:
@@ -185,6 +192,7 @@ class _Writer:
         self.names: dict[str, Any] = {
             "ProtocolError": ProtocolError,
             "bad_length": bad_length,
+            "wrong_end": wrong_end,
             "read_text": read_text,
             "read_count": read_count,
             "read_strings": read_strings,
@@ -306,7 +314,6 @@ def _decoder(cls: type[Record], *, whole: bool) -> Callable[..., Any]:
         record = f"new(cls, ({', '.join(values)},))"
     body = "".join(f"        {line}\n" for line in out.lines)
     name = "decode" if whole else "unpack"
-    left = f"raise ProtocolError(f'{cls.__name__} leaves {{end - at}} unknown trailing bytes')"
     source = (
         f"def {name}(data, at=0, end=None):\n"
         "    if end is None: end = len(data)\n"
@@ -314,8 +321,7 @@ def _decoder(cls: type[Record], *, whole: bool) -> Callable[..., Any]:
         f"{body}"
         "    except malformed as error:\n"
         f"        raise ProtocolError(f'{cls.__name__}: {{error}}') from None\n"
-        f"    if at > end: raise ProtocolError('{cls.__name__} is truncated')\n"
-        f"    {f'if at < end: {left}' if whole else ''}\n"
+        f"    if at {'!=' if whole else '>'} end: raise wrong_end({cls.__name__!r}, end - at)\n"
         f"    return {record if whole else f'{record}, at'}\n"
     )
     return _compile(cls, name, source, out.names)

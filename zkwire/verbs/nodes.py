@@ -103,8 +103,9 @@ class Nodes(Requests):
     def _created(self, record: tuple[str, ...]) -> str:
         return strip(self._chroot, record[0])
 
-    def _created_with_stat(self, record: r.Create2Response) -> PathAndStat:
-        return PathAndStat(strip(self._chroot, record.path), record.stat)
+    def _created_with_stat(self, record: tuple[str, r.Stat]) -> PathAndStat:
+        path, stat = record
+        return _new(PathAndStat, (strip(self._chroot, path), stat))
 
     def delete(self, path: str, version: int = -1) -> Reply[None]:
         """Delete a node if it has this data ``version`` (-1: any).
