@@ -59,7 +59,7 @@ class Admin(Requests):
 
         Refused with: NoNodeError; NoAuthError.  If the connection is lost: ask again.
         """
-        return self._call(ops.GET_ALL_CHILDREN_NUMBER, path, finish=_number)
+        return self._call(ops.GET_ALL_CHILDREN_NUMBER, path, (), _number)
 
     def get_config(self, *, watch: AnyWatch | None = None) -> Reply[DataAndStat]:
         """The ensemble's configuration, in text, and the stat of its node (since 3.5).

@@ -67,13 +67,16 @@ class Requests:
         self,
         op: Op,
         path: str,
-        *fields: object,
+        fields: tuple[object, ...],
         finish: Callable[[Any], Any] | None = None,
         watch: AnyWatch | None = None,
         guards: int | None = None,
         sequential: bool = False,
     ) -> Any:
-        """Check the path, encode the request, submit it."""
+        """Check the path, encode the request of that and these fields, submit it.
+
+        Called by position: by name, it would be a tenth of what a pipelined request costs.
+        """
         full = check_path(path, sequential)
         if self._chroot:
             full = join(self._chroot, full, sequential)

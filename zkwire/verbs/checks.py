@@ -69,15 +69,15 @@ def check_create_mode(
     ephemeral: bool, sequential: bool, container: bool, ttl: float | None
 ) -> tuple[int, int | None]:
     """The flags of a create request, and the TTL in milliseconds if there is one."""
-    if sum((bool(ephemeral), bool(container), ttl is not None)) > 1:
+    if not container and ttl is None:
+        return EPHEMERAL * bool(ephemeral) + SEQUENTIAL * bool(sequential), None
+    if ephemeral or (container and ttl is not None):
         raise ValueError("a node is ephemeral, or a container, or has a ttl: not two of them")
-    if container:
-        if sequential:
-            raise ValueError("a container cannot be sequential")
-        return CONTAINER, None
     if ttl is not None:
         return TTL + bool(sequential), check_ttl(ttl)
-    return EPHEMERAL * bool(ephemeral) + SEQUENTIAL * bool(sequential), None
+    if sequential:
+        raise ValueError("a container cannot be sequential")
+    return CONTAINER, None
 
 
 def check_text(name: str, text: str) -> str:

@@ -72,7 +72,7 @@ class Recorder(Nodes):
 
     def check(self, path: str, version: int = -1) -> Reply[None]:
         """Succeed only if the node exists and has this data version (-1: any)."""
-        return self._call(ops.CHECK, path, check_version(version))
+        return self._call(ops.CHECK, path, (check_version(version),))
 
 
 class Operation:

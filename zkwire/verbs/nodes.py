@@ -20,7 +20,7 @@ from zkwire.verbs.checks import CONTAINER, check_acl, check_create_mode, check_d
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from zkwire.ops import Op
@@ -64,7 +64,8 @@ class Nodes(Requests):
         list the children and look for it.
         """
         mode = check_create_mode(ephemeral, sequential, container, ttl)
-        return self._create(ops.CREATE, path, data, acl, mode, sequential, self._created)
+        op, fields = _creation(ops.CREATE, data, acl, mode)
+        return self._call(op, path, fields, self._created, None, None, sequential)
 
     def create_with_stat(
         self,
@@ -79,26 +80,8 @@ class Nodes(Requests):
     ) -> Reply[PathAndStat]:
         """Create a node as :meth:`create` does; returns its path and its stat (since 3.5)."""
         mode = check_create_mode(ephemeral, sequential, container, ttl)
-        finish = self._created_with_stat
-        return self._create(ops.CREATE2, path, data, acl, mode, sequential, finish)
-
-    def _create(
-        self,
-        op: Op,
-        path: str,
-        data: bytes,
-        acl: Sequence[r.ACL],
-        mode: tuple[int, int | None],
-        sequential: bool,
-        finish: Callable[[Any], Any],
-    ) -> Any:
-        flags, ttl = mode
-        fields: tuple[object, ...] = (check_data(data), check_acl(acl), flags)
-        if ttl is not None:
-            op, fields = ops.CREATE_TTL, (*fields, ttl)
-        elif flags == CONTAINER:
-            op = ops.CREATE_CONTAINER
-        return self._call(op, path, *fields, finish=finish, sequential=sequential)
+        op, fields = _creation(ops.CREATE2, data, acl, mode)
+        return self._call(op, path, fields, self._created_with_stat, None, None, sequential)
 
     def _created(self, record: tuple[str, ...]) -> str:
         return strip(self._chroot, record[0])
@@ -118,7 +101,7 @@ class Nodes(Requests):
         """
         if path == "/":
             raise ValueError("the root cannot be deleted")
-        return self._call(ops.DELETE, path, check_version(version))
+        return self._call(ops.DELETE, path, (check_version(version),))
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Reply[r.Stat]:
         """Replace a node's data if it has this data ``version`` (-1: any); returns its new stat.
@@ -129,9 +112,7 @@ class Nodes(Requests):
         then means that the first try, or somebody else, got there first: read it and compare.
         Without one, repeat it only if overwriting what others wrote meanwhile is all right.
         """
-        return self._call(
-            ops.SET_DATA, path, check_data(data), check_version(version), finish=_stat
-        )
+        return self._call(ops.SET_DATA, path, (check_data(data), check_version(version)), _stat)
 
     def set_acl(self, path: str, acl: Sequence[r.ACL], version: int = -1) -> Reply[r.Stat]:
         """Replace a node's access list if it has this ``aversion`` (-1: any); returns its new stat.
@@ -142,7 +123,7 @@ class Nodes(Requests):
         If the connection is lost (OutcomeUnknownError): with a version, repeat it; BadVersionError
         then means that the first try, or somebody else, got there first: read it and compare.
         """
-        return self._call(ops.SET_ACL, path, check_acl(acl), check_version(version), finish=_stat)
+        return self._call(ops.SET_ACL, path, (check_acl(acl), check_version(version)), _stat)
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -154,7 +135,7 @@ class Nodes(Requests):
         Refused with: NoAuthError (from 3.7.3, 3.8.4, 3.9.2).  If the connection is lost: ask again;
         the watch of the lost call was not set.
         """
-        return self._call(ops.EXISTS, path, watch is not None, finish=_stat, watch=watch)
+        return self._call(ops.EXISTS, path, (watch is not None,), _stat, watch)
 
     def get_data(self, path: str, *, watch: AnyWatch | None = None) -> Reply[DataAndStat]:
         """A node's data and stat.
@@ -164,7 +145,7 @@ class Nodes(Requests):
         Refused with: NoNodeError; NoAuthError.  If the connection is lost: read again; the watch
         of the lost call was not set.
         """
-        return self._call(ops.GET_DATA, path, watch is not None, finish=_data, watch=watch)
+        return self._call(ops.GET_DATA, path, (watch is not None,), _data, watch)
 
     def get_children(self, path: str, *, watch: AnyWatch | None = None) -> Reply[list[str]]:
         """The names of a node's children, in no particular order.
@@ -175,15 +156,14 @@ class Nodes(Requests):
         Refused with: NoNodeError; NoAuthError.  If the connection is lost: read again; the watch
         of the lost call was not set.
         """
-        return self._call(ops.GET_CHILDREN, path, watch is not None, finish=_children, watch=watch)
+        return self._call(ops.GET_CHILDREN, path, (watch is not None,), _children, watch)
 
     def get_children_with_stat(
         self, path: str, *, watch: AnyWatch | None = None
     ) -> Reply[ChildrenAndStat]:
         """As :meth:`get_children`, with the stat of the node itself."""
-        return self._call(
-            ops.GET_CHILDREN2, path, watch is not None, finish=_children_with_stat, watch=watch
-        )
+        asks = (watch is not None,)
+        return self._call(ops.GET_CHILDREN2, path, asks, _children_with_stat, watch)
 
     def get_acl(self, path: str) -> Reply[AclAndStat]:
         """A node's access list, and its stat.
@@ -191,7 +171,7 @@ class Nodes(Requests):
         Passwords' hashes are in it only for those who may change it.  Refused with: NoNodeError;
         NoAuthError.  If the connection is lost: read again.
         """
-        return self._call(ops.GET_ACL, path, finish=_acl)
+        return self._call(ops.GET_ACL, path, (), _acl)
 
     def sync(self, path: str = "/") -> Reply[None]:
         """Let the connected server catch up: a read behind it shows all that was finished before.
@@ -200,7 +180,7 @@ class Nodes(Requests):
         stale for a moment.  The guarantee is the connection's: after a loss, sync again before the
         read it is for.
         """
-        return self._call(ops.SYNC, path, finish=_nothing)
+        return self._call(ops.SYNC, path, (), _nothing)
 
     def _stand_guard(self, path: str, czxid: int, watch: Watch) -> Reply[object]:
         """Fire ``watch`` when the node with this czxid is gone, from this call on and if it is.
@@ -208,7 +188,18 @@ class Nodes(Requests):
         For a node without children, whose child watch fires at nothing but its end.  The watch is
         in the table before the answer; when the connection breaks in between, it is asked again.
         """
-        return self._call(ops.GET_CHILDREN2, path, True, watch=watch, guards=czxid)
+        return self._call(ops.GET_CHILDREN2, path, (True,), None, watch, czxid)
+
+
+def _creation(
+    op: Op, data: bytes, acl: Sequence[r.ACL], mode: tuple[int, int | None]
+) -> tuple[Op, tuple[object, ...]]:
+    """The operation that creates a node of this mode, and its fields behind the path."""
+    flags, ttl = mode
+    fields: tuple[object, ...] = check_data(data), check_acl(acl), flags
+    if ttl is not None:
+        return ops.CREATE_TTL, (*fields, ttl)
+    return (ops.CREATE_CONTAINER if flags == CONTAINER else op), fields
 
 
 # Records are read by position and results made without their `__new__`: by name, each would cost a
