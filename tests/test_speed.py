@@ -26,10 +26,10 @@ from benchmarks.worker import kind_of
 
 # Instructions of zkwire in proportion to another's: seen with Python 3.11 to 3.13, and bounds that
 # a client does not keep that executes twice as much.
-ONE_TO_CODEC = 14.0  # seen: 8.0 to 9.9
-MANY_TO_CODEC = 7.5  # seen: 4.4 to 5.3
-ONE_TO_KAZOO = 0.4  # seen: 0.23 to 0.27
-MANY_TO_KAZOO = 0.25  # seen: 0.14 to 0.17
+ONE_TO_CODEC = 12.0  # seen: 6.9 to 7.6
+MANY_TO_CODEC = 7.5  # seen: 4.2 to 4.8
+ONE_TO_KAZOO = 0.36  # seen: 0.20 to 0.22
+MANY_TO_KAZOO = 0.25  # seen: 0.14 to 0.15
 
 KERNEL = ("select", "poll", "epoll", "send", "recv", "write", "read", "acquire", "wait", "sleep")
 """Of what the calls into C are called that may block or wake somebody."""
