@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
+from typing import Generic, Self, TypeAlias, TypeVar
 
 import pytest
 
 from tests.server_control import ZooKeeperServer, poll
 from zkwire import (
+    AsyncClient,
     BlockingLock,
     Client,
     NodeExistsError,
@@ -217,12 +218,12 @@ def assert_in_time(timeout: float, *seconds: float) -> None:
         assert min(seconds) < timeout + SLACK, f"limit {timeout} s: {seconds}"
 
 
-def guards_at_once(client: Client) -> None:
+def guards_at_once(client: Client | AsyncClient) -> None:
     """Have the guards of its locks asked for when they are acquired, not a moment later.
 
     What the client sends must not depend on the clock where it is counted.
     """
-    pump, world = client._pump, cast("Any", client._world)
+    pump, world = client._pump, client._world
 
     def at_once(stand: Callable[[], object]) -> None:
         stand()

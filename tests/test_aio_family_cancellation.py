@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.aio_helpers import Cancelling, asynchronous, cancelled_at, eventually, watch_count
-from tests.lock_helpers import PATIENCE
+from tests.lock_helpers import PATIENCE, guards_at_once
 from tests.test_aio_cancellation import Bed, bed, every_way
 from zkwire import (
     AsyncClient,
@@ -216,6 +216,7 @@ async def test_one_whose_parent_is_missing_cancelled_anywhere(
 async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: str) -> None:
     """The holder gives it up once the waiter has seen it, so that every step is come by."""
     async with bed() as b:
+        guards_at_once(b.client)  # their watches are counted
         points = 0
         path = "/locks/l"
         await prepared(b, subject, path)
