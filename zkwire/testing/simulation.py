@@ -128,6 +128,7 @@ class Simulation:
         self.timeout = timeout
         self.tick = tick
         self.servers = servers
+        self.seed = seed
         self.rng = Random(seed)
         self.now = START
         self.clients: list[Client] = []
