@@ -116,6 +116,20 @@ def test_the_guard_of_a_lock_that_is_kept_leaves_by_itself(stage: Stage, fresh_p
     lock.release()
 
 
+def test_the_guard_leaves_with_the_next_request(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the answer to a `sync` says whether the lock is still held."""
+    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
+    stage.observer.create(fresh_path)
+    client = stage.client()
+    lock = SequentialLock(client, fresh_path)
+    assert lock.acquire(PATIENCE)
+    client.sync("/")
+    assert sent(stage) == ["create2", "get_children", "get_children2", "sync"]
+    lock.release()
+
+
 # --- wake-ups -------------------------------------------------------------------------------------
 
 

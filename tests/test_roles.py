@@ -28,6 +28,7 @@ from zkwire import (
     testing,
 )
 from zkwire.aio.engine import LoopDriver
+from zkwire.background import Late
 from zkwire.calls import Awaited, Waitable
 from zkwire.dial import readable_within
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
@@ -380,3 +381,57 @@ def test_what_has_come_before_the_end_is_not_lost_to_it(client: Client) -> None:
     client.close()
     assert client._pump.ended
     assert client._pump.wait(Late())
+
+
+# --- what is done before the next request ---------------------------------------------------------
+
+
+def test_what_an_interrupt_hits_is_called_again() -> None:
+    late, called = Late(), list[str]()
+
+    def interrupted() -> None:
+        called.append("interrupted")
+        if len(called) == 1:
+            raise KeyboardInterrupt
+
+    late.waiting += [interrupted, lambda: called.append("other")]
+    with pytest.raises(KeyboardInterrupt):
+        late.call()
+    late.call()
+    assert called == ["interrupted", "interrupted", "other"]
+    assert not late.waiting
+
+
+def test_what_is_submitted_meanwhile_calls_none() -> None:
+    late, called = Late(), list[str]()
+
+    def submitting() -> None:
+        called.append("submitting")
+        late.call()
+
+    late.waiting.append(submitting)
+    late.call()
+    assert called == ["submitting"]
+
+
+def test_one_that_fails_is_reported_and_keeps_nobody_from_being_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late, called, reported = Late(), list[str](), list[object]()
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
+
+    def failing() -> None:
+        raise ValueError("a path is too long")
+
+    late.waiting += [failing, lambda: called.append("other")]
+    late.call()
+    assert reported == [ValueError]
+    assert called == ["other"]
+
+
+def test_two_threads_may_call_the_same() -> None:
+    late, called = Late(), list[str]()
+    late.waiting += [lambda: late.waiting.clear(), lambda: called.append("again")]
+    late.call()
+    assert called == ["again"]
+    assert not late.waiting

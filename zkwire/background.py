@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import suppress
 from queue import SimpleQueue
 from types import CoroutineType
 
@@ -33,6 +34,36 @@ def _refuse_coroutine(result: object) -> None:
     if isinstance(result, CoroutineType):
         result.close()
         raise TypeError(f"{result.__qualname__} is async: callbacks of a Client are not awaited")
+
+
+class Late:
+    """What is to be called before the next request, or a moment later if there is none.
+
+    An interrupt that hits who calls it leaves it there to be called again; two threads may call the
+    same.  What is submitted by one of these functions calls none.
+    """
+
+    __slots__ = ("_called", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
+        self._called = False  # at this moment
+
+    def call(self) -> None:
+        """Call them, in order."""
+        if self._called:
+            return
+        try:
+            self._called = True
+            for function in self.waiting[:]:
+                try:
+                    function()
+                except Exception as error:
+                    report(error)
+                with suppress(ValueError):  # another thread has called it as well
+                    self.waiting.remove(function)
+        finally:
+            self._called = False
 
 
 class Callbacks:

@@ -114,7 +114,8 @@ class IOThread:
             self._wake_all()
         if self.call_late_at is not None and now >= self.call_late_at:
             self.call_late_at = None  # first: what comes from now on asks for it anew
-            pump.call_late()
+            pump.late.call()
+            pump.flush()
         pump.call_soon()
 
     def _pause(self, due: float | None) -> float | None:

@@ -90,6 +90,8 @@ class Pump(Roles):
         Whoever waits for it sends it; with ``eager`` it leaves by itself, at once if nothing is in
         flight, else together with what follows, at the next reply or when enough have gathered.
         """
+        if self.late.waiting:
+            self.late.call()
         link, session = self.link, self.session
         queued = 0
         if link is not None and not link.end and self.closing is None:
@@ -132,7 +134,8 @@ class Pump(Roles):
         What :meth:`submit` and :meth:`wait` do, with one look at the state instead of four.  The
         call need not have ended afterwards.
         """
-        if self.closing is not None or not self._lead(call, None, call):
+        busy = self.late.waiting or self.closing is not None
+        if busy or not self._lead(call, None, call):
             self.submit(call)
 
     async def until(self, waitable: Waitable) -> bool:

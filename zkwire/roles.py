@@ -27,7 +27,7 @@ import time
 from collections import deque
 from functools import partial
 
-from zkwire.background import report
+from zkwire.background import Late, report
 from zkwire.dial import readable_within
 from zkwire.errors import ForkedError
 from zkwire.link import INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
@@ -66,7 +66,7 @@ class Roles:
         self.io: IOThread | None = None
         self.due: deque[Waker] = deque()  # what the automaton wants called
         self.soon: deque[Callable[[], None]] = deque()  # what others want called
-        self._late: deque[Callable[[], object]] = deque()  # and when nobody is in a hurry
+        self.late = Late()
         self.sleepers: set[Sleeper] = set()
         self._followers: deque[Sleeper] = deque()
         self.ended = False
@@ -140,21 +140,12 @@ class Roles:
             self.call_soon()  # the I/O thread may not come by any more
 
     def shortly(self, function: Callable[[], object]) -> None:
-        """Have the I/O thread call ``function`` within LINGER seconds."""
-        self._late.append(function)
+        """Have ``function`` called by who submits the next request, or in LINGER seconds."""
+        self.late.waiting.append(function)
         io = self.io
         if io is not None and io.call_late_at is None:
             io.call_late_at = self.now() + LINGER
             io.wake()
-
-    def call_late(self) -> None:
-        """Call what was to be called shortly, by the I/O thread."""
-        while self._late:
-            try:
-                self._late.popleft()()
-            except Exception as error:
-                report(error)
-        self.flush()
 
     def call_soon(self) -> None:
         """Call what has been put off, by the I/O thread."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 
 from zkwire.calls import Waitable
@@ -29,8 +28,10 @@ class Sleeper:
 
     def __call__(self) -> None:
         """End the sleep.  Idempotent."""
-        with contextlib.suppress(RuntimeError):  # already awake
+        try:
             self._lock.release()
+        except RuntimeError:
+            return  # already awake
 
     def sleep(self, seconds: float | None) -> None:
         """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP."""

@@ -13,7 +13,7 @@ import asyncio
 from functools import partial
 
 from zkwire.aio.engine import SHORTEST_PAUSE, LoopDriver
-from zkwire.background import Task
+from zkwire.background import Late, Task
 from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.forking import remember
@@ -70,6 +70,8 @@ class AsyncPump:
         self._flushing = False
         self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
         self._tasks: set[Task] = set()  # that run in the background
+        self._late = Late()
+        self._late_timer: asyncio.TimerHandle | None = None
 
     caller = staticmethod(asyncio.current_task)
 
@@ -100,6 +102,8 @@ class AsyncPump:
     def submit(self, call: Call, *, eager: bool = True) -> None:
         """Put a call behind all earlier ones; without ``eager`` never send it at once."""
         loop = self.start()
+        if self._late.waiting:
+            self._late.call()
         link, session = self.link, self.session
         alone = eager and not session.unanswered
         if link is None or link.end or self._closing:
@@ -137,8 +141,14 @@ class AsyncPump:
             self._driver.turn()
 
     def shortly(self, function: Callable[[], object]) -> None:
-        """Call ``function`` LINGER seconds from now."""
-        self.start().call_later(LINGER, function)
+        """Call ``function`` when the next request is submitted, or in LINGER seconds."""
+        self._late.waiting.append(function)
+        if self._late_timer is None:
+            self._late_timer = self.start().call_later(LINGER, self._call_late)
+
+    def _call_late(self) -> None:
+        self._late_timer = None
+        self._late.call()
 
     def _flush_gathered(self) -> None:
         self._flushing = False

@@ -198,11 +198,12 @@ class LockCore:
         guard.request = self.world.verbs._stand_guard(attempt.node, attempt.stat.czxid, guard)
 
     def _stand_guard_late(self, attempt: Attempt, guard: OwnNode) -> None:
-        """The same, in the background, if the lock has not been released meanwhile."""
+        """The same, in any thread, if the lock has not been released and this not been done."""
+        if guard.closed or guard.request is not None:
+            return
         # What is over ends the claim, too; a guard may be dismissed at any moment of this.
         with contextlib.suppress(ZooKeeperError, ClosedWatchError):
-            if not guard.closed:
-                self._stand_guard(attempt, guard)
+            self._stand_guard(attempt, guard)
 
     def _grant(self, attempt: Attempt) -> None:
         """The attempt has won.  A loss is noticed before anybody can see a claim."""

@@ -77,9 +77,10 @@ if TYPE_CHECKING:
         def unique(self) -> str: ...
 
         def shortly(self, function: Callable[[], object]) -> None:
-            """Have ``function`` called some milliseconds from now; it must be quick and never wait.
+            """Have ``function`` called some milliseconds from now, or before the next request.
 
-            From any thread, and never if the client ends before.
+            In any thread, perhaps twice, and never if the client ends before.  It must be quick and
+            never wait.
             """
             ...
 
