@@ -431,7 +431,7 @@ def test_one_that_fails_is_reported_and_keeps_nobody_from_being_called(
 
 def test_two_threads_may_call_the_same() -> None:
     late, called = Late(), list[str]()
-    late.waiting += [lambda: late.waiting.clear(), lambda: called.append("again")]
+    late.waiting += [late.waiting.clear, lambda: called.append("again")]
     late.call()
     assert called == ["again"]
     assert not late.waiting
