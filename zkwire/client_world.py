@@ -81,6 +81,11 @@ class ClientWorld:
         return self._pump.session.session_id
 
     @property
+    def usable(self) -> bool:
+        """Whether requests go out at once."""
+        return self._pump.session.usable
+
+    @property
     def lease_deadline(self) -> float:
         """Until then, on the clock ``now``, the session is surely alive."""
         return 0.0 if self._pump.forked else self._pump.session.lease_deadline

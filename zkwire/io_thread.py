@@ -140,7 +140,9 @@ class IOThread:
             return False
         self._reads_seen = link.reads
         self._rearm = min(2 * self._rearm, LONGEST_REARM)
-        self._rearm_at = now + self._rearm
+        again = now + self._rearm
+        if self._rearm_at == at:  # else somebody waits for an event by now
+            self._rearm_at = again
         return True
 
     def _drain(self) -> None:

@@ -286,8 +286,9 @@ class LockCore:
         try:
             self._granted = None
             self._refuse_if_lost()
-            await self._reconnected()
-            self._refuse_if_lost()
+            if not self.world.usable:
+                await self._reconnected()
+                self._refuse_if_lost()
             self._release_claim()
             await self.world.until(self.world.verbs.delete(node, version), None)
             self._owed = None

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
             ...
 
         @property
+        def usable(self) -> bool:
+            """Whether requests go out at once."""
+            ...
+
+        @property
         def lease_deadline(self) -> float:
             """Until then the session is surely alive; 0 when it may be gone."""
             ...
