@@ -218,16 +218,21 @@ def assert_in_time(timeout: float, *seconds: float) -> None:
         assert min(seconds) < timeout + SLACK, f"limit {timeout} s: {seconds}"
 
 
-def guards_at_once(client: Client | AsyncClient) -> None:
+def guards_at_once(client: Client | AsyncClient, *, alone: bool = True) -> None:
     """Have the guards of its locks asked for when they are acquired, not a moment later.
 
-    What the client sends must not depend on the clock where it is counted.
+    What the client sends must not depend on the clock where it is counted.  They leave by
+    themselves, or if not ``alone`` with what is asked for next.
     """
     pump, world = client._pump, client._world
+    shortly = world.shortly
 
     def at_once(stand: Callable[[], object]) -> None:
         stand()
-        pump.flush()
+        if alone:
+            pump.flush()
+        else:
+            shortly(bool)  # which has it sent
 
     world.shortly = at_once
 

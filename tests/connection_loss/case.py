@@ -53,7 +53,7 @@ class Case(Stage):
         if direct:
             return super().client(timeout=timeout, direct=True, chroot=chroot)
         client: Client = self.way.open(self.proxy.hosts + chroot, timeout)
-        guards_at_once(client)
+        guards_at_once(client, alone=False)
         self._exit.callback(client.close)
         client.connect()
         self._greetings[client.session_id] = greeting(self.proxy, client.session_id)
