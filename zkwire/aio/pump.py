@@ -161,8 +161,12 @@ class AsyncPump:
     # --- waiting ----------------------------------------------------------------------------------
 
     def suspend(self, waitable: Waitable) -> Generator[Any, None, None]:
-        """Awaited: the task goes on when ``waitable`` is ready, or it is cancelled."""
-        future = self.start().create_future()
+        """To ``yield from``: the task goes on when ``waitable`` is ready, or it is cancelled."""
+        return self._suspended(waitable, self.start().create_future())
+
+    def _suspended(
+        self, waitable: Waitable, future: asyncio.Future[None]
+    ) -> Generator[Any, None, None]:
         waker = partial(_wake, future)
         waitable.add_waker(waker)
         try:
@@ -367,7 +371,7 @@ class AsyncPump:
     def _send(self, link: Link, data: bytes) -> None:
         link.written += len(data)
         link.send(data)
-        if not link.writable:
+        if link.unsent or link.broken_pipe:
             self._turn_soon()  # to listen until it is writable, or to end it
 
     def send_rest(self, link: Link) -> None:

@@ -29,9 +29,9 @@ class AsyncReply(Call):
             yield from self._answered(pump.operation_timeout).__await__()
         elif self.outcome is None:
             # As `_answered`, which is a coroutine in a coroutine: a fifteenth of a lone request.
-            pump.start()
+            waiting = pump.suspend(self)  # before the try: a refused await takes nothing back
             try:
-                yield from pump.suspend(self)
+                yield from waiting
             finally:
                 if self.outcome is None and not self.wakers:
                     pump.abandon(self)
