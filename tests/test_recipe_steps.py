@@ -82,6 +82,7 @@ class World:
         self.asked: list[str] = []
         self.spawned: list[Callable[[Any], Coroutine[Any, Any, object]]] = []
         self.late: list[Callable[[], object]] = []
+        self.usable = True
         self.time = 0.0
         self.engaged: set[object] = set()
         self._made: list[str] = []
@@ -286,6 +287,23 @@ def test_a_release_that_meets_the_end_of_the_session_says_that_the_lock_was_lost
     assert run(core.acquire(None, True))
     with pytest.raises(LockLostError, match="the session has expired"):
         run(core.release())
+    assert not core.engaged
+
+
+def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_was_lost() -> None:
+    core, world = sequential()
+    assert run(core.acquire(None, True))
+
+    async def wait_in_vain(deadline: float | None) -> None:
+        assert deadline == world.lease_deadline
+        world.time = world.lease_deadline
+        raise OperationTimeoutError("no server could be reached in time")
+
+    world.usable = False
+    world.connected = wait_in_vain  # type: ignore[method-assign]
+    with pytest.raises(LockLostError, match="no server has answered for a session timeout"):
+        run(core.release())
+    assert "delete" not in world.asked
     assert not core.engaged
 
 
