@@ -36,7 +36,7 @@ def _blocking(
 ) -> Callable[Concatenate[Client, P], T]:
     """The operation itself, which in an :class:`Exchange` returns the result: the type says so.
 
-    A function around each operation would be a sixth of what the client adds to a lone request.
+    A function around each operation would be a tenth of what the client adds to a lone request.
     """
     operation: Any = verb
     return operation

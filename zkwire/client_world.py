@@ -38,7 +38,7 @@ class ClientWorld:
         self.when_ready = pump.when_ready
         self.engaged: set[LockCore] = set()
         self._pump = pump
-        # Drawn once: the system's source of randomness costs a twentieth of a free lock.
+        # Drawn once: from the system's source of randomness it takes 3 µs.
         self._prefix = f"{rng.getrandbits(64):016x}"
         self._attempts = count(1)
 

@@ -24,7 +24,7 @@ from zkwire.states import StateWait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine
     from ssl import SSLContext
     from typing import Any
 
@@ -159,20 +159,6 @@ class AsyncPump:
             self._driver.turn_soon()
 
     # --- waiting ----------------------------------------------------------------------------------
-
-    def suspend(self, waitable: Waitable) -> Generator[Any, None, None]:
-        """To ``yield from``: the task goes on when ``waitable`` is ready, or it is cancelled."""
-        return self._suspended(waitable, self.start().create_future())
-
-    def _suspended(
-        self, waitable: Waitable, future: asyncio.Future[None]
-    ) -> Generator[Any, None, None]:
-        waker = partial(_wake, future)
-        waitable.add_waker(waker)
-        try:
-            yield from future
-        finally:
-            waitable.drop_waker(waker)
 
     async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""

@@ -24,17 +24,8 @@ class AsyncReply(Call):
     pump: AsyncPump
 
     def __await__(self) -> Generator[Any, None, Any]:
-        pump = self.pump
-        if self.outcome is None and pump.operation_timeout is not None:
-            yield from self._answered(pump.operation_timeout).__await__()
-        elif self.outcome is None:
-            # As `_answered`, which is a coroutine in a coroutine: a fifteenth of a lone request.
-            waiting = pump.suspend(self)  # before the try: a refused await takes nothing back
-            try:
-                yield from waiting
-            finally:
-                if self.outcome is None and not self.wakers:
-                    pump.abandon(self)
+        if self.outcome is None:
+            yield from self._answered(self.pump.operation_timeout).__await__()
         return self.value()
 
     async def within(self, timeout: float | None) -> Any:

@@ -265,9 +265,6 @@ class Shell:
     def submit(self, call: Call, *, eager: bool = True) -> None:
         self.session.submit(call, self._sim.now)
 
-    def suspend(self, waitable: Waitable) -> Generator[Any, None, None]:
-        yield from self.until(waitable).__await__()
-
     async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
         task, sim = self._sim.current, self._sim
         latest = None if timeout is None else sim.now + timeout
