@@ -53,6 +53,18 @@ def watched(client: Client, path: str) -> Watch:
     return watch
 
 
+def have_stand_back(client: Client) -> None:
+    """Have the I/O thread find somebody else reading, when an answer comes."""
+    io, link = client._pump.io, client._pump.link
+    assert io is not None
+    assert link is not None
+    link.reader = "somebody"
+    reply = client.pipeline.sync()
+    soon("the I/O thread has seen somebody read", lambda: io._rearm_at is not None)
+    link.reader = None
+    reply.result(PATIENCE)
+
+
 # --- who waits for an event -----------------------------------------------------------------------
 
 
@@ -65,11 +77,7 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
     io = client._pump.io
     assert io is not None
 
-    def stands_back() -> bool:
-        client.sync()
-        return io._rearm_at is not None
-
-    soon("the I/O thread has seen somebody read", stands_back)
+    have_stand_back(client)
     watch = watched(client, "/a")
     waiter = Background(lambda: watch.wait(PATIENCE))
     soon("it listens again", lambda: io._rearm_at is None)
@@ -86,11 +94,7 @@ def test_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
     pump, io = client._pump, client._pump.io
     assert io is not None
 
-    def stands_back() -> bool:
-        client.sync()
-        return io._rearm_at is not None
-
-    soon("the I/O thread has seen somebody read", stands_back)
+    have_stand_back(client)
     for times in (2, 4, 4):
         client.sync()
         io._rearm_at = pump.now()  # it is time to look; the thread itself sleeps for long
@@ -218,11 +222,7 @@ def test_the_io_thread_reads_before_it_judges(
     assert io is not None
     assert link is not None
 
-    def stands_back() -> bool:
-        client.sync()
-        return io._rearm_at is not None
-
-    soon("the I/O thread has seen somebody read", stands_back)
+    have_stand_back(client)
     reply = client.pipeline.get_data("/a")
     assert readable_within(link.sock, PATIENCE)
     clock.ahead = 19.0
