@@ -79,8 +79,11 @@ class Case(Stage):
             self.subject.pipeline.set_data(f"{self.base}/nowhere", FILLING)
 
     def empty(self) -> None:
-        """Cut the connection that was filled: nothing of what is in it gets through."""
-        self.proxy.cut_all()
+        """Cut the connection that was filled: nothing of what is in it gets through.
+
+        By a reset: behind a FIN the proxy reads on, and the kernel takes what waits.
+        """
+        self.proxy.reset_all()
         self.proxy.black_hole(False)
 
     # --- what is seen -----------------------------------------------------------------------------
