@@ -126,7 +126,7 @@ def test_an_empty_one_is_allowed(bench: Bench, verb: str) -> None:
     [
         (1, r.CreateResponse("/a")),
         (4, r.GetDataResponse(None, STAT)),
-        (5, r.SetDataResponse(STAT)),
+        (5, STAT),
         (8, r.GetChildrenResponse(("a", "b"))),
         (15, r.Create2Response("/a", STAT)),
         (19, r.Create2Response("/a", STAT)),

@@ -112,7 +112,8 @@ class Flight:
                 if zxid > newest:
                     self.last_zxid = newest = zxid
                 if head.wakers:
-                    wakeups += head.take_wakers()
+                    wakeups += head.wakers
+                    head.wakers = ()
                 head.outcome = ANSWERED
                 # Late, so that an interrupt anywhere above leaves the call to connection_lost.
                 line.popleft()

@@ -65,11 +65,12 @@ class Op:
 
 CREATE = Op("create", 1, r.CreateRequest, r.CreateResponse, changes=True)
 DELETE = Op("delete", 2, r.DeleteRequest, None, changes=True)
-EXISTS = Op("exists", 3, r.ExistsRequest, r.ExistsResponse, watch=WatchKind.EXIST)
+# The replies of the schema that hold a stat and nothing else are read as that stat.
+EXISTS = Op("exists", 3, r.ExistsRequest, r.Stat, watch=WatchKind.EXIST)
 GET_DATA = Op("get_data", 4, r.GetDataRequest, r.GetDataResponse, watch=WatchKind.DATA)
-SET_DATA = Op("set_data", 5, r.SetDataRequest, r.SetDataResponse, changes=True)
+SET_DATA = Op("set_data", 5, r.SetDataRequest, r.Stat, changes=True)
 GET_ACL = Op("get_acl", 6, r.GetACLRequest, r.GetACLResponse)
-SET_ACL = Op("set_acl", 7, r.SetACLRequest, r.SetACLResponse, changes=True)
+SET_ACL = Op("set_acl", 7, r.SetACLRequest, r.Stat, changes=True)
 GET_CHILDREN = Op(
     "get_children", 8, r.GetChildrenRequest, r.GetChildrenResponse, watch=WatchKind.CHILD
 )

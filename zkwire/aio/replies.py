@@ -24,26 +24,20 @@ class AsyncReply(Call):
     pump: AsyncPump
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if self.outcome is None:
-            yield from self._answered(self.pump.operation_timeout).__await__()
-        return self.value()
+        return self.within(self.pump.operation_timeout).__await__()
 
     async def within(self, timeout: float | None) -> Any:
         """The result, at most ``timeout`` seconds from now; else OperationTimeoutError."""
         if self.outcome is None:
-            await self._answered(timeout)
+            in_time = False
+            self.pump.start()  # an await in another loop is refused and takes nothing back
+            try:
+                in_time = await self.pump.until(self, timeout)
+            finally:
+                taken_back = not (self.ready or self.wakers) and self.pump.abandon(self)
+            if not in_time and (taken_back or not self.ready):
+                raise timed_out(self, timeout, taken_back)
         return self.value()
-
-    async def _answered(self, timeout: float | None) -> None:
-        """Return when there is an answer; give up as told, or when cancelled."""
-        in_time = False
-        self.pump.start()  # an await in another loop is refused and takes nothing back
-        try:
-            in_time = await self.pump.until(self, timeout)
-        finally:
-            taken_back = not (self.ready or self.wakers) and self.pump.abandon(self)
-        if not in_time and (taken_back or not self.ready):
-            raise timed_out(self, timeout, taken_back)
 
     def result(self, timeout: float | None = None) -> Any:
         """The result if the operation has ended; RuntimeError before that: await it."""

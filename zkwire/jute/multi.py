@@ -15,7 +15,7 @@ from zkwire.jute.records import (
     GetChildrenResponse,
     GetDataResponse,
     MultiHeader,
-    SetDataResponse,
+    Stat,
 )
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ _RESULTS: dict[int, type[Record] | None] = {
     1: CreateResponse,
     2: None,
     4: GetDataResponse,
-    5: SetDataResponse,
+    5: Stat,
     8: GetChildrenResponse,
     13: None,
     15: Create2Response,

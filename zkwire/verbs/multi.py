@@ -20,7 +20,7 @@ from zkwire.jute.records import (
     ErrorResponse,
     GetChildrenResponse,
     GetDataResponse,
-    SetDataResponse,
+    Stat,
 )
 from zkwire.verbs.base import Requests
 from zkwire.verbs.checks import check_version
@@ -121,7 +121,7 @@ _ANSWERS: dict[Op, tuple[type[Record], ...]] = {
     ops.CREATE: (CreateResponse, Create2Response),
     ops.CREATE_CONTAINER: (CreateResponse, Create2Response),
     ops.CREATE_TTL: (CreateResponse, Create2Response),
-    ops.SET_DATA: (SetDataResponse,),
+    ops.SET_DATA: (Stat,),
     ops.GET_DATA: (GetDataResponse,),
     ops.GET_CHILDREN: (GetChildrenResponse,),
 }

@@ -112,7 +112,7 @@ class Nodes(Requests):
         then means that the first try, or somebody else, got there first: read it and compare.
         Without one, repeat it only if overwriting what others wrote meanwhile is all right.
         """
-        return self._call(ops.SET_DATA, path, (check_data(data), check_version(version)), _stat)
+        return self._call(ops.SET_DATA, path, (check_data(data), check_version(version)))
 
     def set_acl(self, path: str, acl: Sequence[r.ACL], version: int = -1) -> Reply[r.Stat]:
         """Replace a node's access list if it has this ``aversion`` (-1: any); returns its new stat.
@@ -123,7 +123,7 @@ class Nodes(Requests):
         If the connection is lost (OutcomeUnknownError): with a version, repeat it; BadVersionError
         then means that the first try, or somebody else, got there first: read it and compare.
         """
-        return self._call(ops.SET_ACL, path, (check_acl(acl), check_version(version)), _stat)
+        return self._call(ops.SET_ACL, path, (check_acl(acl), check_version(version)))
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class Nodes(Requests):
         Refused with: NoAuthError (from 3.7.3, 3.8.4, 3.9.2).  If the connection is lost: ask again;
         the watch of the lost call was not set.
         """
-        return self._call(ops.EXISTS, path, (watch is not None,), _stat, watch)
+        return self._call(ops.EXISTS, path, (watch is not None,), None, watch)
 
     def get_data(self, path: str, *, watch: AnyWatch | None = None) -> Reply[DataAndStat]:
         """A node's data and stat.
@@ -205,10 +205,6 @@ def _creation(
 # Records are read by position and results made without their `__new__`: that spares a lone get_data
 # 3 µs of the 33 that the client adds to it.
 _new: Any = tuple.__new__  # pyright: ignore
-
-
-def _stat(record: tuple[r.Stat] | None) -> r.Stat | None:
-    return record[0] if record is not None else None
 
 
 def _data(record: tuple[bytes | None, r.Stat]) -> DataAndStat:
