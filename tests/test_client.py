@@ -1854,6 +1854,31 @@ def test_close_in_a_finalizer() -> None:
         assert server.count("close_session") == 1
 
 
+def collect(lock: threading.Lock) -> None:
+    """Have the collector run where the lock is taken."""
+    with lock:
+        gc.collect()
+
+
+def test_a_watch_closed_in_a_finalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E8: the collector may run it in the thread that has the client's state lock."""
+    monkeypatch.setattr("zkwire.pump.MOMENT", 0.01)
+
+    class Owner:
+        def __init__(self, client: Client) -> None:
+            self.watch = Watch()
+            self.cycle = self
+            client.exists("/a", watch=self.watch)
+
+        def __del__(self) -> None:
+            self.watch.close()
+
+    with FakeServer() as server, Client(server.hosts) as client:
+        Owner(client)
+        Background(lambda: collect(client._pump.mutex)).result()
+        poll("it is closed", lambda: client._pump.session.watch_count == 0 or None, 5.0)
+
+
 def test_a_client_that_is_never_used_leaves_nothing() -> None:
     before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
     clients = [Client("127.0.0.1:1,zoo.example/chroot") for _ in range(100)]

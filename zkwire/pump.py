@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 from zkwire.background import Callbacks, Task
 from zkwire.dial import resolve
@@ -160,8 +161,16 @@ class Pump(Roles):
             time.sleep(LOOK_AGAIN)
 
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Take a watch back; with ``tell`` on the server too, when nobody else needs it."""
-        if self.forked:
+        """Take a watch back; with ``tell`` on the server too, when nobody else needs it.
+
+        A finalizer, which the collector runs anywhere, leaves it to the I/O thread if it may have
+        interrupted the very thread that has the mutex.
+        """
+        if self.forked or self.ended:  # a session's end is the end of its watches
+            return
+        self.settle()
+        if self.mutex.locked():
+            self._call_soon(partial(self.close_watch, watch, tell=tell))
             return
         with self.mutex:
             self.session.forget_watch(watch, tell=tell)
