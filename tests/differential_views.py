@@ -49,7 +49,7 @@ class View:
         if isinstance(record, r.GetACLResponse):
             # "auth" is replaced by a Java set of ids
             return sorted(record.acl), self.stat(record.stat)
-        return tuple(map(self.value, record))
+        return self.stat(record) if kind is r.Stat else tuple(map(self.value, record))
 
     def multi(self, data: bytes) -> list[Any]:
         found: list[Any] = []

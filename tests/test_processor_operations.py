@@ -224,7 +224,7 @@ def test_a_refused_multi_changes_nothing_and_says_who_was_it() -> None:
     parts = [slot(-1, code) + r.ErrorResponse(code).encode() for code in codes]
     assert reply == Reply(3, 3, 0, b"".join(parts) + END)
     assert peer.exists("/a").err == NO_NODE
-    stat = peer.exists("/").body.stat
+    stat = peer.exists("/").body
     assert (stat.cversion, stat.pzxid) == (0, 2)
 
 
@@ -338,7 +338,7 @@ def test_a_multi_read_of_writes_cannot_be_read(reads: int, body: bytes) -> None:
 
 def test_the_configuration_is_for_reading() -> None:
     peer = connected()
-    stat = peer.exists("/zookeeper/config").body.stat
+    stat = peer.exists("/zookeeper/config").body
     assert (stat.version, stat.aversion) == (0, -1)
     assert peer.set("/zookeeper/config").err == NO_AUTH
     assert peer.get("/zookeeper/config").body.data == b""
