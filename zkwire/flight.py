@@ -112,8 +112,7 @@ class Flight:
                 if zxid > newest:
                     self.last_zxid = newest = zxid
                 if head.wakers:
-                    wakeups += head.wakers
-                    head.wakers = ()
+                    wakeups += head.take_wakers()
                 head.outcome = ANSWERED
                 # Late, so that an interrupt anywhere above leaves the call to connection_lost.
                 line.popleft()

@@ -75,8 +75,7 @@ class Liveness:
     def heard(self, sent_at: float, now: float) -> None:
         """:meth:`received` and :meth:`answered` in one, for an answer that has come as a whole."""
         self.last_receive, self._trickle = now, 0
-        if self._counts and (self._contact is None or sent_at > self._contact):
-            self._contact = sent_at
+        self.answered(sent_at)
 
     def ping(self, now: float) -> None:
         """A ping is being sent."""
