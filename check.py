@@ -4,8 +4,10 @@
     python3 check.py [format|lint|types|embedded|test|docker|coverage|all ...] [-- PYTEST ARGUMENTS]
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
-Debian's `zookeeper`, `default-jdk-headless` and `openssl` are installed for the tests where they
+Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
 are missing and this is root.
+`format`, `lint` and `types` come first, and no test is run if one of them fails; the summary at the
+end repeats what a failed step has said.
 `embedded` runs the tests of real servers again, on zkwire's own server; `docker` runs the smoke
 tests on ZooKeeper in containers, see `tests/make_image.sh`; `coverage` tells which lines and
 branches of the session, the watches and the recipes their quick tests miss. `all`, which is the
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import hashlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -28,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -36,8 +39,10 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv-check"
 PYTHON = str(ENVIRONMENT / "bin" / "python")
 REQUIREMENTS = ROOT / "tests" / "requirements.txt"
-PARTS = ("format", "lint", "types", "embedded", "test", "docker", "coverage")
+QUICK = ("format", "lint", "types")
+PARTS = (*QUICK, "embedded", "test", "docker", "coverage")
 TYPED = ("zkwire", "tests", "benchmarks", "check.py")
+TYPED_FOR_USERS = ("zkwire", "tests/typing_examples.py")
 IMAGE = "zkwire-test-zookeeper"
 
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
@@ -45,7 +50,7 @@ COVERING = (
     "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
     "watching", "recipe_steps", "locks", "lock_recovery", "lock_refusals", "family",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
-    "convenience", "guard",
+    "convenience", "guard", "time_limits",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
@@ -62,6 +67,14 @@ DOCKER_LIMIT = 900
 END_SECONDS = 15
 """How long a process may take to end, by itself or when asked to."""
 
+SHOWN_SECONDS = 0.1
+"""How often what a step prints is shown."""
+
+# What the summary repeats of a failed step: so many lines, of so many characters.
+TOLD_TESTS = 20
+TOLD_LINES = 10
+TOLD_WIDTH = 160
+
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -72,6 +85,7 @@ class Step:
     name: str
     passed: bool
     seconds: float
+    told: list[str] = field(default_factory=list[str])
 
 
 class Checks:
@@ -80,15 +94,30 @@ class Checks:
     def __init__(self, parts: list[str], pytest_arguments: list[str]) -> None:
         self.steps: list[Step] = []
         self._parts = parts
+        self._left_out: list[str] = []
         self.meanwhile = ExitStack()  # steps that go on beside the next parts
         self._chosen = bool(pytest_arguments)
         self._pytest = [PYTHON, "-m", "pytest", "--durations=15", *pytest_arguments]
 
     def environment(self) -> bool:
         started = time.monotonic()
-        passed = provide_environment()
-        self.steps.append(Step("environment", passed, time.monotonic() - started))
+        with tempfile.TemporaryFile() as output:
+            passed = provide_environment(output)
+            self._ended("environment", passed, started, output)
         return passed
+
+    def all_parts(self) -> None:
+        """The quick parts, and the others unless one of those has failed."""
+        for part in self._parts:
+            if part in QUICK:
+                getattr(self, part)()
+        others = [part for part in self._parts if part not in QUICK]
+        if not self.passed:
+            self._left_out = others
+            return
+        with self.meanwhile:
+            for part in others:
+                getattr(self, part)()
 
     def format(self) -> None:
         self.step("format", [PYTHON, "-m", "ruff", "format", "--check", "."])
@@ -98,9 +127,12 @@ class Checks:
 
     def types(self) -> None:
         self.step("types (mypy)", [PYTHON, "-m", "mypy", *TYPED])
-        self.step(
-            "types (pyright)", [PYTHON, "-m", "pyright", "zkwire", "tests/typing_examples.py"]
-        )
+        self.pyright()
+
+    def pyright(self) -> None:
+        """With the tools' own modules: by itself it takes those of the first Python on the path."""
+        pyright = [PYTHON, "-m", "pyright", "--pythonpath", PYTHON, *TYPED_FOR_USERS]
+        self.step("types (pyright)", pyright)
 
     def embedded(self) -> None:
         command = [*self._pytest, "-m", "real and not apache"]
@@ -160,8 +192,13 @@ class Checks:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         started = time.monotonic()
-        passed = run(command, limit, variables)
-        self.steps.append(Step(name, passed, time.monotonic() - started))
+        with tempfile.TemporaryFile() as output:
+            passed = run(command, limit, variables, output)
+            self._ended(name, passed, started, output)
+
+    def _ended(self, name: str, passed: bool, started: float, output: IO[bytes]) -> None:
+        told = [] if passed else essence(printed(output))
+        self.steps.append(Step(name, passed, time.monotonic() - started, told))
 
     @contextmanager
     def beside(
@@ -183,10 +220,14 @@ class Checks:
                 raise
             finally:
                 passed = succeeds(child, limit - (time.monotonic() - started))
-                seconds = time.monotonic() - started
-                output.seek(0)
-                print(f"\n# {name}:\n{output.read().decode(errors='replace')}", flush=True)
-                self.steps.append(Step(name, passed, seconds))
+                self._ended(name, passed, started, output)
+                print(f"\n# {name}:", flush=True)
+                show(output, 0)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all steps have passed."""
+        return all(step.passed for step in self.steps)
 
     def summary(self) -> bool:
         """Print how each step ended; whether all of them passed."""
@@ -194,17 +235,35 @@ class Checks:
         for step in self.steps:
             verdict = "passed" if step.passed else "FAILED"
             print(f"  {verdict} {step.seconds:7.1f} s  {step.name}")
-        passed = all(step.passed for step in self.steps)
-        print("all passed" if passed else "NOT all passed", flush=True)
-        return passed
+            for line in step.told:
+                print(f"                      {line[:TOLD_WIDTH]}")
+        for part in self._left_out:
+            print(f"  not run            {part}")
+        print("all passed" if self.passed else "NOT all passed", flush=True)
+        return self.passed
 
 
-def run(command: list[str], limit: float, variables: Mapping[str, str] | None = None) -> bool:
-    """Run a command, printed with its time; whether it succeeded within its limit."""
+def essence(output: bytes) -> list[str]:
+    """What the summary repeats: the tests that failed, or else the last lines."""
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    return [*failed[:TOLD_TESTS], *lines[-1:]] if failed else lines[-TOLD_LINES:]
+
+
+def run(
+    command: list[str],
+    limit: float,
+    variables: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
+) -> bool:
+    """Run a command, shown with its time; whether it succeeded within its limit.
+
+    What it prints is shown in any case, and kept in ``output``.
+    """
     print("\n$", told(command, variables), flush=True)
     started = time.monotonic()
-    child = begun(command, variables)
-    passed = succeeds(child, limit)
+    child = begun(command, variables, output)
+    passed = succeeds(child, limit, output)
     print(f"# {time.monotonic() - started:.1f} s", flush=True)
     return passed
 
@@ -224,24 +283,47 @@ def begun(
     return subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=error)
 
 
-def succeeds(child: subprocess.Popen[bytes], limit: float) -> bool:
-    """Whether a process ends well within its limit, in seconds."""
+def succeeds(child: subprocess.Popen[bytes], limit: float, output: IO[bytes] | None = None) -> bool:
+    """Whether a process ends well within its limit, in seconds; ``output`` is shown meanwhile."""
+    deadline = time.monotonic() + limit
+    shown = 0
     try:
-        code = child.wait(max(0.0, limit))
+        while (code := ended(child, deadline)) is None and time.monotonic() < deadline:
+            shown = show(output, shown)
         outcome = f"exit code {code}"
-    except subprocess.TimeoutExpired:
-        code = -signal.SIGINT
-        outcome = f"not done within {limit:g} s"
-        # pytest then says where it was, and stops its servers.
-        child.send_signal(signal.SIGINT)
+        if code is None:
+            outcome = f"not done within {limit:g} s"
+            # pytest then says where it was, and stops its servers.
+            child.send_signal(signal.SIGINT)
     finally:
         with suppress(subprocess.TimeoutExpired):
             child.wait(END_SECONDS)
+        show(output, shown)
     print(f"# {outcome}", flush=True)
     return code == 0
 
 
-def provide_environment() -> bool:
+def ended(child: subprocess.Popen[bytes], deadline: float) -> int | None:
+    """The exit code of a process, if it ends before there may be something to show."""
+    with suppress(subprocess.TimeoutExpired):
+        return child.wait(min(max(0.0, deadline - time.monotonic()), SHOWN_SECONDS))
+    return None
+
+
+def show(output: IO[bytes] | None, since: int) -> int:
+    """Show what is in ``output`` behind these bytes; how many there are now."""
+    new = b"" if output is None else printed(output, since)
+    sys.stdout.buffer.write(new)
+    sys.stdout.flush()
+    return since + len(new)
+
+
+def printed(output: IO[bytes], since: int = 0) -> bytes:
+    """What a process has printed; it may be writing there still, at a place that it shares."""
+    return os.pread(output.fileno(), os.fstat(output.fileno()).st_size - since, since)
+
+
+def provide_environment(output: IO[bytes]) -> bool:
     """Have the tools in `.venv-check/`; made anew when the wanted versions have changed."""
     wanted = "\n".join((sys.version, str(ENVIRONMENT), REQUIREMENTS.read_text()))
     stamp = ENVIRONMENT / "made-for"
@@ -251,7 +333,10 @@ def provide_environment() -> bool:
     make = [sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)]
     install = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     install += ["--requirement", str(REQUIREMENTS)]
-    if not all(run(command, INSTALL_LIMIT) for command in (make, install)):
+    if importlib.util.find_spec("ensurepip") is None:  # Debian has it in a package of its own
+        print("\n# this Python cannot make environments")
+        install_packages(["python3-venv"])
+    if not all(run(command, INSTALL_LIMIT, output=output) for command in (make, install)):
         return False
     stamp.write_text(digest)
     return True
@@ -276,13 +361,17 @@ def provide_zookeeper() -> None:
         if shutil.which(command) is None:
             print(f"\n# no `{command}` on the path")
             missing.append(package)
-    if not missing:
-        return
+    if missing:
+        install_packages(missing)
+
+
+def install_packages(names: list[str]) -> None:
+    """Install packages of Debian, if this may."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        print("# not installing any: that takes root and apt-get", flush=True)
+        print("# not installing any package: that takes root and apt-get", flush=True)
         return
-    print("# installing Debian's", " and ".join(missing), flush=True)
-    install = ["apt-get", "-qq", "--yes", "install", "--no-install-recommends", *missing]
+    print("# installing Debian's", " and ".join(names), flush=True)
+    install = ["apt-get", "-qq", "--yes", "install", "--no-install-recommends", *names]
     if run(["apt-get", "-qq", "update"], INSTALL_LIMIT):
         run(install, INSTALL_LIMIT, {"DEBIAN_FRONTEND": "noninteractive"})
 
@@ -365,9 +454,7 @@ def main() -> int:
     checks = Checks(parts, pytest_arguments)
     try:
         if checks.environment():
-            with checks.meanwhile:
-                for part in parts:
-                    getattr(checks, part)()
+            checks.all_parts()
     except KeyboardInterrupt:
         checks.steps.append(Step("interrupted", passed=False, seconds=0.0))
     finally:

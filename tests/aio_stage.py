@@ -19,7 +19,7 @@ from unittest import mock
 import pytest
 
 from tests.aio_helpers import Complaints
-from tests.lock_helpers import LONG, PATIENCE, Kind, Lock, Stage, greeting
+from tests.lock_helpers import LONG, PATIENCE, Kind, Lock, Stage, greeting, make_path
 from zkwire import (
     AsyncBlockingLock,
     AsyncClient,
@@ -31,6 +31,7 @@ from zkwire import (
     SequentialLock,
 )
 from zkwire.calls import Waitable
+from zkwire.recipes.single import GRANTS
 
 T = TypeVar("T")
 
@@ -134,11 +135,11 @@ class _Threaded:
             return super().try_acquire()  # type: ignore[misc]
         return bool(self._run(self._twin.try_acquire()))
 
-    def release(self) -> None:
+    def release(self, timeout: float | None = None) -> None:
         if self._twin is None:
-            super().release()  # type: ignore[misc]
+            super().release(timeout)  # type: ignore[misc]
         else:
-            self._run(self._twin.release())
+            self._run(self._twin.release(timeout))
 
     def __enter__(self) -> Self:
         if self._twin is None:
@@ -189,6 +190,8 @@ class AsyncStage(Stage):
         return client
 
     def lock(self, kind: Kind, path: str, *, timeout: float = LONG) -> Lock:
+        if not kind.__name__.endswith("SequentialLock"):
+            make_path(self.observer, path + GRANTS)
         return TWINS.get(kind, kind)(self.client(timeout=timeout), path)
 
     def rival(self, kind: Kind, path: str) -> Lock:

@@ -244,7 +244,8 @@ class Player:
             header, at = r.ReplyHeader.unpack(raw)
             if header.xid == ops.NOTIFICATION_XID:
                 self.events += 1
-                shown.append(("event", header.zxid, header.err, *r.WatcherEvent.decode(raw, at)))
+                zxid = view.zxid(header.zxid)
+                shown.append(("event", zxid, header.err, *r.WatcherEvent.decode(raw, at)))
                 continue
             request = next(waiting)
             zxid = view.zxid(header.zxid)

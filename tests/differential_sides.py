@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import socket
-from typing import Protocol
+from typing import Any, Protocol
 
+from tests.server_control import ZooKeeperServer
 from zkwire.jute.frames import FrameSplitter
 from zkwire.testing.connection import Connection
 from zkwire.testing.processor import Processor
+from zkwire.testing.rules import Version
 
 SECONDS = 30.0
 SILENCE = b"silence"
+
+
+def playing(server: ZooKeeperServer) -> Version:
+    """What an embedded server has to play to be compared with this one."""
+    version: Any = "{}.{}".format(*server.release)
+    return version
 
 
 class Link(Protocol):
@@ -43,9 +51,12 @@ class RealLink:
         self._splitter = FrameSplitter()
 
     def exchange(self, data: bytes, replies: int | None) -> list[bytes]:
-        if data:
-            self._socket.sendall(data)
         found: list[bytes] = []
+        if data:
+            try:
+                self._socket.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                return [b""]
         while replies is None or sum(map(self._is_reply, found)) < replies:
             try:
                 chunk = self._socket.recv(65536)

@@ -20,7 +20,7 @@ from tests.server_control import (
 from zkwire import testing
 from zkwire.testing.server import Member
 
-WORDS = {"ruok", "srvr", "isro"}
+WORDS = {"ruok", "srvr", "isro", "envi"}
 
 
 class EmbeddedServer(ZooKeeperServer):

@@ -21,6 +21,7 @@ written from the other side.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import socket
 import struct
@@ -36,7 +37,9 @@ from zkwire.model import EventType
 from zkwire.ops import OPS, PING_XID
 
 NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
+_NOT_ATTEMPTED = -2
 PATIENCE = 30.0
+_OPCODES = {op.name: opcode for opcode, op in OPS.items()}
 _RESET = struct.pack("ii", 1, 0)
 _FIRED = {
     EventType.NODE_CREATED: ("exists", "get_data"),
@@ -79,7 +82,40 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def reply(xid: int, record: Record | None = None, *, error: int = 0, zxid: int = 1) -> bytes:
+class Encoded(bytes):
+    """The bytes of a record that is no Record of its own."""
+
+    def encode(self) -> bytes:
+        return self
+
+
+def operations_of(body: bytes, at: int) -> Iterator[tuple[str, Any]]:
+    """The operations of a multi: their names and records."""
+    while True:
+        header, at = r.MultiHeader.unpack(body, at)
+        if header.done:
+            return
+        op = OPS[header.type]
+        assert op.request is not None
+        record, at = op.request.unpack(body, at)
+        yield op.name, record
+
+
+def multi_reply(results: Iterable[tuple[int, bytes]]) -> Encoded:
+    """What answers a multi: the type and the bytes of each result."""
+    parts = [r.MultiHeader.pack(kind, False, 0) + result for kind, result in results]
+    return Encoded(b"".join(parts) + r.MultiHeader.pack(-1, True, -1))
+
+
+def refused_multi(count: int, index: int, code: int) -> Encoded:
+    """What answers a multi of which one operation is refused, as a real server has it."""
+    codes = [0] * index + [code] + [_NOT_ATTEMPTED] * (count - index - 1)
+    return multi_reply((-1, r.ErrorResponse.pack(code)) for code in codes)
+
+
+def reply(
+    xid: int, record: Record | Encoded | None = None, *, error: int = 0, zxid: int = 1
+) -> bytes:
     """One reply as a frame."""
     return frame(r.ReplyHeader(xid, zxid, error).encode() + (record.encode() if record else b""))
 
@@ -129,7 +165,9 @@ class Connection:
             body = self.body()
             xid, opcode = struct.unpack_from(">ii", body)
             op = OPS[opcode]
-            record = op.request.decode(body, 8) if op.request else None
+            record: Any = op.request.decode(body, 8) if op.request else None
+            if op.name == "multi":
+                record = tuple(operations_of(body, 8))
             request = Request(xid, op.name, record, time.monotonic(), self.number)
             self.server.note(self, request)
             if xid != PING_XID or pings:
@@ -379,7 +417,8 @@ class FakeServer:
         with self._changed:
             self.executed.append(request)
             try:
-                record = self._execute(connection, request)
+                run = self._multi if request.op == "multi" else self._execute
+                record: Record | Encoded | None = run(connection, request)
             except ServerRefusalError as refusal:
                 connection.put(reply(request.xid, error=refusal.code, zxid=self.zxid))
             else:
@@ -391,16 +430,13 @@ class FakeServer:
     def _execute(self, connection: Connection, request: Request) -> Record | None:
         record, path = request.record, request.path
         match request.op:
-            case "create" | "create2":
+            case "create" | "create2" | "create_container":
                 made = self._create(record, connection.session_id)
                 if request.op == "create":
                     return r.CreateResponse(made)
                 return r.Create2Response(made, self._stat(made))
             case "delete":
-                self._check(path, record.version)
-                if self._children(path):
-                    raise ServerRefusalError(NOT_EMPTY)
-                self._delete(path)
+                self._delete_leaf(path, record.version)
                 return None
             case "set_data":
                 node = self._check(path, record.version)
@@ -410,6 +446,9 @@ class FakeServer:
                 return r.SetDataResponse(self._stat(path))
             case "sync":
                 return r.SyncResponse(path)
+            case "check":
+                self._check(path, record.version)
+                return None
             case "close_session":
                 self.sessions.pop(connection.session_id, None)
                 for owned in [p for p, n in self.nodes.items() if n.owner == connection.session_id]:
@@ -425,6 +464,22 @@ class FakeServer:
                 return self._read(connection, request)
             case _:  # auth, remove_watches
                 return None
+
+    def _multi(self, connection: Connection, request: Request) -> Encoded:
+        """All of it, or nothing: it is tried on a copy that nobody watches."""
+        trial = copy.copy(self)
+        trial.nodes, trial.connections = copy.deepcopy(self.nodes), []
+        operations = [request._replace(op=op, record=record) for op, record in request.record]
+        for index, operation in enumerate(operations):
+            try:
+                trial._execute(connection, operation)
+            except ServerRefusalError as refusal:
+                return refused_multi(len(operations), index, refusal.code)
+        results = [self._execute(connection, operation) for operation in operations]
+        return multi_reply(
+            (_OPCODES[operation.op], result.encode() if result else b"")
+            for operation, result in zip(operations, results, strict=True)
+        )
 
     def _read(self, connection: Connection, request: Request) -> Record:
         path, op = request.path, request.op.rstrip("2")
@@ -455,6 +510,12 @@ class FakeServer:
         self._fire(EventType.NODE_CREATED, path)
         self._fire(EventType.NODE_CHILDREN_CHANGED, parent)
         return path
+
+    def _delete_leaf(self, path: str, version: int) -> None:
+        self._check(path, version)
+        if self._children(path):
+            raise ServerRefusalError(NOT_EMPTY)
+        self._delete(path)
 
     def _delete(self, path: str) -> None:
         self.zxid += 1

@@ -149,13 +149,18 @@ class InstalledBackend(Backend):
 
 
 def find_installed() -> InstalledBackend:
-    """The ZooKeeper under `ZOOKEEPER_HOME`, or Debian's, if there is one and Java to run it."""
+    """The ZooKeeper under `ZOOKEEPER_HOME`, or Debian's, if there is one and Java to run it.
+
+    That is an unpacked release, or a folder with nothing but the jars of one.
+    """
     java = shutil.which("java")
     if java is None:
         raise NoBackendError("no `java` on the path")
     if home := os.environ.get("ZOOKEEPER_HOME"):
+        if any(Path(home).glob("zookeeper-*.jar")):
+            return InstalledBackend(java, f"{home}/*")
         if not any(Path(home, "lib").glob("zookeeper-*.jar")):
-            raise NoBackendError(f"no lib/zookeeper-*.jar in ZOOKEEPER_HOME={home}")
+            raise NoBackendError(f"no zookeeper-*.jar in ZOOKEEPER_HOME={home}, nor in its lib")
         return InstalledBackend(java, f"{home}/lib/*:{home}/conf")
     # Debian's jar names the libraries it needs, but leaves the choice of a logger to its user.
     jars = [DEBIAN_JARS / "zookeeper.jar", DEBIAN_JARS / "slf4j-simple.jar"]

@@ -22,6 +22,7 @@ from typing import Generic, Self, TypeAlias, TypeVar
 
 import pytest
 
+from tests.lock_frames import LockProxy
 from tests.server_control import ZooKeeperServer, poll
 from zkwire import (
     AsyncClient,
@@ -33,8 +34,11 @@ from zkwire import (
     SequentialLock,
     ops,
 )
+from zkwire.aio.pump import AsyncPump
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
+from zkwire.pump import Pump
+from zkwire.recipes.single import GRANTS
 from zkwire.testing.proxy import FaultProxy, Frame
 
 T = TypeVar("T")
@@ -55,6 +59,7 @@ PATIENCE = 25.0
 # What a third party may need for a lock that is free. Less than a client takes to give a silent
 # connection up (two thirds of LONG): a wake-up that was lost must not be healed by that.
 GRACE = 8.0
+A_WHILE = 0.2  # seconds, in which even a busy machine comes to the next request
 # How much later than its deadline a timed call may return, and how long a shared machine may stand
 # still meanwhile. Together less than a third of LONG, when pings show a client what has become of
 # its connection: whoever waits for anything but its deadline takes longer.
@@ -111,7 +116,7 @@ class Stage:
         self.hosts = server.hosts
         self._greetings: dict[int, ConnectResponse] = {}
         self._exit = ExitStack()
-        self.proxy = self._exit.enter_context(FaultProxy(upstream=server.hosts))
+        self.proxy = self._exit.enter_context(LockProxy(upstream=server.hosts))
         self.observer = observer or self.client(direct=True)
 
     def __enter__(self) -> Self:
@@ -139,6 +144,8 @@ class Stage:
 
     def lock(self, kind: Kind, path: str, *, timeout: float = LONG) -> Lock:
         """A lock on a client of its own, behind the proxy."""
+        if not kind.__name__.endswith("SequentialLock"):
+            make_path(self.observer, path + GRANTS)
         return kind(self.client(timeout=timeout), path)
 
     def rival(self, kind: Kind, path: str) -> Lock:
@@ -232,9 +239,19 @@ def guards_at_once(client: Client | AsyncClient, *, alone: bool = True) -> None:
         if alone:
             pump.flush()
         else:
+            put_off(pump)
             shortly(bool)  # which has it sent
 
     world.shortly = at_once
+
+
+def put_off(pump: Pump | AsyncPump) -> None:
+    """What is to be done shortly: with the next request, however slow the machine is at that."""
+    if isinstance(pump, AsyncPump):
+        pump._late_timer = pump._late_timer or pump.start().call_later(A_WHILE, pump._call_late)
+    elif pump.io is not None:
+        pump.io.call_late_at = pump.io.call_late_at or pump.now() + A_WHILE
+        pump.wake()
 
 
 def watch_table_size(client: Client) -> int:

@@ -23,7 +23,8 @@ from zkwire.leases import Leases
 from zkwire.liveness import Liveness
 from zkwire.model import Event
 from zkwire.opening import Identity
-from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.attempt import Attempt
+from zkwire.recipes.lock import LockCore
 from zkwire.recipes.lost import OwnNode
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
@@ -201,6 +202,7 @@ LOCKS: dict[type[LockCore], tuple[str, ...]] = {
     locks.SessionIsOwner: ORDER,
     locks.SingleExists: ORDER,
     locks.DeletesAnything: ("cancel",),
+    locks.GrantedBesideTokens: ("delete",),
     locks.BelievesAnyEvent: ("touch",),
     locks.SequentialBusyIsNever: ("cancel", "refuse"),
     locks.SingleBusyIsNever: ("cancel", "refuse"),
@@ -264,7 +266,7 @@ BUGS: dict[str, Bug] = {
     ),
     # When an outsider deletes nodes, two may hold for a moment; see `tests.test_simulation`.
     "ReleasesWhatIsLost": Bug(
-        lambda: various(planted(ReleasesWhatIsLost, judge=locks.Robbed)), ("delete",), {"ERROR"}
+        lambda: various(planted(ReleasesWhatIsLost, judge=Claims)), ("delete",), {"ERROR"}
     ),
     **{
         name: Bug(scenario, FAMILY.get(name, ORDER), invariants)

@@ -43,12 +43,16 @@ TLS_OPTIONS = {
     "ssl.ciphersuites": "TLS_AES_256_GCM_SHA384,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
 }
 SASL_PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
-# Debian's zookeeper.jar names only some of Netty's jars, although all are installed with it. What
-# does not exist on a class path does not matter.
+# Debian's zookeeper.jar names only some of Netty's jars, although all are installed with it, and a
+# folder of jars may lack the class that 3.6 asks whether there is epoll. What does not exist on a
+# class path does not matter.
 MORE_JARS = [
     str(DEBIAN_JARS / f"netty-{name}.jar")
-    for name in ("codec", "resolver", "transport-native-unix-common")
+    for name in ("codec", "resolver", "transport-native-epoll", "transport-native-unix-common")
 ]
+
+# What a client without a certificate is told depends on the JDK: from 17.0.19 on what is standard.
+WANTS_CERTIFICATE = "TLS: the server (wants|refused: handshake.* wants) a client certificate.*"
 
 USERS = {"bob": "correct horse", "grün": "weiß 5 €"}
 """Who may log in by SASL, with the passwords."""

@@ -5,6 +5,7 @@ Nothing here knows where servers come from; `tests/real_servers.py` does.
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
 import socket
@@ -32,6 +33,7 @@ JAVA_FLAGS = (
     "-Dzookeeper.extendedTypesEnabled=true",
     # A killed process loses nothing that the kernel has; only a power cut would.
     "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.jmx.log4j.disable=true",  # of which 3.4 makes a condition
     # For Debian's choice of a logger. Each four-letter word is worth a line to ZooKeeper.
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=warn",
@@ -188,6 +190,15 @@ class ZooKeeperServer(ABC):
             connection.settimeout(seconds)
             connection.sendall(word.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+    @functools.cached_property
+    def release(self) -> tuple[int, int]:
+        """The line of its release, such as (3, 8): what it knows, and does in its own way."""
+        answer = self.four_letter("srvr")
+        found = re.match(r"Zookeeper version: (\d+)\.(\d+)", answer)
+        if found is None:
+            raise ValueError(f"{self} does not tell its release: {answer!r}")
+        return int(found[1]), int(found[2])
 
     def mode(self) -> str | None:
         """`standalone`, `leader`, `follower`; None while the server does not serve."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.simulation_locks import PLAIN, Manners, Success, await_loss, contend
+from tests.simulation_locks import PLAIN, Manners, Success, acquired, await_loss, contend
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -17,7 +17,8 @@ from zkwire.errors import (
 )
 from zkwire.model import OPEN_ACL_UNSAFE, EventType
 from zkwire.paths import sequence_number
-from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.attempt import Attempt
+from zkwire.recipes.lock import LockCore
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore, is_reader
 from zkwire.recipes.semaphore import SemaphoreCore
@@ -157,12 +158,12 @@ class ReaderHerd:
 async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> list[bool]:
     """Write, then read without letting anybody write between."""
     deadline = None if manners.patience is None else client.world.now() + manners.patience
-    if not await pair.write.acquire(deadline, wait):
+    if not await acquired(pair.write, deadline, wait):
         return [False]
     try:
         try:
             await client.turn()
-            got = await pair.read.acquire(deadline, wait)
+            got = await acquired(pair.read, deadline, wait)
         finally:
             await pair.write.release()
         for _ in range(manners.stay):
@@ -176,7 +177,7 @@ async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool)
 async def hasty(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> list[bool]:
     """Releases the write lock while another task of the same object acquires the read lock."""
     deadline = None if manners.patience is None else client.world.now() + manners.patience
-    if not await pair.write.acquire(deadline, wait):
+    if not await acquired(pair.write, deadline, wait):
         return [False]
     try:
         client.spawn(contend(client, pair.read, manners, wait=wait))
@@ -410,7 +411,7 @@ async def contend_all(
         deadline = None if limit is None else client.world.now() + limit
         got = False
         try:
-            got = await lock.acquire(deadline, wait)
+            got = await acquired(lock, deadline, wait)
         finally:
             kept = [core.path for core in lock.cores if core._granted is not None]
             if lock.held != got or len(kept) != (len(lock.cores) if got else 0):
@@ -560,11 +561,11 @@ class OneTooMany(SemaphoreCore):
     """So many leases may stand before it, and one more."""
 
     async def _take_lease(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
-        self._count += 1
+        self._places += 1
         try:
             return await super()._take_lease(attempt, deadline, wait)
         finally:
-            self._count -= 1
+            self._places -= 1
 
 
 class NoWatch(SemaphoreCore):
@@ -604,8 +605,6 @@ class QueueKept(SemaphoreCore):
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
         if not await self._queue.acquire(deadline, wait):
-            if wait:
-                raise OperationTimeoutError("no lease in time")
             return False
         won = await self._take_lease(attempt, deadline, wait)
         await self._queue.leave(deadline)
@@ -622,7 +621,7 @@ class AgreesBlindly(SemaphoreCore):
     async def _agree(self, deadline: float | None) -> None:
         data, _ = await persist(self.world, deadline, self.world.verbs.get_data, self._base)
         if not data:
-            count = b"%d" % self._count
+            count = b"%d" % self._places
             await persist(self.world, deadline, self.world.verbs.set_data, self._base, count)
             return
         await super()._agree(deadline)
@@ -634,8 +633,6 @@ class NoQueue(SemaphoreCore):
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
         if not await self._queue.acquire(deadline, wait):
-            if wait:
-                raise OperationTimeoutError("no lease in time")
             return False
         try:
             await self._queue.leave(deadline)
@@ -688,10 +685,10 @@ class NoLastLook(MultiLockCore):
 class OneRelease(MultiLockCore):
     """Gives the others up only if nothing happens to the first."""
 
-    async def release(self) -> None:
+    async def release(self, deadline: float | None = None) -> None:
         self._taken, self._acquired = [], False
         for core in self.cores:
-            await core.release()
+            await core.release(deadline)
 
 
 PLANTED: dict[str, tuple[Callable[[], Scenario], set[str]]] = {

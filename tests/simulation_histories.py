@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from tests.history import Record, check
 from tests.simulation_family import make, manners_of
-from tests.simulation_locks import PATH
+from tests.simulation_locks import PATH, acquired
 from zkwire.errors import LockLostError, ZooKeeperError
 from zkwire.model import EventType
+from zkwire.recipes.guarded import guarded
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.testing.claims import Claims, Rule, exclusive
 from zkwire.testing.simulated_client import Client, ViolationError
@@ -146,7 +147,7 @@ class _User:
         value = f"{self._client.name}{self._written}"
         at, fence = self._recorder.now(), self._lock.fence
         try:
-            [stat] = await self._lock.guarded([SetData(REGISTER, value.encode())])
+            [stat] = await guarded(self._lock, [SetData(REGISTER, value.encode())])
         except LockLostError:
             return
         except BaseException:  # lost or interrupted: nobody knows
@@ -172,7 +173,7 @@ class _User:
         records.append(Record(now(), self._client.name, "ask", PATH, limit=limit))
         note = "not in time"
         try:
-            if await self._lock.acquire(deadline, True):
+            if await acquired(self._lock, deadline, True):
                 return True
         except BaseException as error:
             note = type(error).__name__

@@ -16,10 +16,12 @@ from zkwire.errors import (
 )
 from zkwire.model import OPEN_ACL_UNSAFE, DataAndStat
 from zkwire.paths import sequence_number
-from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.attempt import Attempt
+from zkwire.recipes.lock import LockCore
 from zkwire.recipes.lost import Loss, OwnNode
+from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.sequential import SequentialLockCore
-from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.single import GRANTS, SingleNodeLock
 from zkwire.recipes.world import persist
 from zkwire.testing.acl import Credentials
 from zkwire.testing.claims import Claim, Claims, Fifo, Herd, Orphans
@@ -56,7 +58,7 @@ KINDS = (NON_BLOCKING, BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY)
 class Manners:
     """What a contender does: how often, how long it waits, how many steps and seconds it holds.
 
-    ``attend``: while it holds, another task waits for the loss.
+    ``attend``: while it holds, another task waits for the loss.  ``give``: the limit to release.
     """
 
     rounds: int = 1
@@ -64,6 +66,17 @@ class Manners:
     stay: int = 2
     hold: float = 0.0
     attend: bool = False
+    give: float | None = None
+
+
+async def acquired(lock: LockCore | MultiLockCore, deadline: float | None, wait: bool) -> bool:
+    """What a lock's `acquire(timeout)` says."""
+    try:
+        return await lock.acquire(deadline, wait)
+    except OperationTimeoutError:
+        if wait and deadline is not None:
+            return False
+        raise
 
 
 async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: bool) -> list[bool]:
@@ -74,7 +87,7 @@ async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: boo
         if limit is None and not wait:
             limit = client.world.session_timeout
         deadline = None if limit is None else client.world.now() + limit
-        won.append(await lock.acquire(deadline, wait))
+        won.append(await acquired(lock, deadline, wait))
         if won[-1]:
             if manners.attend:
                 client.spawn(await_loss(lock.lost))
@@ -84,7 +97,7 @@ async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: boo
                 if manners.hold:
                     await client.sleep(manners.hold)
             finally:
-                await give_back(lock)
+                await give_back(lock, manners.give)
     return won
 
 
@@ -94,10 +107,14 @@ async def await_loss(lost: Loss) -> list[bool]:
     return [lost.ready]
 
 
-async def give_back(lock: LockCore) -> None:
+async def give_back(lock: LockCore, limit: float | None = None) -> None:
     """Release; whose lock is known to be lost must be told so, for nothing of it is left to end."""
     lost = not lock.held
-    await lock.release()
+    try:
+        await lock.release(None if limit is None else lock.world.now() + limit)
+    except OperationTimeoutError as error:
+        if limit is None or not error.maybe_applied or lock.held:
+            raise AssertionError(f"{lock.path} is not in doubt") from error
     if lost:
         raise AssertionError(f"{lock.path} was lost, and its release has not said so")
 
@@ -153,21 +170,6 @@ class Told:
         pass
 
 
-class Robbed(Claims):
-    """For locks of one node which an outsider deletes, see `tests.test_simulation.faults_for`.
-
-    Two may hold for a moment, and a release that was on its way may take the node of the next one.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(lambda _: True)
-
-    def _is_gone(self, sim: Simulation, claim: Claim) -> None:
-        if not sim.stolen:
-            super()._is_gone(sim, claim)
-        sim.stolen[claim.lock.fence] = sim.now
-
-
 class Beside(Claims):
     """For bugs that must be found by who holds beside whom, and not by the end of their nodes."""
 
@@ -185,7 +187,7 @@ def contenders(
 ) -> Scenario:
     """So many contenders for one lock, on clients of their own or ``together`` on one.
 
-    ``prepared``: the queue's parent is there already.
+    ``prepared``: the parent of the queue, or of the tokens, is there already.
     """
 
     def scenario(sim: Simulation) -> None:
@@ -198,9 +200,10 @@ def contenders(
         ]
         if kind.queue:
             sim.checks += [Fifo(claims, PATH), Herd(PATH)]
-            if prepared:
-                sim.tree.begin(0)
-                sim.tree.create(NewNode(PATH, b"", OPEN_ACL_UNSAFE), Credentials())
+        if prepared:
+            sim.tree.begin(0)
+            path = PATH if kind.queue else PATH + GRANTS
+            sim.tree.create(NewNode(path, b"", OPEN_ACL_UNSAFE), Credentials())
         client = None
         for _ in range(number):
             if client is None or not together:
@@ -249,7 +252,7 @@ class NoCleaning(LockCore):
 class OneCleaning(LockCore):
     """A clean-up is tried once (B5, B25)."""
 
-    async def _clean_up(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave_surely(self, verbs: Verbs, attempt: Attempt) -> None:
         with suppress(ZooKeeperError):
             await self._leave(verbs, attempt)
 
@@ -265,13 +268,13 @@ class NoLease(LockCore):
 class LateEnd(LockCore):
     """Claims until the answer to the delete has come (B21)."""
 
-    async def _delete(self, node: str, version: int) -> None:
+    async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         granted = self._granted
         self._refuse_if_lost()
-        await self._reconnected()
+        await self._reconnected(deadline)
         self._granted = granted
         try:
-            await self.world.until(self.world.verbs.delete(node, version), None)
+            await self._free(attempt, version, deadline)
             self._owed = None
         finally:
             self._release_claim()
@@ -413,15 +416,13 @@ class ExistsMeansTaken(SingleNodeLock):
     async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
         while True:
             attempt.entered = True
-            create = self.world.verbs.create_with_stat(
-                self.path, attempt.id.encode(), ephemeral=True
-            )
             try:
-                attempt.node, attempt.stat = await self.world.until(create, deadline)
-                return True
+                return await self._claim(attempt, deadline)
             except NodeExistsError:
                 attempt.entered = False
                 return False
+            except NoNodeError:
+                await self._provide(self._grants, deadline)
             except (NotSentError, OutcomeUnknownError):
                 pass
 
@@ -457,8 +458,16 @@ class DeletesAnything(SingleNodeLock):
     """Cleans up whatever stands there, be it somebody else's (C4)."""
 
     async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
-        with suppress(NoNodeError):
-            await verbs.delete(self.path)
+        for path in (self._token(attempt), self.path):
+            with suppress(NoNodeError):
+                await verbs.delete(path)
+
+
+class GrantedBesideTokens(SingleNodeLock):
+    """Does not wait until no earlier holder can delete the node that stands there by now."""
+
+    async def _outlast(self, attempt: Attempt, deadline: float | None) -> bool:
+        return True
 
 
 class BelievesAnyEvent(SequentialLockCore):
@@ -472,7 +481,7 @@ class BelievesAnyEvent(SequentialLockCore):
 class BusyIsNever(LockCore):
     """A clean-up that is refused for the moment is given up."""
 
-    async def _clean_up(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave_surely(self, verbs: Verbs, attempt: Attempt) -> None:
         while True:
             try:
                 await self._leave(verbs, attempt)
@@ -495,9 +504,11 @@ class NoSyncBeforeLooking(SingleNodeLock):
     """Looks for what it has left on a server that still shows it where another's is by now (B5)."""
 
     async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
-        seen = await verbs.get_data(self.path)
-        if self._is_own(attempt, seen):
-            await verbs.delete(self.path, seen.stat.version)
+        with suppress(NoNodeError):
+            seen = await verbs.get_data(self.path)
+            if self._is_own(attempt, seen):
+                await verbs.delete(self.path, seen.stat.version)
+        await verbs.delete(self._token(attempt))
 
 
 def planted(core: type[LockCore], *, wait: bool = True, judge: type[Claims] = Beside) -> Kind:
@@ -528,6 +539,7 @@ PLANTED: dict[Kind, set[str]] = {
     planted(SessionIsOwner): {"ME", "FENCE", "ORPHAN", "LIVE"},
     planted(SingleExists): {"LIVE"},
     planted(DeletesAnything): {"ME", "FENCE"},
+    planted(GrantedBesideTokens, judge=Claims): {"STATE", "ME", "FENCE", "ERROR"},
     planted(BelievesAnyEvent): {"ME", "FIFO", "FENCE"},
     planted(SequentialBusyIsNever): {"ORPHAN", "LIVE"},
     planted(SingleBusyIsNever): {"ORPHAN", "LIVE"},

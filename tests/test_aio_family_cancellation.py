@@ -112,7 +112,7 @@ class Subject(NamedTuple):
 
     ``least`` is the number of suspensions that there are at least if it is free, ``guards`` the
     number of its own nodes that it watches when it looks at who is in its way: the one that is
-    next, of a multi-lock the first part that it holds as well, of a semaphore its queue's.
+    next, of a multi-lock the first part that it holds as well.
     """
 
     name: str
@@ -131,7 +131,7 @@ SUBJECTS = (
     Subject("downgrade", AsyncReadWriteLock, downgraded,
             lambda c, p: AsyncReadWriteLock(c, p).write, least=5, guards=0),
     Subject("semaphore", lambda c, p: AsyncSemaphore(c, p, 1), leased, lease,
-            ("/leases", "/locks"), 6),
+            ("/leases", "/locks"), 6, 0),
     Subject("multi", multi_lock, entered, lambda c, p: AsyncSequentialLock(c, f"{p}/b"),
             ("/a", "/b"), 5, 2),
     Subject("re-entrant", AsyncReentrantLock, twice, AsyncSequentialLock),

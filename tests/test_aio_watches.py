@@ -58,7 +58,8 @@ async def test_each_read_sets_the_watch_that_fires_for_it(hosts: str, fresh_path
             assert not waiting.done()
             client.set_data(fresh_path, b"x")
             client.create(f"{fresh_path}/{number}")
-            assert await waiting == Event(expected, fresh_path, State.CONNECTED)
+            event = await waiting  # servers tell its zxid from 3.9 on
+            assert (event.type, event.path, event.state) == (expected, fresh_path, State.CONNECTED)
             with pytest.raises(RuntimeError, match="not set"):
                 await watch
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +46,47 @@ def test_a_command_passes_only_with_success_in_time() -> None:
     assert not check.run([sys.executable, "-c", "raise SystemExit(3)"], 30)
     forever = "import signal; signal.pause()"
     assert not check.run([sys.executable, "-c", forever], 0.5)
+
+
+def test_a_quick_part_that_fails_ends_the_run_and_is_repeated_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = check.Checks(["format", "lint", "test"], [])
+    for part, script in (
+        ("format", "print('first', *range(12), 'last', sep='\\n'); raise SystemExit(1)"),
+        ("lint", "print('FAILED a', 'between', 'b 1 failed', sep='\\n'); raise SystemExit(1)"),
+    ):
+        step = partial(checks.step, part, [sys.executable, "-c", script])
+        monkeypatch.setattr(checks, part, step)
+    monkeypatch.setattr(checks, "test", pytest.fail)
+    checks.all_parts()
+    shown = capsys.readouterr().out.splitlines()
+    assert "first" in shown
+    assert "between" in shown
+    assert not checks.summary()
+    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert told[3:13] == [*map(str, range(3, 12)), "last"]
+    assert [line.split() for line in told[13:]] == [
+        ["FAILED", told[13].split()[1], "s", "lint"],
+        ["FAILED", "a"],
+        ["b", "1", "failed"],
+        ["not", "run", "test"],
+        ["NOT", "all", "passed"],
+    ]
+
+
+def test_types_are_checked_with_the_modules_of_the_tools(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where the first Python on the path has none of them."""
+    bare = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path)]
+    subprocess.run(bare, check=True)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(check, "PYTHON", sys.executable)
+    monkeypatch.setattr(check, "TYPED_FOR_USERS", ("zkwire/testing/pytest_plugin.py",))
+    checks = check.Checks([], [])
+    checks.pyright()
+    assert checks.passed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")

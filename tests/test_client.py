@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.server_control import poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
+    AsyncClient,
     AuthFailedError,
     BadVersionError,
     Check,
@@ -59,6 +61,7 @@ from zkwire.hosts import HostList, parse_hosts
 from zkwire.io_thread import IOThread
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.link import Link
+from zkwire.testing import Server
 
 # What a deadline may be missed by, and the bound of a close.
 SLACK = 0.3
@@ -133,6 +136,13 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
 def client(hosts: str) -> Iterator[Client]:
     with Client(hosts) as client:
         yield client
+
+
+def seen(watch: Watch) -> Event:
+    """The watch's event, without the zxid that servers tell from 3.9 on."""
+    event = watch.wait(PATIENCE)
+    assert event is not None
+    return Event(event.type, event.path, event.state)
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -275,7 +285,7 @@ def test_chroot_is_put_before_and_taken_off(hosts: str, client: Client, fresh_pa
         assert inside.create_with_stat("/b").path == "/b"
         inside.get_data("/a", watch=watch)
         client.set_data(f"{fresh_path}/a", b"2")
-        assert watch.wait(PATIENCE) == Event(EventType.NODE_DATA_CHANGED, "/a", State.CONNECTED)
+        assert seen(watch) == Event(EventType.NODE_DATA_CHANGED, "/a", State.CONNECTED)
         with pytest.raises(NoNodeError) as caught:
             inside.get_data("/no")
         assert caught.value.path == "/no"
@@ -362,9 +372,9 @@ BAD_VERSIONS: list[tuple[Any, type[Exception], str]] = [
 ]
 WORLD = Id("world", "anyone")
 BAD_ACLS: list[tuple[Any, type[Exception], str]] = [
-    (None, TypeError, "list or tuple of ACL"),
     ("world:anyone:r", TypeError, "list or tuple of ACL"),
-    (OPEN_ACL_UNSAFE[0], TypeError, "list or tuple of ACL"),
+    (OPEN_ACL_UNSAFE[0], TypeError, "list or tuple of ACL, not ACL; put it into a list"),
+    (True, TypeError, "list or tuple of ACL, not bool; ephemeral=... and so on have names"),
     ([], ValueError, "not be empty"),
     ((), ValueError, "not be empty"),
     ([None], TypeError, "acl must hold"),
@@ -398,7 +408,8 @@ BAD_OPERATIONS: list[tuple[Any, type[Exception], str]] = [
     (None, TypeError, "not iterable"),
     (7, TypeError, "not iterable"),
     ([None], TypeError, "not an operation"),
-    (["/a"], TypeError, "not an operation"),
+    (["/a"], TypeError, "not an operation such as Create(path, data)"),
+    (Create("/a"), TypeError, "must be a list, also of one"),
 ]
 BAD_WRITES: list[tuple[Any, type[Exception], str]] = [
     ([GetData("/a")], ValueError, "get_data cannot be part"),
@@ -461,7 +472,7 @@ ARGUMENTS: dict[str, list[tuple[str, Any, Wrong]]] = {
     "sync": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH)],
     "set_acl": [
         ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
-        ("acl", OPEN_ACL_UNSAFE, BAD_ACLS),
+        ("acl", OPEN_ACL_UNSAFE, [*BAD_ACLS, (None, TypeError, "list or tuple of ACL")]),
         ("version", -1, BAD_VERSIONS),
     ],
     "get_acl": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH)],
@@ -637,8 +648,10 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"hosts": "a:-1"}, ValueError, "bad port"),
     ({"hosts": "::1:2181"}, ValueError, "[address]:port"),
     ({"hosts": "[::1"}, ValueError, "bad address"),
+    ({"hosts": "a:1;b:1"}, ValueError, "write commas between servers"),
+    ({"hosts": "zk://a:1"}, ValueError, "hosts has no scheme"),
     ({"hosts": "a/b//c"}, ValueError, "empty name"),
-    ({"hosts": "a/b/"}, ValueError, "end with '/'"),
+    ({"hosts": "a/b/"}, ValueError, "is the chroot: path must not end with '/'"),
     ({"session_timeout": None}, TypeError, "session_timeout must be a number"),
     ({"session_timeout": "10"}, TypeError, "session_timeout must be a number"),
     ({"session_timeout": True}, TypeError, "session_timeout must be a number"),
@@ -646,7 +659,14 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"session_timeout": -1.0}, ValueError, "session_timeout must not be negative"),
     ({"session_timeout": float("nan")}, ValueError, "session_timeout must be a number"),
     ({"session_timeout": float("inf")}, ValueError, "session_timeout must be 0.001"),
-    ({"session_timeout": 2147484}, ValueError, "session_timeout must be 0.001"),
+    ({"session_timeout": 10000}, ValueError, "not 10000: 10000 milliseconds are 10; for a longer"),
+    ({"session_timeout": timedelta(0)}, ValueError, "session_timeout must be 0.001"),
+    ({"session_timeout": timedelta(days=25)}, ValueError, "session_timeout must be 0.001"),
+    ({"session_timeout": timedelta(-1)}, ValueError, "session_timeout must not be negative"),
+    ({"lease_margin": None}, TypeError, "lease_margin must be a number"),
+    ({"lease_margin": "1"}, TypeError, "lease_margin must be a number"),
+    ({"lease_margin": -1}, ValueError, "lease_margin must not be negative"),
+    ({"lease_margin": 2.1}, ValueError, "at most a fifth of session_timeout, 10.0 s"),
     ({"operation_timeout": "1"}, TypeError, "operation_timeout must be a number"),
     ({"operation_timeout": False}, TypeError, "operation_timeout must be a number"),
     ({"operation_timeout": -0.1}, ValueError, "operation_timeout must not be negative"),
@@ -661,6 +681,7 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"auth": None}, TypeError, "auth must be a list or tuple"),
     ({"auth": "digest"}, TypeError, "auth must be a list or tuple"),
     ({"auth": ("digest", b"a:b")}, TypeError, "auth must be a list or tuple"),
+    ({"auth": [("digest", "a:b")]}, TypeError, 'such as [digest_auth("user", "password")]'),
     ({"auth": [("digest",)]}, TypeError, "auth must be a list or tuple"),
     ({"auth": [("digest", "a:b")]}, TypeError, "auth must be a list or tuple"),
     ({"auth": [(b"digest", b"a:b")]}, TypeError, "auth must be a list or tuple"),
@@ -682,6 +703,27 @@ def test_a_client_with_a_wrong_argument_is_not_made(
     assert message in str(caught.value)
     assert "SECRET" not in str(caught.value)
     assert own_threads() == set()
+
+
+def test_known_A52_a_session_of_more_than_an_hour_has_a_unit() -> None:
+    longer = timedelta(hours=2)
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match="10000 milliseconds are 10"):
+            kind("h", session_timeout=10_000)
+    with Server(timeouts=(4.0, 10_000.0)) as server:
+        with Client(server.hosts, session_timeout=longer) as client:
+            assert client.session_timeout == 7200.0
+        with Client(server.hosts, session_timeout=timedelta(seconds=5)) as client:
+            assert client.session_timeout == 5.0
+        with Client(server.hosts, session_timeout=3600) as client:
+            assert client.session_timeout == 3600.0
+
+
+def test_a_port_beside_hosts_is_told_where_it_belongs() -> None:
+    port: Any = 2181
+    for kind in (Client, AsyncClient):
+        with pytest.raises(TypeError, match="the port belongs into hosts, as in 'host:2181'"):
+            kind("127.0.0.1", port)
 
 
 WRONG_TIMEOUTS = ["1", True, -1, -0.001, float("nan"), 10**400, [1]]
@@ -734,7 +776,7 @@ def test_each_read_sets_the_watch_that_fires_for_it(client: Client, fresh_path: 
         assert not watch.ready
         client.set_data(fresh_path, b"x")
         client.create(f"{fresh_path}/{number}")
-        assert watch.wait(PATIENCE) == Event(expected, fresh_path, State.CONNECTED)
+        assert seen(watch) == Event(expected, fresh_path, State.CONNECTED)
 
 
 def test_a_missing_node_is_watched_by_exists_alone(client: Client, fresh_path: str) -> None:
@@ -745,7 +787,7 @@ def test_a_missing_node_is_watched_by_exists_alone(client: Client, fresh_path: s
     with pytest.raises(RuntimeError, match="not set"):
         other.wait(0)
     client.create(fresh_path)
-    assert watch.wait(PATIENCE) == Event(EventType.NODE_CREATED, fresh_path, State.CONNECTED)
+    assert seen(watch) == Event(EventType.NODE_CREATED, fresh_path, State.CONNECTED)
 
 
 def test_a_reply_that_shows_a_change_comes_behind_its_watch(
@@ -1130,16 +1172,28 @@ def test_connect_names_every_server_and_what_it_said() -> None:
     def close(connection: Connection) -> None:
         connection.hello()
 
+    def reset(connection: Connection) -> None:
+        connection.hello()
+        connection.reset()
+
     port = refused_port()
-    with FakeServer(refuse) as refusing, FakeServer(close) as closing, FakeServer(silent) as mute_:
-        hosts = ",".join([refusing.hosts, closing.hosts, mute_.hosts, f"127.0.0.1:{port}"])
+    with (
+        FakeServer(refuse) as refusing,
+        FakeServer(close) as closing,
+        FakeServer(reset) as resetting,
+        FakeServer(silent) as mute_,
+    ):
+        servers = [refusing.hosts, closing.hosts, resetting.hosts, mute_.hosts, f"127.0.0.1:{port}"]
+        hosts = ",".join(servers)
         client = Client(hosts, session_timeout=4.0)  # each is to be tried, pauses or not
         with within(4.0 + SLACK), pytest.raises(NotSentError) as caught:
             client.connect()
         message = str(caught.value)
-        assert f"{refusing.hosts}: the server refuses sessions at the moment" in message
-        assert f"{closing.hosts}: the server closed it" in message
-        assert f"{mute_.hosts}: no answer" in message
+        assert f"{refusing.hosts}: the server is read-only and refuses new sessions" in message
+        hint = "before it greeted (does it expect TLS"
+        assert f"{closing.hosts}: the server closed it {hint}" in message
+        assert f"{resetting.hosts}: the server reset it {hint}" in message
+        assert f"{mute_.hosts}: no answer to the greeting (is it a ZooKeeper server?" in message
         assert f"127.0.0.1:{port}: Connection refused" in message
         assert not caught.value.maybe_applied
         client.close()
@@ -1238,12 +1292,26 @@ def hangs_up(_: Connection) -> None:
 def test_an_address_that_only_accepts_is_not_the_first_again(
     script: Callable[[Connection], None],
 ) -> None:
+    addresses = [(1, "a"), (1, "b"), (1, "c")]
+    seed = next(
+        s for s in range(99) if HostList([("h", 1)], Random(s)).arrange(addresses) == addresses
+    )
     with FakeServer(script) as bad, FakeServer(script) as worse, FakeServer() as server:
         resolver = lambda host, port: named(bad, worse, server)  # noqa: E731
-        client = Client("zoo.example", session_timeout=1.0, _resolver=resolver)
+        client = Client("zoo.example", session_timeout=1.0, _resolver=resolver, _seed=seed)
         with closing(client):
             client.connect(PATIENCE)
         assert [len(s.connections) for s in (bad, worse, server)] == [1, 1, 1]
+
+
+def test_known_A48_clients_spread_over_the_addresses_of_one_name() -> None:
+    """A resolver names the same one first for all of them."""
+    with FakeServer() as one, FakeServer() as two, FakeServer() as three:
+        resolver = lambda host, port: named(one, two, three)  # noqa: E731
+        for seed in range(12):
+            with Client("zoo.example", _resolver=resolver, _seed=seed) as client:
+                client.connect(PATIENCE)
+        assert all(2 <= len(server.connections) <= 6 for server in (one, two, three))
 
 
 @pytest.mark.parametrize(
@@ -1854,15 +1922,14 @@ def test_close_in_a_finalizer() -> None:
         assert server.count("close_session") == 1
 
 
-def collect(lock: threading.Lock) -> None:
+def collect(lock: AbstractContextManager[object]) -> None:
     """Have the collector run where the lock is taken."""
     with lock:
         gc.collect()
 
 
-def test_a_watch_closed_in_a_finalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_closed_in_a_finalizer() -> None:
     """E8: the collector may run it in the thread that has the client's state lock."""
-    monkeypatch.setattr("zkwire.pump.MOMENT", 0.01)
 
     class Owner:
         def __init__(self, client: Client) -> None:
@@ -1896,13 +1963,13 @@ def test_a_client_that_is_never_used_leaves_nothing() -> None:
 def test_an_idle_client_does_nothing(monkeypatch: pytest.MonkeyPatch, reader: str) -> None:
     """The I/O thread turns for pings and their answers, whether it reads them or a caller does."""
     turns: list[float] = []
-    turn = IOThread._turn
+    turn = IOThread.turn
 
-    def counted(self: IOThread) -> None:
+    def counted(self: IOThread, ready: Any) -> None:
         turns.append(time.monotonic())
-        turn(self)
+        turn(self, ready)
 
-    monkeypatch.setattr(IOThread, "_turn", counted)
+    monkeypatch.setattr(IOThread, "turn", counted)
     script = serve if reader == "nobody" else mute_but_for_pings
     with FakeServer(script) as server, Client(server.hosts, session_timeout=0.9) as client:
         call = client.pipeline.exists("/a")
@@ -1934,13 +2001,13 @@ def mute_but_for_pings(connection: Connection) -> None:
 
 def test_a_search_for_a_server_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[float] = []
-    turn = IOThread._turn
+    turn = IOThread.turn
 
-    def counted(self: IOThread) -> None:
+    def counted(self: IOThread, ready: Any) -> None:
         turns.append(time.monotonic())
-        turn(self)
+        turn(self, ready)
 
-    monkeypatch.setattr(IOThread, "_turn", counted)
+    monkeypatch.setattr(IOThread, "turn", counted)
     client = Client(f"127.0.0.1:{refused_port()}", session_timeout=1.5)
     with pytest.raises(NotSentError):
         client.create("/a")
@@ -1950,13 +2017,13 @@ def test_a_search_for_a_server_does_not_spin(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_full_kernel_does_not_make_it_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[float] = []
-    turn = IOThread._turn
+    turn = IOThread.turn
 
-    def counted(self: IOThread) -> None:
+    def counted(self: IOThread, ready: Any) -> None:
         turns.append(time.monotonic())
-        turn(self)
+        turn(self, ready)
 
-    monkeypatch.setattr(IOThread, "_turn", counted)
+    monkeypatch.setattr(IOThread, "turn", counted)
     with ExitStack() as stack:
         client = _stuffed(stack)
         with pytest.raises(OperationTimeoutError):

@@ -441,6 +441,8 @@ def test_nobody_waits_for_a_server_for_ever(asked: Callable[[Client], object]) -
 
 def test_a_chroot_that_does_not_exist_is_named(stage: Stage, fresh_path: str) -> None:
     client = stage.client(chroot=f"{fresh_path}/missing")
+    with pytest.raises(NoNodeError, match="walk /: the chroot does not exist"):
+        list(client.walk())
     with pytest.raises(NoNodeError, match="the chroot does not exist"):
         client.ensure_path("/a/b")
     with pytest.raises(NoNodeError, match="the chroot does not exist"):

@@ -23,6 +23,8 @@ from zkwire import (
     SetData,
     ZooKeeperError,
 )
+from zkwire.testing import FaultProxy
+from zkwire.testing.proxy import Frame
 
 pytestmark = pytest.mark.apache
 
@@ -109,3 +111,51 @@ def test_an_answered_sync_comes_behind_the_loss_of_the_lock(
     asked.result(LIMIT)
     assert not lock.held
     assert lock.lost.is_set()
+
+
+def test_hazard_A46_a_follower_that_crashes_before_it_reports_an_answered_ping(
+    backend: Backend, fresh_path: str
+) -> None:
+    """The leader counts from the ping before, which the lease takes into account with a margin."""
+    if not isinstance(backend, InstalledBackend):
+        pytest.skip(f"changes the links between servers, which are {backend}")
+    with lagging_follower(backend) as lag:
+        assert held_beside_the_next_holder(lag, f"{fresh_path}-a", 0.0), (
+            "then docs are to be changed"
+        )
+        lag.end()
+        lag.ensemble.restore()
+        assert not held_beside_the_next_holder(lag, f"{fresh_path}-b", 0.6)
+
+
+def held_beside_the_next_holder(lag: Lag, path: str, margin: float) -> bool:
+    """What a holder believes whose server crashed right behind an answer, when the next one holds.
+
+    The server's report is held back from just before the ping on, so that it comes never.
+    """
+    timeout = 4.0
+    pings = 0
+
+    def nothing_behind_the_third(frame: Frame) -> None:
+        nonlocal pings
+        pings += frame.op == "ping" and frame.direction == "c2s"
+        if pings == 3:
+            lag.cut_off()
+
+    with (
+        FaultProxy(lag.hosts) as proxy,
+        Client(lag.up_to_date.hosts, session_timeout=LIMIT) as rival,
+        Client(proxy.hosts, session_timeout=timeout, lease_margin=margin) as holder,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first, second = SequentialLock(holder, path), SequentialLock(rival, path)
+        assert first.acquire(LIMIT)
+        waiting = pool.submit(second.acquire, LIMIT)
+        soon("the rival is in the queue", lambda: len(second.contenders()) == 2)
+        proxy.rule(nothing_behind_the_third)
+        proxy.wait_for(lambda _: pings == 3)
+        soon("it is answered", lambda: first.lease_remaining() > timeout * 0.75)
+        proxy.refuse()
+        lag.ensemble.servers[2].kill()
+        assert waiting.result()
+        return first.held

@@ -51,6 +51,41 @@ def test_demo_on_a_real_server(zookeeper: ZooKeeperServer) -> None:
         assert [n for n in client.get_children("/") if n.startswith("zkwire-demo")] == []
 
 
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "On the ZooKeeper",  # nothing is made yet, or the root
+        "yes NonBlockingLock",  # the writers of the next round start
+        "It is stopped",
+        "yes BlockingLock: ",
+    ],
+)
+def test_an_interrupted_demo_removes_what_it_has_made(
+    moment: str, zookeeper: ZooKeeperServer, observer: Client
+) -> None:
+    """At Ctrl-C, which reaches all processes of the terminal."""
+    before = observer.get_children("/")  # below are other tests, some with ACLs
+    command = [sys.executable, "-m", "zkwire", "demo", "--server", zookeeper.hosts]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert any(moment in line for line in process.stdout)
+        os.killpg(process.pid, signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "")
+    assert "NO!" not in said
+    assert said.endswith("is removed: nothing is left on the server.\n")
+    observer.sync("/")
+    assert sorted(observer.get_children("/")) == sorted(before)
+
+
 def test_server_as_a_process() -> None:
     command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
@@ -82,6 +117,9 @@ def test_a_server_that_is_not_there_ends_in_one_line() -> None:
 def test_wrong_arguments_are_said() -> None:
     assert zkwire("demo", "--nonsense").returncode == 2
     assert zkwire("demo", "--server", "no:port:here").returncode == 1
+    alone = zkwire()
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert re.findall(r"^    (\w+) ", alone.stderr, re.MULTILINE) == ["demo", "server", "shell"]
 
 
 def test_who_has_seen_enough_ends_it_silently() -> None:

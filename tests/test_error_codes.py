@@ -507,28 +507,3 @@ def create_somehow(client: Client, path: str) -> None:
             pass
         return
     pytest.fail("no connection lasts")
-
-
-def test_requests_behind_an_unknown_one_do_not_pretend_to_have_been_refused() -> None:
-    """The server closes the connection behind its answer; what is not sent by then comes later."""
-    with testing.Server(version="3.6") as server, Client(server.hosts) as client:
-        error: ZooKeeperError | None = None
-        for number in range(1000):
-            replies: list[Any] = [
-                client.pipeline.create(f"/before-{number}"),
-                client.pipeline.who_am_i(),
-                client.pipeline.create(f"/behind-{number}"),
-            ]
-            assert replies[0].result(PATIENCE) == f"/before-{number}"
-            with pytest.raises(UnimplementedError, match=r"since 3\.7"):
-                replies[1].result(PATIENCE)
-            try:
-                assert replies[2].result(PATIENCE) == f"/behind-{number}"
-            except ZooKeeperError as raised:
-                error = raised
-                break
-        assert error is not None
-        assert not isinstance(error, ServerError)
-        client.connect(PATIENCE)
-        if not error.maybe_applied:
-            assert client.exists(error.path or "") is None

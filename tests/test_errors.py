@@ -20,6 +20,7 @@ from zkwire.errors import (
     GarbledError,
     LockLostError,
     LockTakenError,
+    LockTimeoutError,
     MultiError,
     NoNodeError,
     NotSentError,
@@ -30,6 +31,7 @@ from zkwire.errors import (
     SequenceExhaustedError,
     ServerError,
     SessionExpiredError,
+    UnreachableError,
     ZooKeeperError,
     error_for,
 )
@@ -152,6 +154,10 @@ def test_no_code_is_missing_or_there_twice() -> None:
         (MultiError, ServerError),
         (LockLostError, ZooKeeperError),
         (LockTakenError, ZooKeeperError),
+        (LockTimeoutError, LockTakenError),
+        (LockTimeoutError, OperationTimeoutError),
+        (UnreachableError, NotSentError),
+        (UnreachableError, OperationTimeoutError),
         (SequenceExhaustedError, ZooKeeperError),
     ],
 )
@@ -169,8 +175,8 @@ def test_different_answers_are_not_confused() -> None:
             assert not issubclass(kind, ConnectionLossError | TimeoutError | ProtocolError)
         # A wrong argument is the caller's mistake, nothing about the outside world is.
         assert not issubclass(kind, ValueError | TypeError)
-    own = [kind.__name__ for kind in ALL if issubclass(kind, OSError)]
-    assert own == ["OperationTimeoutError"]
+    own = {kind.__name__ for kind in ALL if issubclass(kind, OSError)}
+    assert own == {"OperationTimeoutError", "UnreachableError", "LockTimeoutError"}
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
@@ -218,6 +224,28 @@ def test_a_server_error_says_what_is_wrong() -> None:
     unknown = ServerError(code=-999, op="delete", path="/a")
     assert str(unknown) == "delete /a: refused with error code -999, unknown to this client"
     assert str(ServerError(code=-4)).endswith("; a change may still be executed")
+
+
+@pytest.mark.parametrize(
+    ("code", "op", "path", "message"),
+    [
+        (-101, "create", "/no/a", "the parent /no does not exist; ensure_path('/no') creates it"),
+        (-101, "create_ttl", "/no/a/", "the parent /no/a does not exist; ensure_path"),
+        (-101, "create2", "/a", "the chroot does not exist; a client without one can create it"),
+        (-101, "get_data", "/", "the chroot does not exist"),
+        (-101, "get_data", "/a", "There is no such node."),
+        (-8, "delete", "/zookeeper", "the server keeps this node for itself"),
+        (-8, "delete", "/zookeeper/quota", "the server keeps this node for itself"),
+        (-8, "delete", "/zookeepers", "The server does not accept the arguments."),
+        (-8, "reconfig", "", "The server does not accept the arguments."),
+    ],
+)
+def test_a_refusal_names_what_the_request_was_about(
+    code: int, op: str, path: str, message: str
+) -> None:
+    assert str(errors.error_for(code, op, path)).startswith(
+        f"{op} {path}".rstrip() + ": " + message
+    )
 
 
 def test_a_refused_multi_says_which_operation_is_to_blame() -> None:

@@ -32,6 +32,7 @@ ERRORS = {
     "InvalidACLError",
     "LockLostError",
     "LockTakenError",
+    "LockTimeoutError",
     "MarshallingError",
     "MultiError",
     "NewConfigNoQuorumError",
@@ -60,6 +61,7 @@ ERRORS = {
     "ThrottledOpError",
     "UnimplementedError",
     "UnknownSessionError",
+    "UnreachableError",
     "ZooKeeperError",
 }
 LOCKS = {"BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"}
@@ -142,6 +144,7 @@ A_LOCKS = frozenset(
         "path",
         "release",
         "try_acquire",
+        "within",
     }
 )
 MEMBERS = {
@@ -166,7 +169,7 @@ MEMBERS = {
     "DigestMD5": {"exchange"},
     "Watch": {"close", "ready", "wait"},
     "Lost": {"add_callback", "is_set", "ready", "wait"},
-    **dict.fromkeys(LOCKS, A_LOCKS),
+    **dict.fromkeys(LOCKS, A_LOCKS | {"guard"}),
     **dict.fromkeys(("Lock", "SequentialLock"), A_LOCKS | {"contenders", "guard"}),
 }
 

@@ -13,16 +13,19 @@ from typing import Any, cast
 
 import pytest
 
-from tests.family_helpers import soon
+from tests.family_helpers import Lockable, lease_of, looked, soon, watches_children
 from tests.lock_helpers import Running, Stage
 from tests.server_control import Ensemble, ZooKeeperServer
 from zkwire import (
+    BlockingLock,
     Client,
     ClientClosedError,
     ConnectionLossError,
     Credentials,
     EventType,
     LockLostError,
+    NodeExistsError,
+    ReadWriteLock,
     SequentialLock,
     SessionExpiredError,
     State,
@@ -289,6 +292,60 @@ def test_a_lost_lock_that_nobody_has_released_keeps_the_client(
         lock.release()
     client.detach()
     stage.wait_no_nodes(fresh_path)
+
+
+KINDS: dict[str, Callable[[Client, str], Lockable]] = {
+    "one node": BlockingLock,
+    "queue": SequentialLock,
+    "writer": lambda client, path: ReadWriteLock(client, path).write,
+    "lease": lease_of,
+}
+
+
+@pytest.mark.parametrize("rivals", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_hazard_B34_a_session_that_is_resumed_does_not_wait_for_itself(
+    stage: Stage, fresh_path: str, kind: str, rivals: int
+) -> None:
+    """Its own node stands there, from before a crash; also if a rival waits between the two."""
+    first, rival = stage.client(direct=True), KINDS[kind](stage.client(), fresh_path)
+    assert KINDS[kind](first, fresh_path).acquire(PATIENCE)
+    kept = first.credentials
+    first._pump.close(1.0, detach=True)  # as it was when the process died
+    waiting = [Running(lambda: rival.acquire(PATIENCE))] if rivals else []
+    for _ in waiting:
+        if kind == "lease":
+            stage.proxy.wait_for(lambda seen: watches_children(seen, f"{fresh_path}/leases"))
+        else:
+            stage.proxy.wait_for(looked)
+    with Client(stage.hosts, resume=kept) as again:
+        lock = KINDS[kind](again, fresh_path)
+        assert not lock.try_acquire()
+        with pytest.raises(NodeExistsError, match="own, from before this client has res") as caught:
+            lock.acquire(PATIENCE)
+        assert owner(again, str(caught.value.path)) == again.session_id
+        again.delete(str(caught.value.path))
+        for running in waiting:
+            assert running.result()
+            rival.release()
+        assert lock.acquire(PATIENCE)
+
+
+def test_other_nodes_of_a_session_are_waited_for(stage: Stage, fresh_path: str) -> None:
+    """Of other locks of the client, or made by hand; and those that only look like former ones."""
+    client, stranger = stage.client(), stage.observer
+    other = SequentialLock(client, fresh_path)
+    assert other.acquire(PATIENCE)
+    by_hand = client.create(f"{fresh_path}/x-lock-", ephemeral=True, sequential=True)
+    session = f"{client.session_id & 2**64 - 1:016x}"
+    forged = f"{fresh_path}/{session}-{'0' * 24}-lock-"
+    forged = stranger.create(forged, ephemeral=True, sequential=True)
+    waiter = Running(lambda: SequentialLock(client, fresh_path).acquire(PATIENCE))
+    soon("it queues", lambda: len(stage.nodes(fresh_path)) == 4)
+    stranger.delete(forged)
+    client.delete(by_hand)
+    other.release()
+    assert waiter.result()
 
 
 # --- while the first still lives ------------------------------------------------------------------

@@ -143,6 +143,22 @@ def test_the_order_is_the_rngs_alone() -> None:
     assert len({tuple(order(seed)) for seed in range(20)}) > 10
 
 
+@PROPERTY
+@given(st.lists(st.tuples(st.sampled_from([2, 10]), st.integers(0, 9)), unique=True), st.integers())
+def test_the_addresses_of_a_name_keep_their_families_and_their_order(
+    addresses: list[tuple[int, int]], seed: int
+) -> None:
+    """Which family goes first is the resolver's to say, and nothing else of its order counts."""
+    hosts = HostList([("a", 1)], Random(seed))
+    arranged = hosts.arrange(addresses)
+    assert sorted(arranged) == sorted(addresses)
+    assert [family for family, _ in arranged] == [family for family, _ in addresses]
+    rest = sorted(addresses[1:], reverse=True)
+    for family in (2, 10):
+        again = [address for address in hosts.arrange(rest) if address[0] == family]
+        assert again == [a for a in arranged if a[0] == family and a in rest]
+
+
 def test_the_callers_list_is_left_alone() -> None:
     given_list = list(SERVERS)
     HostList(given_list, Random(1))

@@ -43,6 +43,11 @@ def client(kazoo: Any, server: Server) -> Iterator[Any]:
     made.close()
 
 
+def test_the_version_is_told(client: Any) -> None:
+    """By `envi`, which clients ask for what a server can do."""
+    assert client.server_version() == (3, 8, 0)
+
+
 def test_nodes(kazoo: Any, client: Any) -> None:
     assert client.create("/a/b", b"x", makepath=True) == "/a/b"
     data, stat = client.get("/a/b")

@@ -22,17 +22,26 @@ ORDER = [
     *("jute", "jute.record", "jute.records", "jute.frames", "jute.multi"),
     *("paths", "model", "digest", "ops", "calls", "watches", "watch_table", "watching"),
     *("hosts", "search", "liveness", "leases", "endings", "states", "trace"),
-    *("control", "authentication", "opening", "flight", "session"),
+    *("control", "authentication", "opening", "flight", "unknown", "session"),
     *("verbs.base", "verbs.checks", "verbs.nodes", "verbs.multi", "verbs.watches"),
     *("verbs.admin", "verbs"),
-    *("sasl", "tls", "options", "background", "dial", "probe", "link", "secure_link", "forking"),
-    *("waiting", "engine", "io_thread", "roles", "pump", "following", "observe", "replies"),
+    *("sasl", "tls", "options", "background", "dial", "probe", "bell", "link", "secure_link"),
+    *("forking", "exiting", "waiting", "held", "engine", "io_thread", "roles", "pump"),
+    *("following", "observe", "replies"),
     *("recipes", "recipes.world", "recipes.driver", "recipes.trees"),
     *("client_base", "client_world", "blocking_world", "client"),
-    *("aio", "aio.engine", "aio.replies", "aio.pump", "aio.world", "aio.client"),
-    *("recipes.lost", "recipes.lock", "recipes.single", "recipes.sequential"),
+    *("aio", "aio.home", "aio.engine", "aio.replies", "aio.pump", "aio.world", "aio.client"),
+    *("recipes.attempt", "recipes.insist", "recipes.lost", "recipes.lock"),
+    *("recipes.single", "recipes.sequential"),
     *("recipes.read_write", "recipes.semaphore", "recipes.multi_lock", "recipes.contenders"),
-    *("recipes.face", "recipes.locks", "recipes.family"),
+    *(
+        "recipes.limits",
+        "recipes.guarded",
+        "recipes.face",
+        "recipes.locks",
+        "recipes.owners",
+        "recipes.family",
+    ),
     *("recipes.async_locks", "recipes.async_family"),
     "zkwire",
     *("testing", "cli", "__main__"),
@@ -43,10 +52,10 @@ TOPS = ("testing", "cli")
 
 # The only modules that may touch the world outside: sockets, threads, clocks, chance.
 SHELLS = {
-    *("sasl", "tls", "background", "dial", "probe", "link", "secure_link", "forking"),
-    *("waiting", "engine", "io_thread", "roles", "pump", "client_base", "client"),
-    *("aio.engine", "aio.pump", "testing", "cli", "__main__"),
-    *("recipes.family", "recipes.async_locks", "recipes.async_family"),
+    *("sasl", "tls", "background", "dial", "probe", "bell", "link", "secure_link", "forking"),
+    *("exiting", "waiting", "engine", "io_thread", "roles", "pump", "client_base", "client"),
+    *("aio.home", "aio.engine", "aio.replies", "aio.pump", "testing", "cli", "__main__"),
+    *("recipes.owners", "recipes.family", "recipes.async_locks", "recipes.async_family"),
 }
 IMPURE = {
     *("socket", "ssl", "select", "selectors", "_socket", "_ssl"),
@@ -68,7 +77,10 @@ RECIPE_SHELLS = {
 # Too expensive to load for everybody who imports zkwire.
 EXPENSIVE = {"asyncio", "concurrent", "dataclasses", "logging", "typing"}
 # Loaded only by who asks for it.
-LATE = ("aio.pump", "recipes.async_locks", "recipes.async_family", "testing")
+LATE = (
+    *("aio.home", "aio.replies", "aio.pump"),
+    *("recipes.async_locks", "recipes.async_family", "testing"),
+)
 
 # Clocks that can be set, and what tells their time.
 WALL_CLOCKS = {"time": {"time", "time_ns", "ctime", "gmtime", "localtime", "strftime"}}
@@ -154,7 +166,8 @@ def wall_clock_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Import):
             yield from ((node.lineno, a.name) for a in node.names if a.name == "datetime")
         elif isinstance(node, ast.ImportFrom) and node.module == "datetime":
-            yield node.lineno, "datetime"
+            if {alias.name for alias in node.names} - {"timedelta"}:  # which has no clock
+                yield node.lineno, "datetime"
         elif isinstance(node, ast.ImportFrom) and node.module in WALL_CLOCKS:
             found = {alias.name for alias in node.names} & WALL_CLOCKS[node.module]
             yield from ((node.lineno, f"{node.module}.{name}") for name in sorted(found))

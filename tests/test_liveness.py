@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkwire.liveness import Liveness
+from zkwire.liveness import LEAST_MARGINS, Liveness, Reported
 
 
 def greeted(now: float, timeout: float = 9.0) -> Liveness:
@@ -74,7 +74,7 @@ def test_the_lease_counts_from_the_sending_of_what_was_answered() -> None:
     assert live.lease_deadline == 109.0, "not answered yet"
     live.last_receive = 106.0
     assert live.lease_deadline == 109.0, "an event is no answer"
-    live.answered(104.0)
+    live.answered(104.0, 106.0)
     assert live.lease_deadline == 113.0
 
 
@@ -82,9 +82,9 @@ def test_answers_of_a_server_without_the_ensemble_do_not_prolong_the_lease() -> 
     live = greeted(100.0)
     live.open(104.0)
     live.greeted(9.0, read_only=True)
-    live.answered(105.0)
+    live.answered(105.0, 107.0)
     live.ping(106.0)
-    live.pong()
+    live.pong(0.0)
     assert live.lease_deadline == 109.0
     live.open(107.0)
     live.greeted(9.0)
@@ -93,8 +93,8 @@ def test_answers_of_a_server_without_the_ensemble_do_not_prolong_the_lease() -> 
 
 def test_a_late_answer_does_not_shorten_the_lease() -> None:
     live = greeted(100.0)
-    live.answered(104.0)
-    live.answered(102.0)
+    live.answered(104.0, 106.0)
+    live.answered(102.0, 104.0)
     assert live.lease_deadline == 113.0
 
 
@@ -103,11 +103,11 @@ def test_pongs_answer_pings_in_their_order() -> None:
     live.ping(103.0)
     live.ping(106.0)
     assert live.lease_deadline == 109.0
-    live.pong()
+    live.pong(0.0)
     assert live.lease_deadline == 112.0
-    live.pong()
+    live.pong(0.0)
     assert live.lease_deadline == 115.0
-    live.pong()
+    live.pong(0.0)
     assert live.lease_deadline == 115.0, "nobody had asked"
 
 
@@ -115,7 +115,7 @@ def test_a_new_connection_forgets_the_pings_of_the_last_one() -> None:
     live = greeted(100.0)
     live.ping(103.0)
     live.open(110.0)
-    live.pong()
+    live.pong(0.0)
     assert live.lease_deadline == 109.0, "that ping was never answered"
     live.greeted(9.0)
     assert live.lease_deadline == 119.0
@@ -123,9 +123,44 @@ def test_a_new_connection_forgets_the_pings_of_the_last_one() -> None:
 
 def test_the_lease_outlives_the_connection() -> None:
     live = greeted(100.0)
-    live.answered(104.0)
+    live.answered(104.0, 106.0)
     live.open(105.0)
     assert live.lease_deadline == 113.0
+
+
+def test_known_A46_with_a_margin_an_answer_counts_when_one_asked_so_much_later_has_come() -> None:
+    live = Reported(10.0, 2.0)
+    live.open(100.0)
+    live.greeted(10.0)
+    assert (live.ping_at, live.lease_deadline) == (102.5, 110.0)
+    for sent_at, answered_at, deadline in [
+        (102.5, 102.6, 110.0),
+        (104.5, 104.7, 110.0),  # sent less than a margin behind the other's answer
+        (104.6, 104.7, 112.5),
+        (106.6, 106.7, 112.5),
+        (107.1, 107.2, 114.6),
+    ]:
+        live.answered(sent_at, answered_at)
+        assert live.lease_deadline == deadline, sent_at
+    live.open(108.0)
+    live.answered(110.0, 110.1)
+    assert live.lease_deadline == 114.6, "another server may have answered that"
+    live.greeted(10.0)
+    assert live.lease_deadline == 118.0
+
+
+def test_with_a_margin_the_lease_of_a_live_session_lasts() -> None:
+    """A fifth of the timeout, and answers that take a quarter of that; requests come in bursts."""
+    for busy in (0.0, 1.9, 2.4, 4.4):
+        live = Reported(10.0, 10.0 / LEAST_MARGINS)
+        live.open(0.0)
+        live.greeted(10.0)
+        now = 0.0
+        while now < 60.0:
+            sent_at = live.ping_at if now % 7.0 >= busy else live.last_send + 0.1
+            live.last_send, now = sent_at, sent_at + 0.5
+            live.answered(sent_at, now)
+            assert live.lease_deadline > now, (busy, now)
 
 
 def test_what_the_server_grants_counts() -> None:
@@ -148,15 +183,21 @@ class LeaseAgainstServer(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 100.0
-        self.live = Liveness(9.0)
+        self.live = self.make()
         self.live.open(self.now)
         self.on_the_way: list[tuple[str, float]] = []  # sent, not yet at the server
         self.coming_back: list[tuple[str, float]] = []
         self.server_expires = -math.inf
         self.send("greeting")
 
+    def make(self) -> Liveness:
+        return Liveness(9.0)
+
     def send(self, what: str) -> None:
         self.on_the_way.append((what, self.now))
+
+    def hear(self, what: str) -> None:
+        self.server_expires = self.now + self.live.timeout
 
     @rule(seconds=st.floats(0.0, 4.0))
     def time_passes(self, seconds: float) -> None:
@@ -177,7 +218,7 @@ class LeaseAgainstServer(RuleBasedStateMachine):
     @precondition(lambda self: self.on_the_way)
     @rule()
     def server_reads(self) -> None:
-        self.server_expires = self.now + self.live.timeout
+        self.hear(self.on_the_way[0][0])
         self.coming_back.append(self.on_the_way.pop(0))
 
     @precondition(lambda self: self.coming_back)
@@ -188,9 +229,9 @@ class LeaseAgainstServer(RuleBasedStateMachine):
         if what == "greeting":
             self.live.greeted(9.0)
         elif what == "ping":
-            self.live.pong()
+            self.live.pong(self.now)
         else:
-            self.live.answered(sent_at)
+            self.live.answered(sent_at, self.now)
 
     @rule()
     def reconnect(self) -> None:
@@ -204,7 +245,43 @@ class LeaseAgainstServer(RuleBasedStateMachine):
         assert not self.live.lease_deadline or self.live.lease_deadline <= self.server_expires
 
 
+class LeaseAgainstLeader(LeaseAgainstServer):
+    """A follower reports what it has heard every half tick, and may crash at any moment before."""
+
+    half_tick = 1.0
+
+    def __init__(self) -> None:
+        self.reports_at, self.unreported = 100.0, False
+        super().__init__()
+
+    def make(self) -> Liveness:
+        return Reported(9.0, self.half_tick)
+
+    def hear(self, what: str) -> None:
+        if what == "greeting":  # which the leader answers
+            super().hear(what)
+        self.unreported = True
+
+    @rule(seconds=st.sampled_from([0.125, 0.75, 3.0]))
+    def time_passes(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.reports_at <= end:
+            self.now = self.reports_at
+            if self.unreported:
+                super().hear("report")
+            self.reports_at, self.unreported = self.now + self.half_tick, False
+        self.now = end
+
+    @precondition(lambda self: not self.on_the_way and not self.coming_back)
+    @rule()
+    def is_asked_and_answers_at_once(self) -> None:
+        self.send("request")
+        self.server_reads()
+        self.client_reads()
+
+
+THOROUGH = settings(derandomize=True, deadline=None, max_examples=150, stateful_step_count=30)
 TestLeaseAgainstServer = LeaseAgainstServer.TestCase
-TestLeaseAgainstServer.settings = settings(
-    derandomize=True, deadline=None, max_examples=150, stateful_step_count=30
-)
+TestLeaseAgainstServer.settings = THOROUGH
+TestLeaseAgainstLeader = LeaseAgainstLeader.TestCase
+TestLeaseAgainstLeader.settings = THOROUGH

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.family_helpers import soon
-from tests.lock_helpers import GRACE, PATIENCE, SHORT
+from tests.family_helpers import Lockable, lease_of, soon
+from tests.lock_helpers import GRACE, PATIENCE, SHORT, Running
+from tests.server_control import poll
 from zkwire import (
     ACL,
     BlockingLock,
     Client,
+    Election,
     Id,
+    MultiLock,
     NoAuthError,
     NodeExistsError,
     Perms,
+    ReadWriteLock,
     SequentialLock,
     SetData,
 )
@@ -25,6 +29,8 @@ from zkwire.testing import Server
 BUSY = [-118, -122, -127]
 NOT_READ_ONLY = -119
 kinds = pytest.mark.parametrize("kind", [BlockingLock, SequentialLock])
+# The request that gives it up.
+FREES: dict[type[Locking], str] = {BlockingLock: "multi", SequentialLock: "delete"}
 
 
 @pytest.fixture
@@ -56,7 +62,7 @@ def test_a_release_that_is_refused_for_now_is_no_error(
 ) -> None:
     lock = made(kind, clients[0])
     assert lock.acquire(GRACE)
-    server.refuse_next("delete", code)
+    server.refuse_next(FREES[kind], code)
     lock.release()
     assert made(kind, clients[1]).acquire(PATIENCE)
 
@@ -80,8 +86,9 @@ def test_a_read_only_server_is_asked_again_when_it_may_be_another(
     lock = made(kind, clients[0])
     assert lock.acquire(GRACE)
     for nth in (1, 2):
-        server.refuse_next("delete", NOT_READ_ONLY, nth=nth)
+        server.refuse_next(FREES[kind], NOT_READ_ONLY, nth=nth)
     lock.release()
+    poll("its clean-up is refused", lambda: not server.unfired or None, PATIENCE)
     assert not made(kind, clients[1]).acquire(SHORT), "it is asked again for no reason"
     server.cut_all()
     assert made(kind, clients[2]).acquire(PATIENCE)
@@ -100,15 +107,41 @@ def test_a_guarded_operation_says_who_refused_it(clients: list[Client]) -> None:
     lock.release()
 
 
-def test_nobody_waits_for_a_node_that_is_not_ephemeral(clients: list[Client]) -> None:
-    clients[0].create("/lock", b"a node")
-    lock = BlockingLock(clients[1], "/lock")
-    with pytest.raises(NodeExistsError, match="/lock is no lock: the node there is not ephemeral"):
+WAITING: dict[str, tuple[Callable[[Client], Lockable], str]] = {
+    "blocking": (lambda client: BlockingLock(client, "/lock"), "/lock"),
+    "queue": (lambda client: SequentialLock(client, "/lock"), "/lock/a-lock-0000000000"),
+    "leader": (lambda client: Election(client, "/lock").lead(), "/lock/a-0000000000"),
+    "reader": (lambda client: ReadWriteLock(client, "/lock").read, "/lock/a__WRIT__0000000000"),
+    "writer": (lambda client: ReadWriteLock(client, "/lock").write, "/lock/a__READ__0000000000"),
+    "lease": (lambda client: lease_of(client, "/lock"), "/lock/leases/a-0000000000"),
+    "a lease's queue": (lambda client: lease_of(client, "/lock"), "/lock/locks/a-0000000000"),
+    "several": (lambda client: MultiLock(BlockingLock(client, "/lock")), "/lock"),
+}
+
+
+@pytest.mark.parametrize("which", WAITING)
+def test_hazard_B33_nobody_waits_for_a_node_that_is_not_ephemeral(
+    clients: list[Client], which: str
+) -> None:
+    make, node = WAITING[which]
+    lock = make(clients[1])
+    clients[0].ensure_path(node)
+    with pytest.raises(NodeExistsError, match=f"{node} is no lock: the node there is not eph") as e:
         lock.acquire(GRACE)
+    assert e.value.path == node
     assert not lock.try_acquire()
-    assert clients[0].get_data("/lock").data == b"a node"
-    clients[0].delete("/lock")
-    assert lock.acquire(GRACE)
+    clients[0].delete(node)
+    assert lock.acquire(GRACE), "something was left behind"
+
+
+def test_a_lease_waits_as_long_as_one_ahead_may_go(clients: list[Client]) -> None:
+    first = lease_of(clients[0], "/s", 2)
+    assert first.acquire(GRACE)
+    clients[0].create("/s/leases/a-", sequential=True)
+    waiting = Running(lambda: lease_of(clients[1], "/s", 2).acquire(PATIENCE))
+    soon("it waits", lambda: len(clients[0].get_children("/s/leases")) == 3)
+    first.release()
+    assert waiting.result()
 
 
 def test_a_node_that_may_not_be_deleted_is_told_of(

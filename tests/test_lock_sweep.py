@@ -38,7 +38,7 @@ from tests.lock_helpers import (
     timed,
 )
 from tests.server_control import ZooKeeperServer
-from zkwire import Client, NonBlockingLock, OperationTimeoutError
+from zkwire import Client
 from zkwire.testing.faults import Step
 from zkwire.testing.proxy import (
     Action,
@@ -246,16 +246,8 @@ def taken_in_time(run: Run) -> None:
 
 
 def try_in_time(run: Run) -> bool:
-    """Whether the lock was acquired in time; a non-blocking one may say that it does not know."""
-
-    def attempt() -> bool:
-        try:
-            return run.own.acquire(run.timeout)
-        except OperationTimeoutError:
-            assert isinstance(run.own, NonBlockingLock)
-            return False
-
-    acquired, seconds = Running(lambda: timed(attempt)).result()
+    """Whether the lock was acquired in time."""
+    acquired, seconds = Running(lambda: timed(lambda: run.own.acquire(run.timeout))).result()
     assert_in_time(run.timeout, seconds)
     return acquired
 

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 import pytest
 
 import zkwire.roles
+from tests.lock_frames import meaning
 from tests.lock_helpers import (
     GRACE,
     PATIENCE,
@@ -23,7 +24,7 @@ from tests.lock_helpers import (
     wait_until_waiting,
 )
 from tests.server_control import ZooKeeperServer
-from zkwire import BlockingLock, SequentialLock
+from zkwire import BlockingLock, SequentialLock, Watch
 from zkwire.testing.proxy import Frame, Gate, hold
 
 pytestmark = pytest.mark.real
@@ -42,7 +43,7 @@ def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
 
 def sent(stage: Stage) -> list[str]:
     """The operations asked for through the proxy."""
-    return [frame.op for frame in requests(stage.proxy.frames())]
+    return [meaning(frame) for frame in requests(stage.proxy.frames())]
 
 
 def test_free_sequential_lock_takes_one_round_trip(stage: Stage, fresh_path: str) -> None:
@@ -106,6 +107,27 @@ def test_a_lock_held_for_a_moment_is_two_round_trips(
         lock.release()
     assert sent(stage) == ["create2", "get_children", "delete"] * 3
     assert lock.lost.reason is None
+
+
+def test_a_wait_in_vain_is_six_requests(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that follows, too: none waits behind the node of the one before."""
+
+    async def no_event_in_time(watch: Watch, deadline: float | None) -> None:
+        return None
+
+    client, times = stage.client(), 5
+    lock = SequentialLock(client, fresh_path)
+    monkeypatch.setattr(client._world, "event", no_event_in_time)
+    with SequentialLock(stage.observer, fresh_path):
+        for _ in range(times):
+            assert not lock.acquire(PATIENCE)
+        client.get_acl("/")
+    operations = sent(stage)
+    assert operations.pop() == "get_acl"
+    each = ["create2", "delete", "get_children", "get_children2", "get_data", "remove_watches"]
+    assert sorted(operations) == sorted(each * times)
 
 
 def test_the_guard_of_a_lock_that_is_kept_leaves_by_itself(stage: Stage, fresh_path: str) -> None:
@@ -186,10 +208,10 @@ class Crowd:
         self.order.append(waiter.number)
         self.fences.append(waiter.lock.fence)
         frames = self._stage.proxy.frames()
-        releasers = {frame.connection for frame in frames if frame.op == "delete"}
+        releasers = {frame.connection for frame in frames if meaning(frame) == "delete"}
         others = [frame for frame in frames if frame.connection not in releasers]
         self.woken.append(len([f for f in others if f.kind == "notification"]))
-        self.asked.append([frame.op for frame in requests(others)])
+        self.asked.append([meaning(frame) for frame in requests(others)])
         return waiter
 
     def _hand_over(self, release: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from typing import Any
 
@@ -52,6 +53,19 @@ def test_watch_types_are_the_protocols() -> None:
         "PERSISTENT": 4,
         "PERSISTENT_RECURSIVE": 5,
     }
+
+
+def test_enums_of_numbers_show_their_names_and_stay_numbers() -> None:
+    """The same on every Python: those of 3.11 and later would show the number."""
+    changed = EventType.NODE_DATA_CHANGED
+    logged = "%s %d"
+    assert str(changed) == f"{changed}" == "EventType.NODE_DATA_CHANGED"
+    assert logged % (changed, changed) == "EventType.NODE_DATA_CHANGED 3"
+    assert f"{changed:>28}|" == " EventType.NODE_DATA_CHANGED|"
+    assert (f"{changed:02d}", json.dumps(changed), changed) == ("03", "3", 3)
+    assert f"{WatchType.ANY} {Perms.READ | Perms.WRITE} {Perms(0)}" == (
+        "WatchType.ANY Perms.READ|WRITE Perms(0)"
+    )
 
 
 def test_permissions_are_the_protocols() -> None:

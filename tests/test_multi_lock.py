@@ -371,6 +371,6 @@ def test_with_on_a_taken_lock_waits(stage: Stage, fresh_path: str) -> None:
 
 def raise_taken(lock: MultiLock) -> None:
     """What ``with`` raises if acquire says no."""
-    lock.acquire = lambda timeout=None: False  # type: ignore[method-assign]
+    lock._take = lambda timeout: False  # type: ignore[method-assign]
     with lock:
         raise AssertionError

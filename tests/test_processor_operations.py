@@ -13,6 +13,7 @@ from zkwire.jute import records as r
 from zkwire.jute.record import Record
 from zkwire.model import OPEN_ACL_UNSAFE, EventType, Perms
 from zkwire.testing.acl import digest_id
+from zkwire.testing.tree import CONTAINER
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
@@ -269,6 +270,28 @@ def test_a_newer_server_answers_a_create2_in_a_multi_with_the_stat() -> None:
     header, at = r.MultiHeader.unpack(reply.body)
     assert header.type == ops.CREATE2.opcode
     assert r.Create2Response.unpack(reply.body, at)[0].stat.czxid == 2
+
+
+def test_a_newer_server_makes_a_container_where_the_opcode_of_a_multi_says_so() -> None:
+    """Found by the differential test, as the three below."""
+    peer = connected(version="3.9")
+    request = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)
+    reply = peer.multi((ops.CREATE_CONTAINER, request))
+    assert r.MultiHeader.unpack(reply.body)[0].type == ops.CREATE2.opcode
+    assert peer.processor.world.tree.node("/a").owner == CONTAINER
+
+
+@pytest.mark.parametrize(
+    ("flags", "acl", "zxids"), [(-1, OPEN_ACL_UNSAFE, 1), (5, OPEN_ACL_UNSAFE, 0), (0, None, 0)]
+)
+def test_a_newer_server_reads_no_multi_with_an_odd_create(
+    flags: int, acl: tuple[r.ACL, ...] | None, zxids: int
+) -> None:
+    peer = connected(version="3.9")
+    tree = peer.processor.world.tree
+    before = tree.zxid
+    reply = peer.multi((ops.CREATE, r.CreateRequest("/a", b"", acl, flags)))
+    assert (reply.err, reply.body, tree.zxid) == (MARSHALLING, b"", before + zxids)
 
 
 def test_within_a_multi_a_ttl_without_its_mode_is_lost() -> None:

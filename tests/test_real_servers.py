@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import unavailable
+from tests.lock_helpers import PATIENCE
 from tests.real_servers import GivenBackend, GivenServer, UncontrollableError, find_backend
 from tests.server_control import (
     DEFAULT_SETTINGS,
@@ -21,6 +22,8 @@ from tests.server_control import (
     free_port,
     poll,
 )
+from zkwire import Client, Watch
+from zkwire.testing import words
 
 pytestmark = pytest.mark.apache
 
@@ -60,6 +63,11 @@ class Handshake:
 def test_server_answers_four_letter_words(zookeeper: ZooKeeperServer) -> None:
     assert zookeeper.four_letter("ruok") == "imok"
     assert zookeeper.four_letter("srvr").startswith("Zookeeper version:")
+    head, *lines = zookeeper.four_letter("envi").splitlines()
+    names = [line.partition("=")[0] for line in lines]
+    assert [head, *names[:1]] == ["Environment:", "zookeeper.version"]
+    later = zookeeper.release >= (3, 5)
+    assert names[1:] == [n for n in words.ENVIRONMENT if later or not n.startswith("os.memory")]
 
 
 @pytest.mark.smoke
@@ -212,3 +220,16 @@ def test_unknown_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZKWIRE_TEST_BACKEND", "podman")
     with pytest.raises(NoBackendError, match="podman"):
         find_backend()
+
+
+def test_events_tell_their_zxid_from_3_9_on(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    watch = Watch()
+    observer.exists(fresh_path, watch=watch)
+    observer.create(fresh_path)
+    event = watch.wait(PATIENCE)
+    stat = observer.exists(fresh_path)
+    assert event is not None
+    assert stat is not None
+    assert event.zxid == (stat.czxid if zookeeper.release >= (3, 9) else None)

@@ -27,17 +27,19 @@ from zkwire.errors import (
     OperationTimeoutError,
     OutcomeUnknownError,
     SequenceExhaustedError,
+    ServerError,
     SessionExpiredError,
     ThrottledOpError,
 )
+from zkwire.jute.records import Stat
 from zkwire.model import DataAndStat, Event, EventType, State
 from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock, AsyncSemaphore
 from zkwire.recipes.async_locks import AsyncSequentialLock
+from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
 from zkwire.recipes.family import MultiLock, ReentrantLock, Semaphore
-from zkwire.recipes.lock import Attempt
-from zkwire.recipes.locks import SequentialLock
+from zkwire.recipes.locks import BlockingLock, NonBlockingLock, SequentialLock
 from zkwire.recipes.lost import Lost, OwnNode
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore
@@ -74,6 +76,7 @@ class World:
 
     session_id = OWN
     session_timeout = 9.0
+    operation_timeout = None
     lease_deadline = 100.0
     connection = "the first"
 
@@ -85,6 +88,7 @@ class World:
         self.usable = True
         self.time = 0.0
         self.engaged: set[object] = set()
+        self.going: set[str] = set()
         self._made: list[str] = []
 
     @property
@@ -106,6 +110,7 @@ class World:
         return Answer(None)
 
     def check(self) -> None: ...
+    def check_open(self) -> None: ...
     def caller(self) -> None: ...
     def hold(self, hold: object) -> None: ...
     def unhold(self, hold: object) -> None: ...
@@ -238,7 +243,7 @@ def test_a_node_that_vanishes_before_its_turn_is_no_part_of_the_walk() -> None:
 
 
 @pytest.mark.parametrize("twice", [True, False])
-def test_an_interrupt_does_not_keep_a_lock_from_being_cleaned_up(twice: bool) -> None:
+def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool) -> None:
     core, world = sequential()
     assert run(core.acquire(None, True))
     errors: list[BaseException] = [KeyboardInterrupt()] * (1 + twice)
@@ -248,9 +253,10 @@ def test_an_interrupt_does_not_keep_a_lock_from_being_cleaned_up(twice: bool) ->
             raise errors.pop()
 
     world.unhold = unhold  # type: ignore[method-assign]
-    core.give_up()
+    with pytest.raises(KeyboardInterrupt):  # it is raised all the same
+        core.give_up()
     assert len(world.spawned) == 1
-    assert not core.held
+    assert not core.engaged
 
 
 def test_a_clean_up_goes_on_over_lost_connections_until_the_session_is_over() -> None:
@@ -454,7 +460,8 @@ def test_whose_turn_it_is_by_the_event_alone(
 ) -> None:
     """Only a child that was the next one and still stands, on one connection, in its lease."""
     own = f"{OWN:016x}-unique-lock-0000000001"
-    core, world = sequential(get_children=[["x-lock-0000000000", own]])
+    theirs = DataAndStat(b"", Stat(*[*STAT[:7], 5, *STAT[8:]]))
+    core, world = sequential(get_children=[["x-lock-0000000000", own]], get_data=[theirs])
 
     async def event(watch: object, deadline: float | None) -> Event:
         meanwhile(core, world)
@@ -597,36 +604,81 @@ def test_a_downgrade_whose_queue_is_gone_at_once_sees_nobody() -> None:
 # --- the locks of one node ------------------------------------------------------------------------
 
 
+def changed(**fields: int) -> Stat:
+    """A stat as usual, but for these."""
+    return Stat(
+        *(fields.get(name, value) for name, value in zip(Stat.__fields__, STAT, strict=True))
+    )
+
+
+ALONE = changed(num_children=1)  # of the tokens' parent
+OTHER = changed(czxid=STAT.czxid + 1)
+
+
+def refused(index: int, error: ServerError) -> MultiError:
+    return MultiError([None] * index + [error], index)
+
+
+def taken() -> MultiError:
+    return refused(0, NodeExistsError("there"))
+
+
 def own() -> DataAndStat:
     return DataAndStat(an_attempt().id.encode(), STAT)
 
 
 def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
-    core, _ = single(create_with_stat=[NodeExistsError("there")], get_data=[own()])
+    core, _ = single(multi=[taken()], get_data=[own()], get_children=[[]], exists=[STAT])
     assert run(core.acquire(None, True))
     assert core.held
 
 
 def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
-    core, world = single(create_with_stat=[NotSentError("lost"), NodeExistsError("there")])
+    core, world = single(multi=[NotSentError("lost"), taken()])
     assert not run(core.acquire(None, False))
-    assert world.asked == ["create_with_stat", "create_with_stat"]
+    assert world.asked == ["multi", "multi"]
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
     creates: list[object] = [OutcomeUnknownError("lost")] if lost else []
     theirs = DataAndStat(b"", STAT)
-    core, _ = single(create_with_stat=[*creates, NodeExistsError("there")], get_data=[theirs])
+    core, _ = single(multi=[*creates, taken()], get_data=[theirs])
     with pytest.raises(NodeExistsError, match="/lock is no lock"):
         run(core.acquire(None, not lost))
 
 
 def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
-    core, world = single(get_data=[own(), own()], delete=[BadVersionError("written")])
+    core, world = single(multi=[refused(1, BadVersionError("written"))], get_data=[own()])
     verbs: Any = world
     run(core._leave(verbs, an_attempt()))
-    assert world.asked == ["sync", "get_data", "delete"] * 2
+    assert world.asked == ["multi", "sync", "get_data", "multi"]
+
+
+def test_a_node_whose_token_somebody_deletes_is_still_cleaned_up() -> None:
+    core, world = single(multi=[refused(0, NoNodeError("gone"))], get_data=[own()])
+    verbs: Any = world
+    run(core._leave(verbs, an_attempt()))
+    assert world.asked == ["multi", "sync", "get_data", "delete"]
+
+
+def test_a_token_that_may_not_be_deleted_is_told() -> None:
+    core, world = single(multi=[refused(0, NoAuthError("closed"))])
+    verbs: Any = world
+    with pytest.raises(NoAuthError):
+        run(core._leave(verbs, an_attempt()))
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool) -> None:
+    """Somebody has written into it, or has made it anew by hand."""
+    core, world = single(multi=[[None, STAT, None, ALONE], refused(1, BadVersionError("2"))])
+    assert run(core.acquire(None, False))
+    world.answers["get_data"] = [own() if written else DataAndStat(b"", OTHER)]
+    with contextlib.nullcontext() if written else pytest.raises(LockLostError):
+        run(core.release())
+    assert world.asked == ["multi", "multi", "sync", "get_data"]
+    assert world.spawned
 
 
 # --- the shells -----------------------------------------------------------------------------------
@@ -725,7 +777,7 @@ def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
     async def refuse(timeout: float | None = None) -> bool:
         return False
 
-    monkeypatch.setattr(both, "acquire", refuse)
+    monkeypatch.setattr(both, "_take", refuse)
 
     async def scenario() -> None:
         with pytest.raises(LockTakenError):
@@ -775,6 +827,18 @@ def a_lease_in_vain_at_once(client: Any) -> None:
     Semaphore(client, "/s", 1).acquire(0)
 
 
+def a_lease_for_a_body(client: Any) -> None:
+    with Semaphore(client, "/t", 1).lease():
+        pass
+    with Semaphore(client, "/t", 1).within(1.0):
+        pass
+
+
+def a_lock_within_a_limit(client: Any) -> None:
+    with SequentialLock(client, "/a").within(1.0):
+        pass
+
+
 def several_locks(client: Any) -> None:
     with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")):
         pass
@@ -788,26 +852,63 @@ def twice_the_same(client: Any) -> None:
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, LookupError])
 @pytest.mark.parametrize(
-    "scenario", [a_lease_in_vain, a_lease_in_vain_at_once, several_locks, twice_the_same]
+    "scenario",
+    [
+        a_lease_in_vain,
+        a_lease_in_vain_at_once,
+        a_lease_for_a_body,
+        a_lock_within_a_limit,
+        several_locks,
+        twice_the_same,
+    ],
 )
 def test_an_interrupt_anywhere_leaves_no_node(
     scenario: Callable[[Any], None], kind: type[BaseException]
 ) -> None:
     """But for one before anything of `__exit__` has run."""
-    n = 0
+    n, clients = 0, list[Any]()  # all of them: an interrupt of a finalizer is raised nowhere
     while True:
         n += 1
         world = Nodes()
         client = client_of(world)
-        with contextlib.suppress(kind, LockTakenError), Interruption(n, kind) as interruption:
-            scenario(client)
+        clients.append(client)
+        raised: BaseException | None = None
+        with Interruption(n, kind) as interruption:
+            try:
+                scenario(client)
+            except (kind, LockTakenError) as error:
+                raised = error
         where = interruption.where
         if where is None:
             break
+        assert isinstance(raised, kind), f"swallowed: {where}"
         if not where.endswith("__exit__"):
             assert world.clean_up() == [], where
     assert n > 100
     assert world.clean_up() == []
+
+
+class Unconnected(World):
+    """A client that finds no server; ``limits`` are the deadlines up to which it has looked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[float | None] = []
+
+    async def connected(self, deadline: float | None) -> None:
+        self.limits.append(deadline)
+        raise OperationTimeoutError("no server could be reached in time")
+
+
+def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
+    world: Any = Unconnected()
+    locks: list[Any] = [NonBlockingLock, BlockingLock, SequentialLock, ReentrantLock]
+    for kind in locks:
+        assert not kind(client_of(world), "/a").acquire(0)
+    assert not MultiLock(SequentialLock(client_of(world), "/a")).acquire(0)
+    with pytest.raises(OperationTimeoutError):
+        Semaphore(client_of(world), "/s", 1).acquire(0)
+    assert world.limits == [world.time] * 6
 
 
 # --- in two hands ---------------------------------------------------------------------------------
@@ -890,7 +991,7 @@ def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
 # --- what only an interrupt, or somebody else's hand, can reach -----------------------------------
 
 
-async def interrupted() -> None:
+async def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -898,7 +999,7 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
     world: Any = Nodes()
     lock = SequentialLock(client_of(world), "/a")
     with pytest.raises(KeyboardInterrupt), lock:
-        lock._core.release = interrupted  # type: ignore[method-assign]
+        lock._core.release = interrupted  # type: ignore[assignment, method-assign]
     assert not lock.held
     assert world.clean_up() == []
 
@@ -909,7 +1010,7 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
 
     async def body() -> None:
         async with lock:
-            lock._core.release = interrupted  # type: ignore[method-assign]
+            lock._core.release = interrupted  # type: ignore[assignment, method-assign]
 
     with pytest.raises(KeyboardInterrupt):
         run(body())
@@ -921,7 +1022,7 @@ def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still()
     lock = ReentrantLock(client_of(Nodes()), "/a")
     release = lock.lock._core.release
     assert lock.acquire()
-    lock.lock._core.release = interrupted  # type: ignore[method-assign]
+    lock.lock._core.release = interrupted  # type: ignore[assignment, method-assign]
     with pytest.raises(KeyboardInterrupt):
         lock.release()
     assert lock.held
@@ -939,10 +1040,10 @@ def test_the_same_under_asyncio() -> None:
         release = lock.lock._core.release
         assert await lock.acquire()
 
-        async def failing() -> None:
+        async def failing(*_: object) -> None:
             raise LookupError
 
-        lock.lock._core.release = failing  # type: ignore[method-assign]
+        lock.lock._core.release = failing  # type: ignore[assignment, method-assign]
         with pytest.raises(LookupError):
             await lock.release()
         assert lock.held

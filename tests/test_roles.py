@@ -6,7 +6,10 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -16,11 +19,12 @@ from tests.conftest import open_descriptors
 from tests.fake_server import Connection, FakeServer, reply
 from tests.family_helpers import soon
 from tests.test_client import PATIENCE, Background
+from tests.test_client_threads import on_signal
 from zkwire import (
     AsyncClient,
     Client,
     ClientClosedError,
-    ConnectionLossError,
+    Event,
     EventType,
     SessionExpiredError,
     State,
@@ -32,7 +36,9 @@ from zkwire.background import Late
 from zkwire.calls import Awaited, Waitable
 from zkwire.dial import readable_within
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
-from zkwire.link import LONG_LINE, LONGEST_PAUSE, Link
+from zkwire.link import LONG_LINE, LONGEST_PAUSE
+from zkwire.testing.proxy import FaultProxy, hold
+from zkwire.testing.proxy import Gate as ProxyGate
 
 
 @pytest.fixture
@@ -73,6 +79,7 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
 ) -> None:
     """It has stood back from callers who read, and would come back too late for this test."""
     monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.io_thread, "MOMENT", 100 * PATIENCE)
     client.create("/a")
     io = client._pump.io
     assert io is not None
@@ -85,26 +92,28 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
     assert waiter.result() is not None
 
 
-def test_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+def test_without_a_bell_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(zkwire.io_thread, "bell_for", lambda sock: None)
     monkeypatch.setattr(zkwire.io_thread, "REARM", 10 * PATIENCE)
     monkeypatch.setattr(zkwire.io_thread, "LONGEST_REARM", 40 * PATIENCE)
-    client.create("/a")
-    pump, io = client._pump, client._pump.io
-    assert io is not None
+    with Client(server.hosts, session_timeout=20) as client:
+        client.create("/a")
+        pump, io = client._pump, client._pump.io
+        assert io is not None
 
-    have_stand_back(client)
-    for times in (2, 4, 4):
+        have_stand_back(client)
+        for times in (2, 4, 4):
+            client.sync()
+            io._rearm_at = pump.now()  # it is time to look; the thread itself sleeps for long
+            assert io.stay_away(None)
+            assert io._rearm_at > pump.now() + (10 * times - 1) * PATIENCE
+        io._rearm_at = pump.now()
+        assert not io.stay_away(None)  # nobody has read
         client.sync()
-        io._rearm_at = pump.now()  # it is time to look; the thread itself sleeps for long
-        assert io._stay_away(None)
-        assert io._rearm_at > pump.now() + (10 * times - 1) * PATIENCE
-    io._rearm_at = pump.now()
-    assert not io._stay_away(None)  # nobody has read
-    client.sync()
-    assert not io._stay_away(pump.now())  # something else is due
-    io.listen()
+        assert not io.stay_away(pump.now())  # something else is due
+        io.listen()
 
 
 def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
@@ -218,6 +227,7 @@ def test_the_io_thread_reads_before_it_judges(
     """Nobody has run for most of a session timeout, and it has stood back from callers who read."""
     client, clock = late
     monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.io_thread, "MOMENT", 100 * PATIENCE)
     io, link = client._pump.io, client._pump.link
     assert io is not None
     assert link is not None
@@ -232,49 +242,158 @@ def test_the_io_thread_reads_before_it_judges(
     assert len(server.connections) == 1
 
 
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_caller_who_is_about_to_read_is_waited_for_a_little(
-    reads: bool, late: tuple[Client, Clock], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("bell", [True, False])
+def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
+    bell: bool, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, clock = late
-    link, io = client._pump.link, client._pump.thread
+    """It may stand in a signal handler, a finalizer or a debugger; nobody else waits for it."""
+    if not bell:
+        monkeypatch.setattr(zkwire.io_thread, "bell_for", lambda sock: None)
+    clock = Clock()
+    with Client(server.hosts, session_timeout=20, _now=clock) as client:
+        client.create("/a")
+        pump = client._pump
+        link = pump.link
+        assert link is not None
+        link.reader = "somebody"
+        reply = client.pipeline.get_data("/a")
+        soon("there is an answer", lambda: reply.ready)
+        monkeypatch.setattr(zkwire.io_thread, "MOMENT", 100 * PATIENCE)
+        monkeypatch.setattr(zkwire.io_thread, "LONGEST_REARM", 100 * PATIENCE)
+        monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
+        reply = client.pipeline.get_data("/a")
+        assert readable_within(link.sock, PATIENCE)  # and the I/O thread stands back
+        clock.ahead = 19.0
+        pump.wake()
+        soon("there is an answer", lambda: reply.ready)
+        assert pump.link is link
+        link.reader = None
+
+
+def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> None:
+    client.create("/a")
+    pump = client._pump
+    link, io = pump.link, pump.io
     assert link is not None
-    has_role, go_on = threading.Event(), threading.Event()
-    receive, sleep = Link.receive, time.sleep
-    slept = 0
+    assert io is not None
+    wait = link.wait
 
-    def slow(self: Link, *, block: bool) -> bytes | None:
-        if block:
-            has_role.set()
-            assert go_on.wait(PATIENCE)
-        return receive(self, block=block)
+    def too_late(seconds: float | None, most: int) -> object:
+        """The I/O thread has been faster, so no byte is to come any more."""
+        link.wait = wait
+        assert readable_within(link.sock, PATIENCE)
+        io.look()
+        soon("it has been read", lambda: not pump.session.unanswered)
+        return wait(seconds, most)
 
-    def wait(seconds: float) -> None:
-        nonlocal slept
-        if threading.current_thread() is not io:
-            sleep(seconds)
-        else:
-            slept += 1
-            if reads:
-                go_on.set()
-                caller.result()
+    link.wait = too_late
+    assert Background(lambda: client.get_data("/a")).result(PATIENCE).data == b""
 
-    monkeypatch.setattr(Link, "receive", slow)
-    monkeypatch.setattr(time, "sleep", wait)
-    caller = Background(lambda: client.get_data("/a"))
-    assert has_role.wait(PATIENCE)
-    assert readable_within(link.sock, PATIENCE)
-    clock.ahead = 19.0
-    client._pump.wake()
-    if reads:
-        assert caller.result().data == b"data"
-        assert slept == 1
-    else:
-        soon("it is given up", lambda: client._pump.link is not link)
-        assert slept == zkwire.io_thread.GRACES
-        go_on.set()
-        with pytest.raises(ConnectionLossError):
-            caller.result()
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+class Alarm(BaseException):
+    """What a signal handler raises."""
+
+
+def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
+    """The answers are held back, two threads wait, and a time limit ends the wait of the reader."""
+    gate = ProxyGate()
+
+    def ring() -> None:
+        if not rung:
+            rung.append(True)
+            raise Alarm
+
+    rung: list[bool] = []
+    with (
+        testing.Server() as server,
+        FaultProxy(upstream=server.hosts) as proxy,
+        Client(proxy.hosts, session_timeout=20) as client,
+        on_signal(ring) as send,
+    ):
+        client.create("/a")
+        link = client._pump.link
+        proxy.on("get_data", action=hold(gate), reply=True)
+        client.pipeline.get_data("/a")
+        replies: list[str] = []
+        others: list[Background] = []
+
+        def alarm() -> None:
+            soon("somebody reads", lambda: link is not None and link.reader is not None)
+            others.append(Background(lambda: replies.append(client.create("/b"))))
+            soon("another waits", lambda: bool(client._pump._followers))
+            while not rung:
+                send()
+                time.sleep(0.01)
+
+        alarming = Background(alarm)
+        with pytest.raises(Alarm):
+            client.get_data("/a")
+        alarming.result()
+        gate.release()
+        others[0].result(PATIENCE)
+        assert replies == ["/b"]
+        assert client._pump.link is link
+        assert client.get_data("/a").data == b""
+
+
+class Interrupting(deque[int]):
+    """What notes down how much the kernel takes, with an interrupt before or behind that step."""
+
+    def __init__(self, behind: bool, interrupt: BaseException, first: Callable[[], object]) -> None:
+        super().__init__()
+        self._behind, self._first = behind, first
+        self._interrupt: BaseException | None = interrupt
+
+    def extend(self, taken: Iterable[int]) -> None:
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            self._first()
+        if self._behind or interrupt is None:
+            super().extend(taken)
+        if interrupt is not None:
+            raise interrupt
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), TimeoutError("of a signal handler")])
+@pytest.mark.parametrize("alone", [False, True])
+def test_hazard_E13_an_interrupted_send_costs_nobody_anything(
+    behind: bool, interrupt: BaseException, alone: bool, server: FakeServer, client: Client
+) -> None:
+    """What the kernel has not taken is sent later, and so is what others left to this thread."""
+    client.create("/a")
+    link = client._pump.link
+    assert link is not None
+    others: list[Any] = []
+
+    def meanwhile() -> None:
+        Background(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
+
+    link._taken = Interrupting(behind, interrupt, meanwhile)
+    with pytest.raises(type(interrupt)):
+        (client if alone else client.pipeline).set_data("/a", b"new")
+    soon("the other one is answered", lambda: others[0].ready)
+    assert others[0].result() == "/b"
+    assert client.get_data("/a").data == b"new"
+    assert client._pump.link is link
+    assert [request.op for request in server.executed].count("set_data") == 1
+
+
+def test_an_event_behind_blocking_calls_is_read_at_once(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The I/O thread does not stand back from callers who read for longer than a moment."""
+    monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
+    called = SimpleQueue[Event]()
+    client.create("/a")
+    client.get_data("/a", watch=called.put)
+    for _ in range(300):
+        client.sync()
+    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
+    assert called.get(timeout=PATIENCE).path == "/a"
 
 
 # --- the end of the I/O thread --------------------------------------------------------------------
@@ -386,16 +505,18 @@ def test_what_has_come_before_the_end_is_not_lost_to_it(client: Client) -> None:
 # --- what is done before the next request ---------------------------------------------------------
 
 
-def test_what_an_interrupt_hits_is_called_again() -> None:
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Alarm, TimeoutError, RecursionError])
+def test_what_an_interrupt_hits_is_called_again(kind: type[BaseException]) -> None:
+    """A signal handler's time limit is raised, and not reported as a failure of the function."""
     late, called = Late(), list[str]()
 
     def interrupted() -> None:
         called.append("interrupted")
         if len(called) == 1:
-            raise KeyboardInterrupt
+            raise kind
 
     late.waiting += [interrupted, lambda: called.append("other")]
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(kind):
         late.call()
     late.call()
     assert called == ["interrupted", "interrupted", "other"]

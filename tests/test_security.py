@@ -22,7 +22,9 @@ from zkwire import (
     Client,
     DigestMD5,
     NoAuthError,
+    NodeExistsError,
     NonBlockingLock,
+    NotEmptyError,
     SequenceExhaustedError,
     SequentialLock,
     digest_auth,
@@ -30,6 +32,7 @@ from zkwire import (
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetChildrenResponse
 from zkwire.paths import LAST_SEQUENCE
+from zkwire.recipes.single import GRANTS
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Action, rewrite
 
@@ -233,15 +236,25 @@ def test_hostile_names_in_a_listing(fresh_path: str) -> None:
 # --- a hostile client in the same directory -------------------------------------------------------
 
 
-def test_who_stands_in_front_is_waited_for_and_shown(stage: Stage, fresh_path: str) -> None:
+def test_who_stands_in_front_is_named_and_shown(stage: Stage, fresh_path: str) -> None:
     stage.observer.create(fresh_path)
-    stage.observer.create(f"{fresh_path}/x-lock-", b"\xff\n\x1b", sequential=True)
+    node = stage.observer.create(f"{fresh_path}/x-lock-", b"\xff\n\x1b", sequential=True)
     lock = SequentialLock(stage.client(), fresh_path)
-    assert not lock.acquire(0.3)
+    with pytest.raises(NodeExistsError, match=node):
+        lock.acquire(LONG)
     poll("it has gone again", lambda: len(stage.nodes(fresh_path)) == 1 or None, GRACE)
     (shown,) = lock.contenders()
     assert shown.session_id == 0
     assert shown.text == "\ufffd\n\x1b"
+
+
+def test_a_grant_that_cannot_be_deleted_is_named(stage: Stage, fresh_path: str) -> None:
+    token = f"{fresh_path}{GRANTS}/x"
+    stage.observer.ensure_path(f"{token}/y")
+    with pytest.raises(NotEmptyError, match=token):
+        NonBlockingLock(stage.client(), fresh_path).acquire(LONG)
+    poll("it has gone again", lambda: not stage.observer.exists(fresh_path) or None, GRACE)
+    stage.observer.delete_tree(f"{fresh_path}{GRANTS}")
 
 
 def test_a_counter_at_its_end_is_refused() -> None:

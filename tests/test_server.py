@@ -37,6 +37,7 @@ from zkwire import (
 )
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
+from zkwire.testing import loop
 from zkwire.testing.clock import VirtualClock
 from zkwire.testing.faultpoints import FaultPoints
 from zkwire.testing.faults import (
@@ -109,6 +110,17 @@ def test_a_client_and_a_lock(server: Server) -> None:
         assert "/lock" in server.tree.nodes
         assert {s.session_id for s in server.sessions} == {client.session_id, other.session_id}
     assert len(server.sessions) == 0
+
+
+def test_permissions_are_told_with_their_names(server: Server) -> None:
+    anyone = r.Id("world", "anyone")
+    with Client(server.hosts) as client:
+        client.create("/a", acl=[r.ACL(3, anyone)])
+        (entry,) = client.get_acl("/a").acl
+        assert f"{entry.perms}" == "Perms.READ|WRITE"
+        assert entry == r.ACL(3, anyone)
+        server.tree.nodes["/a"].acl = (r.ACL(-1, anyone), r.ACL(32, anyone))
+        assert [repr(entry.perms) for entry in client.get_acl("/a").acl] == ["-1", "32"]
 
 
 def test_children_are_told_in_the_same_order_in_each_run(server: Server) -> None:
@@ -528,6 +540,27 @@ def test_one_who_does_not_read_costs_bounded_memory(server: Server) -> None:
             assert client.exists("/big") is not None, "the others are served"
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 64 * 1024, f"{grown} KiB"
+
+
+def test_requests_go_on_when_all_replies_leave_at_the_end_of_a_round(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes nothing while requests are carried out, and everything just behind."""
+    monkeypatch.setattr(loop, "_HIGH_WATER", 1000)
+    flush, refused = loop.Loop._flush, list[loop._Peer]()
+
+    def stubborn(self: loop.Loop, peer: loop._Peer) -> None:
+        if peer.backlog > 1000 and not refused:
+            refused.append(peer)
+        else:
+            flush(self, peer)
+
+    with Client(server.hosts) as client:
+        client.create("/a", bytes(900))
+        monkeypatch.setattr(loop.Loop, "_flush", stubborn)
+        replies = [client.pipeline.get_data("/a") for _ in range(20)]
+        assert all(len(reply.result(SECONDS).data) == 900 for reply in replies)
+    assert refused
 
 
 def test_no_free_descriptor_is_no_end(server: Server) -> None:

@@ -19,6 +19,7 @@ from zkwire.testing.server import Ensemble, Member, Server
 
 UNIMPLEMENTED, NOT_READ_ONLY, REQUIRE_AUTH, AUTH_FAILED = -6, -119, -124, -115
 NO_AUTH, BAD_VERSION, BAD_ARGUMENTS, NO_QUORUM, DISABLED = -102, -103, -8, -13, -123
+NOT_EMPTY, INVALID_ACL = -111, -114
 MARSHALLING, THROTTLED, SESSION_EXPIRED, NO_NODE = -5, -127, -112, -101
 CONFIG = "/zookeeper/config"
 EPHEMERAL = 1
@@ -120,10 +121,9 @@ def test_before_39_a_check_alone_is_answered_only_if_it_fails(version: str) -> N
         ("3.4", UNIMPLEMENTED, True),
         ("3.5", BAD_ARGUMENTS, False),
         ("3.8", BAD_ARGUMENTS, False),
-        ("3.9", UNIMPLEMENTED, True),
     ],
 )
-def test_nobody_may_delete_a_container_as_the_server_does(
+def test_before_39_nobody_may_delete_a_container_as_the_server_does(
     version: str, err: int, ends: bool
 ) -> None:
     peer = connected(version=version)
@@ -133,6 +133,60 @@ def test_nobody_may_delete_a_container_as_the_server_does(
     assert isinstance(reply, Reply)
     assert (reply.err, peer.ended) == (err, ends)
     assert peer.processor.world.tree.zxid == before + (not ends)
+
+
+def test_from_39_on_anybody_may_delete_a_container_as_the_server_does() -> None:
+    peer = connected(version="3.9")
+    peer.create("/a", acl=(r.ACL(1, r.Id("world", "anyone")),))
+    peer.create("/b")
+    peer.create("/b/c")
+    peer.create("/e", EPHEMERAL)
+    codes = {"/a": 0, "/a/x": NO_NODE, "/b": NOT_EMPTY, "/e": BAD_VERSION, "/": BAD_ARGUMENTS}
+    codes |= {"/zookeeper": BAD_ARGUMENTS, "bad": BAD_ARGUMENTS, "": BAD_ARGUMENTS}
+    assert {p: peer.call(DELETE_CONTAINER, r.SyncRequest(p)).err for p in codes} == codes
+    assert peer.exists("/a").err == NO_NODE
+
+
+SINGLE: dict[ops.Op, Record] = {
+    ops.CREATE: r.CreateRequest("/a", b"x", OPEN_ACL_UNSAFE, 0),
+    ops.DELETE: r.DeleteRequest("/a", -1),
+    ops.SET_DATA: r.SetDataRequest("/a", b"x", -1),
+    ops.SET_ACL: r.SetACLRequest("/a", OPEN_ACL_UNSAFE, -1),
+}
+NAMELESS = {
+    ops.CREATE: MARSHALLING,
+    ops.DELETE: MARSHALLING,
+    ops.SET_DATA: BAD_ARGUMENTS,
+    ops.SET_ACL: BAD_ARGUMENTS,
+}
+
+
+@pytest.mark.parametrize("version", ["3.4", "3.8", "3.9"])
+def test_the_zxid_of_what_cannot_be_read(version: str) -> None:
+    """As 3.4.14, 3.8.0 and 3.9.5 do it; a reconfig that is none takes no zxid anywhere."""
+    peer = connected(version=version, reconfig=True)
+    tree = peer.processor.world.tree
+
+    def taken(op: ops.Op, body: bytes) -> tuple[int, int]:
+        before = tree.zxid
+        peer.ask(op, body=body)
+        (reply,) = peer.received()
+        assert isinstance(reply, Reply)
+        assert reply.zxid == tree.zxid
+        return reply.err, tree.zxid - before
+
+    for op, record in SINGLE.items():
+        request = record.encode()
+        for end in range(len(request)):
+            assert taken(op, request[:end]) == (MARSHALLING, int(version != "3.9"))
+        nameless = b"\xff\xff\xff\xff" + request[4 + len("/a") :]
+        assert taken(op, nameless) == (NAMELESS[op], 1)
+    for op in (ops.CREATE, ops.SET_ACL):
+        request = SINGLE[op].encode().replace(b"\0\0\0\6anyone", b"\xff\xff\xff\xff")
+        assert taken(op, request) == (MARSHALLING, 1)
+    assert taken(ops.MULTI, b"") == (MARSHALLING, 1)
+    if version != "3.4":
+        assert taken(ops.RECONFIG, b"") == (MARSHALLING, 0)
 
 
 def test_from_39_on_a_check_alone_is_unknown() -> None:
@@ -162,6 +216,12 @@ def test_srvr_names_the_version() -> None:
         assert word(server, b"srvr").startswith(b"Zookeeper version: 3.5.")
 
 
+def test_from_39_on_access_lists_know_ipv6() -> None:
+    acl = (r.ACL(31, r.Id("ip", "::/0")),)
+    for version, code in (("3.8", INVALID_ACL), ("3.9", 0)):
+        assert connected(version=version).create("/a", acl=acl).err == code
+
+
 def test_from_39_exists_needs_permission() -> None:
     acl = (r.ACL(30, r.Id("world", "anyone")),)
     for version, code in (("3.8", 0), ("3.9", NO_AUTH)):
@@ -185,7 +245,7 @@ WRITES: list[tuple[ops.Op, Record]] = [
     (ops.RECONFIG, r.ReconfigRequest(None, None, None, -1)),
     (ops.MULTI, r.MultiHeader(-1, True, -1)),
     (ops.CHECK, r.CheckVersionRequest("/a", -1)),
-    (DELETE_CONTAINER, r.DeleteRequest("/a", -1)),
+    (DELETE_CONTAINER, r.SyncRequest("/a")),
     (ops.SYNC, r.SyncRequest("/")),
 ]
 
@@ -208,6 +268,13 @@ def test_without_a_quorum_there_are_no_writes(op: ops.Op, record: Record) -> Non
     peer.ask(op, record)
     assert peer.received() == [Reply(1, 0, NOT_READ_ONLY, b"")]
     assert not peer.ended
+
+
+def test_without_a_quorum_an_unknown_write_is_unknown() -> None:
+    peer = Peer(make_processor(read_only=True, version="3.9")).connect(read_only=True)
+    peer.ask(ops.CHECK, r.CheckVersionRequest("/a", -1))
+    assert peer.received() == [Reply(1, -1, UNIMPLEMENTED, b"")]
+    assert peer.ended
 
 
 def test_without_a_quorum_there_are_reads_and_watches() -> None:

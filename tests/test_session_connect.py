@@ -101,7 +101,7 @@ def test_a_reply_header_instead_of_a_welcome_means_try_another_server(
     refused_by = script.session.server
     script.feed(reply_frame(0, 0, -119))
     assert script.state is State.HANDSHAKE
-    assert "refuses" in (script.session.broken or "")
+    assert "localSessionsEnabled=true" in (script.session.broken or "")
     assert script.drop_if_broken()
     script.connect()
     assert script.session.server != refused_by
@@ -121,14 +121,26 @@ GARBAGE = {
     "the greatest length": struct.pack(">i", 2**31 - 1),
     "TLS": bytes.fromhex("15030300020250"),
     "an event": event_frame(1, "/a"),
+    "a length of text": b"SSH-2.0-OpenSSH\r\n",
+    "a length that no greeting has": struct.pack(">i", 2000),
+}
+
+
+NAMED = {
+    "text": "this is not a ZooKeeper server; it answered HTTP",
+    "TLS": "the server expects TLS on this port: tls=ssl.create_default_context()",
+    "a length of text": "this is not a ZooKeeper server; it answered b'SSH-2.0-OpenSSH\\r\\n'",
 }
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_greeting_that_is_none_costs_one_connection(garbage: str) -> None:
+def test_known_A51_a_greeting_that_is_none_is_named_and_costs_one_connection(garbage: str) -> None:
     script = script_in(State.HANDSHAKE)
     script.feed(GARBAGE[garbage])
     assert script.state is State.HANDSHAKE
+    assert NAMED.get(garbage, "this is not a ZooKeeper server; it ") in (
+        script.session.broken or ""
+    )
     assert script.drop_if_broken()
     script.connect()
     assert script.session.session_id == SESSION_ID
@@ -320,6 +332,14 @@ def test_known_A17_credentials_cut_short_leave_nothing_behind() -> None:
             call = script.call("create", f"/{number}")
             script.answer(call)
             assert failure(call) is None
+
+
+def test_a_required_authentication_that_was_not_given_is_named() -> None:
+    script = script_in(State.CONNECTED)
+    first, second = script.call("create", "/a"), script.call("create", "/b")
+    script.answer(first, error=-124)
+    for call in (first, second):
+        assert "requires an authentication that this client has not given" in str(call.error())
 
 
 @pytest.mark.parametrize("code", [-115, -124, -6, -5])

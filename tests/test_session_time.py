@@ -330,6 +330,32 @@ def test_known_A32_a_hold_ends_on_a_connection_that_looks_alive() -> None:
     assert claim.lost
 
 
+def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection() -> None:
+    """Its bytes prove nothing about when the server has last heard of the client.
+
+    The answers to pings stand behind it; once it is whole, they prolong the lease again, and the
+    session has lived all the time.
+    """
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.advance(SMALL)
+    call = script.call("get_data", "/a")
+    script.flush()
+    asked, piece = script.now, 9_000
+    reply = script.reply_to(call, GetDataResponse(bytes(900_000), Stat(*range(11))))
+    for begin in range(0, len(reply), piece):
+        assert claim.lost == (script.now >= START + TIMEOUT)
+        script.advance(2 * TIMEOUT / (len(reply) / piece))
+        script.feed(reply[begin : begin + piece])
+    assert claim.lost
+    assert failure(call) is None
+    assert script.state is State.CONNECTED
+    assert script.session.lease_deadline == asked + TIMEOUT
+    sent = [each.at for each in script.sent if each.name == "ping"]
+    script.feed(PONG * len(sent))
+    assert script.session.lease_deadline == sent[-1] + TIMEOUT > script.now
+
+
 def test_a_hold_lasts_as_long_as_pings_are_answered() -> None:
     script = script_in(State.CONNECTED)
     claim = _holding(script)

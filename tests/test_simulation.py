@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from tests.simulation_locks import (
     Kind,
     Manners,
     NoSyncBeforeLooking,
-    Robbed,
     Told,
     await_loss,
     contenders,
@@ -61,15 +59,6 @@ FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(2000 * FACTOR)
 
 all_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-
-
-def faults_for(kind: Kind) -> list[str]:
-    """All faults, but for what nobody can do anything about.
-
-    If an outsider deletes the one node of a single-node lock, and somebody else makes it anew, a
-    release that was on its way by then takes that one away: it has the same name and version.
-    """
-    return [f for f in FAULTS if f != "delete" or kind.queue]
 
 
 def bounds(depth: int) -> dict[str, Any]:
@@ -108,19 +97,25 @@ def test_every_order_of_two_contenders_on_one_client(kind: Kind) -> None:
 @all_kinds
 @pytest.mark.parametrize("late", ["", "a", "b"])
 def test_every_single_fault_at_every_step(kind: Kind, late: str) -> None:
-    report(sweep(contenders(kind, 2), lambda: InTurn(late), faults=faults_for(kind)))
+    report(sweep(contenders(kind, 2), lambda: InTurn(late), faults=FAULTS))
 
 
 @all_kinds
 def test_every_single_fault_among_three_of_whom_none_waits_for_ever(kind: Kind) -> None:
     scenario = contenders(kind, 3, Manners(patience=9.0))
-    report(sweep(scenario, faults=faults_for(kind)))
+    report(sweep(scenario, faults=FAULTS))
+
+
+@all_kinds
+@pytest.mark.parametrize("limit", [0.0, 3.0])
+def test_every_single_fault_when_a_release_has_a_limit(kind: Kind, limit: float) -> None:
+    report(sweep(contenders(kind, 2, Manners(give=limit)), faults=FAULTS))
 
 
 @all_kinds
 def test_every_single_fault_when_the_parent_is_missing(kind: Kind) -> None:
     scenario = contenders(kind, 2, prepared=False)
-    report(sweep(scenario, lambda: Seeded(SEED), seed=SEED, servers=2, faults=faults_for(kind)))
+    report(sweep(scenario, lambda: Seeded(SEED), seed=SEED, servers=2, faults=FAULTS))
 
 
 @pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
@@ -130,13 +125,13 @@ def test_a_client_that_is_being_closed_claims_nothing(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.queue], ids=lambda kind: kind.name)
 def test_an_outsider_who_deletes_the_node_causes_no_deadlock(kind: Kind) -> None:
-    scenario = various(replace(kind, judge=Robbed))
+    scenario = various(kind)
     report(explore(scenario, range(SEED, SEED + RUNS // 4), faults=["delete", "cut", "slow"]))
 
 
 def test_a_guard_that_was_not_answered_is_asked_again() -> None:
     """Its watch is restored, but on a node that somebody else has made meanwhile, unheard of."""
-    scenario = contenders(replace(BLOCKING, judge=Robbed), 2, Manners(hold=15.0), together=True)
+    scenario = contenders(BLOCKING, 2, Manners(hold=15.0), together=True)
     steps = "run a; up a; delete a; down a; run a2; up a; run a; down a; cut a"
     told = replay(scenario, steps)
     assert "STATE" not in told[-1], "\n".join(told)
@@ -183,13 +178,13 @@ def test_a_cancellation_at_every_await_on_a_bad_network(kind: Kind) -> None:
 @all_kinds
 def test_thousands_of_random_runs_with_several_faults(kind: Kind) -> None:
     seeds = range(SEED, SEED + RUNS)
-    report(explore(various(kind), seeds, most=5, faults=faults_for(kind)))
+    report(explore(various(kind), seeds, most=5, faults=FAULTS))
 
 
 def test_random_runs_with_several_servers() -> None:
     kind = SEQUENTIAL
     seeds = range(SEED, SEED + RUNS // 2)
-    report(explore(various(kind), seeds, most=5, servers=3, faults=faults_for(kind)))
+    report(explore(various(kind), seeds, most=5, servers=3, faults=FAULTS))
 
 
 # --- the simulation itself ------------------------------------------------------------------------

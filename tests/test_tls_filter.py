@@ -370,7 +370,9 @@ def test_a_client_certificate_that_is_missing_in_tls_1_2(
     context = authority.client_context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     words = refused(TlsFilter(context, "localhost"), Peer(demanding_context))
-    assert words == "TLS: the server refused: handshake failure"
+    assert words == (
+        "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
+    )
 
 
 def test_no_version_in_common(authority: Authority, server_context: ssl.SSLContext) -> None:

@@ -365,6 +365,50 @@ def test_addresses(address: str, expression: str, allowed: bool) -> None:
     assert not Credentials(address).allows(acl, Perms.READ)
 
 
+# What 3.9.5 does with each, for clients at ::1 and 127.0.0.1; 3.8.0 refuses all of them.
+IPV6 = {
+    "::1": True,
+    "0:0:0:0:0:0:0:01": True,
+    "::1/128": True,
+    "::2/126": True,
+    "::/0": True,
+    "::1/+064": True,
+    "-0::+1": True,
+    "::2/127": False,
+    "8000::/1": False,
+    "::ffff:7f00:1": False,  # 127.0.0.1
+    "2001:DB8::1": False,
+    "0:0:0:0:0:0:0::": False,
+    "::-1": False,
+}
+NO_IPV6 = [
+    *("::1%lo", "[::1]", "::ffff:127.0.0.1", "::1/129", "::1/-1", "::1/", "::g", "::fffff", ":1"),
+    *("1:2:3:4:5:6:7:8:9", "::0:0:0:0:0:0:0:1", "1::2::3", "1:::2", "::1/64/64", "::1 ", "/64"),
+]
+
+
+@pytest.mark.parametrize("expression", [*IPV6, *NO_IPV6])
+def test_ipv6_from_39_on(expression: str) -> None:
+    acl = (ACL(Perms.READ, Id("ip", expression)),)
+    with pytest.raises(InvalidACLError):
+        ANYBODY.expand(acl)
+    new = Credentials("::1", six=True)
+    if expression in IPV6:
+        assert new.expand(acl) == acl
+        assert new.allows(acl, Perms.READ) is IPV6[expression]
+        assert not Credentials("127.0.0.1", six=True).allows(acl, Perms.READ)
+    else:
+        with pytest.raises(InvalidACLError):
+            new.expand(acl)
+    assert not Credentials("::1").allows(acl, Perms.READ)
+
+
+def test_a_client_with_a_zone_is_matched_by_nothing() -> None:
+    client = Credentials("fe80::1%eth0", six=True)
+    assert not client.allows((ACL(Perms.READ, Id("ip", "::/0")),), Perms.READ)
+    assert Credentials("fe80::1", six=True).allows((ACL(1, Id("ip", "fe80::/10")),), Perms.READ)
+
+
 @pytest.mark.parametrize(
     ("address", "shown"),
     [

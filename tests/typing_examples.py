@@ -6,8 +6,10 @@ Nothing here is run; `tests/test_typing_examples.py` sees to it that no name is 
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Generator
+from datetime import timedelta
 from typing import assert_type
 
 from zkwire import (
@@ -131,7 +133,7 @@ def connections() -> None:
 
     with Client(
         "zoo:2281/app",
-        session_timeout=4.0,
+        session_timeout=timedelta(hours=2),
         operation_timeout=2.0,
         auth=[digest_auth("bob", "secret")],
         sasl=DigestMD5("bob", "secret"),
@@ -144,7 +146,7 @@ def connections() -> None:
         client.add_state_listener(lambda state: print(state.value))
         assert_type(client.wait_for_state(State.CONNECTED, timeout=1.0), State | None)
         resume = assert_type(client.detach(), Credentials)
-    Client("zoo:2281", resume=resume).connect(5.0)
+    Client("zoo:2281", resume=resume, default_acl=CREATOR_ALL_ACL).connect(5.0)
 
 
 class Mechanism:
@@ -160,7 +162,7 @@ def with_own_mechanism() -> Client:
 
 
 def locks(client: Client) -> None:
-    with SequentialLock(client, "/l", "worker 1") as lock:
+    with SequentialLock(client, "/l", "worker 1", acl=CREATOR_ALL_ACL) as lock:
         assert_type(lock.fence, int)
         assert_type(lock.lost, Lost)
         assert_type(lock.contenders(), list[Contender])
@@ -190,6 +192,9 @@ async def asynchronously(client: AsyncClient) -> None:
     reply = client.get_data("/a")
     data, _ = await reply
     assert_type(data, bytes)
+    assert_type(await asyncio.create_task(client.exists("/a")), Stat | None)
+    async with asyncio.TaskGroup() as group:
+        assert_type(group.create_task(client.sync()), asyncio.Task[None])
     assert_type(await client.exists("/a"), Stat | None)
     watch = await client.add_watch("/a", Watch())
     assert_type(await watch, Event)

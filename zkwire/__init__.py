@@ -17,6 +17,7 @@ from zkwire.errors import (
     InvalidACLError,
     LockLostError,
     LockTakenError,
+    LockTimeoutError,
     MarshallingError,
     MultiError,
     NewConfigNoQuorumError,
@@ -45,6 +46,7 @@ from zkwire.errors import (
     ThrottledOpError,
     UnimplementedError,
     UnknownSessionError,
+    UnreachableError,
     ZooKeeperError,
 )
 from zkwire.jute.records import ACL, ClientInfo, Id, Stat
@@ -180,6 +182,7 @@ __all__ = [
     "Lock",
     "LockLostError",
     "LockTakenError",
+    "LockTimeoutError",
     "Lost",
     "MarshallingError",
     "MultiError",
@@ -222,6 +225,7 @@ __all__ = [
     "Transaction",
     "UnimplementedError",
     "UnknownSessionError",
+    "UnreachableError",
     "Watch",
     "WatchType",
     "ZooKeeperError",

@@ -6,10 +6,10 @@ something, and an interrupt that ends a caller must not end a clean-up.
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 from contextlib import suppress
-from queue import SimpleQueue
 from types import CoroutineType
 
 TYPE_CHECKING = False
@@ -39,8 +39,9 @@ def _refuse_coroutine(result: object) -> None:
 class Late:
     """What is to be called before the next request, or a moment later if there is none.
 
-    An interrupt that hits who calls it leaves it there to be called again; two threads may call the
-    same.  What is submitted by one of these functions calls none.
+    An interrupt that hits who calls it is raised, be it any exception out of a signal handler, and
+    leaves it there to be called again; two threads may call the same.  What is submitted by one of
+    these functions calls none.
     """
 
     __slots__ = ("_called", "waiting")
@@ -58,7 +59,7 @@ class Late:
             for function in self.waiting[:]:
                 try:
                     function()
-                except Exception as error:
+                except ValueError as error:  # its own: a path may be too long for it
                     report(error)
                 with suppress(ValueError):  # another thread has called it as well
                     self.waiting.remove(function)
@@ -71,8 +72,9 @@ class Callbacks:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._starting = threading.Lock()
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._starting = threading.RLock()  # for a signal handler, which must not start another
+        self._is_starting = False
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -83,10 +85,17 @@ class Callbacks:
         self._queue.put(function)
         if self._thread is None:
             with self._starting:
-                if self._thread is None:
-                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    thread.start()
-                    self._thread = thread
+                if self._thread is None and not self._is_starting:
+                    self._start()
+
+    def _start(self) -> None:
+        self._is_starting = True
+        try:
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+        finally:
+            self._is_starting = False
 
     def _run(self) -> None:
         while (function := self._queue.get()) is not None:
@@ -94,11 +103,16 @@ class Callbacks:
                 _refuse_coroutine(function())
             except BaseException as error:
                 report(error)
+            del function  # while this waits, it keeps nothing of the user's alive
 
-    def close(self, timeout: float) -> None:
-        """Let the thread end behind what is queued; wait for it unless this is that thread."""
+    def end(self) -> None:
+        """Let the thread end behind what is queued."""
         self._closed = True
         self._queue.put(None)
+
+    def close(self, timeout: float) -> None:
+        """:meth:`end`, and wait for that unless this is that thread."""
+        self.end()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
@@ -107,7 +121,7 @@ class Callbacks:
 class Task:
     """Runs a coroutine whose awaits yield Waitables, step by step, as those become ready.
 
-    ``soon(function)`` runs a function in the thread that the steps belong to;
+    ``soon(function)`` runs a function in the thread that the steps but the first belong to;
     ``when_ready(waitable, function)`` runs one as soon as the waitable is ready.  As long as it
     runs it is one of ``running``.
     """
@@ -117,8 +131,8 @@ class Task:
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, object],
-        soon: Callable[[Callable[[], None]], None],
-        when_ready: Callable[[Waitable, Callable[[], None]], None],
+        soon: Callable[[Callable[[], None]], object],
+        when_ready: Callable[[Waitable, Callable[[], object]], None],
         running: set[Task],
     ) -> None:
         self._running = running
@@ -126,16 +140,29 @@ class Task:
         self._coroutine = coroutine
         self._soon = soon
         self._when_ready = when_ready
-        soon(self._step)
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Take one step; the first is the caller's, so that what it asks for comes in its order.
+
+        An interrupt of that is raised.  Whether the task goes on then is open, so another must be
+        made, and both of them must be harmless.
+        """
+        coroutine = self._coroutine
+        if isinstance(coroutine, CoroutineType) and coroutine.cr_frame is None:
+            self._running.discard(self)  # by the collector, with a client that is closed for that
+            return
         try:
-            waitable = self._coroutine.send(None)
+            waitable = coroutine.send(None)
+            self._when_ready(waitable, lambda: self._soon(self.next_step))
         except StopIteration:
             self._running.discard(self)
-            return
-        except Exception as error:
+        except BaseException:
             self._running.discard(self)
+            raise
+
+    def next_step(self) -> None:
+        """Take one step where nobody waits for it."""
+        try:
+            self.step()
+        except Exception as error:
             report(error)
-            return
-        self._when_ready(waitable, lambda: self._soon(self._step))

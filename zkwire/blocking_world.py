@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from zkwire.client_world import ClientWorld
 from zkwire.errors import OperationTimeoutError
+from zkwire.exiting import remember
+from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.replies import BackgroundReply, Pipeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
     from typing import TypeVar
 
     from zkwire.calls import Waitable
+    from zkwire.jute.records import ACL
     from zkwire.model import Event
     from zkwire.pump import Pump
     from zkwire.verbs import Reply
@@ -23,14 +27,28 @@ if TYPE_CHECKING:
 class BlockingWorld(ClientWorld):
     """A client as its recipes see it: every await blocks in place."""
 
-    def __init__(self, pump: Pump, chroot: str, rng: Random) -> None:
-        verbs = Pipeline(pump, chroot, eager=False)
+    def __init__(
+        self, pump: Pump, chroot: str, rng: Random, acl: Sequence[ACL] = OPEN_ACL_UNSAFE
+    ) -> None:
+        verbs = Pipeline(pump, chroot, acl=acl, eager=False)
         super().__init__(pump, verbs, Pipeline(pump, chroot, BackgroundReply), rng)
+        remember(self)
 
     def check(self) -> None:
         """Raise ForkedError in a forked child."""
         if self._pump.forked:
             self._pump.check()
+
+    def wind_up(self, seconds: float) -> None:
+        """See that nothing is owed to the server, within this time."""
+        from zkwire.background import report  # here: an import of zkwire must not cost this one
+
+        for lock in tuple(self.engaged):
+            try:
+                lock.make_good()
+            except Exception as error:
+                report(error)
+        self._pump.clean_up(seconds)
 
     async def connected(self, deadline: float | None) -> None:
         """Wait for a usable connection; raises what ended the session, or OperationTimeoutError."""

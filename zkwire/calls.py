@@ -57,14 +57,17 @@ class Waitable:
 
     def take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; each is handed out once."""
-        wakers, self.wakers = self.wakers, ()
-        return tuple(wakers)
+        wakers = tuple(self.wakers)  # first: an interrupt behind the store would lose them
+        self.wakers = ()
+        return wakers
 
 
 def check_timeout(name: str, seconds: float | None) -> float | None:
     """``seconds`` itself if it is a time limit: a number not below 0, or None."""
     if seconds is None:
         return None
+    if type(seconds) is float and seconds >= 0.0:
+        return seconds  # first: each release comes here
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
     try:

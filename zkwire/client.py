@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkwire.blocking_world import BlockingWorld
 from zkwire.calls import check_timeout
 from zkwire.client_base import CLOSE_SECONDS, ClientBase
-from zkwire.model import OPEN_ACL_UNSAFE, State
+from zkwire.model import State
 from zkwire.recipes import trees
 from zkwire.recipes.driver import iterate, run
 from zkwire.replies import Exchange, Pipeline
@@ -50,14 +50,18 @@ class Client(ClientBase, Exchange):
 
     ``hosts``: ``"host:port,[::1]:2181/chroot"``, port 2181 if there is none, one chroot behind the
     last server; names are resolved anew for each attempt.
-    ``session_timeout``: seconds (not milliseconds) of silence after which the ensemble ends the
-    session; the server may grant another (see the property).  ``operation_timeout``: seconds after
-    which an operation raises OperationTimeoutError (locks have time limits of their own).  Without,
-    it ends with its connection, which is given up after two thirds of the session timeout without
-    a byte, or when no server could be reached for all of it; a server that answers pings and not
-    the request keeps it waiting.  ``auth``: (scheme, secret) pairs such as
-    ``("digest", b"user:password")`` for this and every later connection.  ``sasl``: a mechanism
-    such as :class:`DigestMD5`.
+    ``session_timeout``: seconds of silence after which the ensemble ends the session; the server
+    may grant another (see the property).  A number above 3600 is refused, as it is nearly always
+    milliseconds; where longer sessions are wanted, a ``timedelta`` says so.
+    ``operation_timeout``: seconds after which an operation raises OperationTimeoutError; of a lock
+    it limits what is given no limit, but an ``acquire`` that waits.  Without, an operation ends
+    with its connection, which is given up after two thirds of the session timeout without a byte,
+    or when no server could be reached for all of it; a server that answers pings and not the
+    request keeps it waiting.
+    ``auth``: (scheme, secret) pairs such as ``("digest", b"user:password")`` for this and every
+    later connection.  ``sasl``: a mechanism such as :class:`DigestMD5`.
+    ``default_acl``: for every node that is created without another, by locks too, such as
+    ``CREATOR_ALL_ACL``; what exists keeps its own.
     ``tls``: a context such as ``ssl.create_default_context(cafile=...)``; every byte goes through
     it, and the server's certificate must be for the name in ``hosts``.
 
@@ -66,18 +70,31 @@ class Client(ClientBase, Exchange):
     client, see :meth:`detach`.  ``follow_reconfig``: take the list of servers from the ensemble's
     configuration when that changes; with ``tls`` besides those in ``hosts``, as it names the ports
     without.  ``receive_limit``: the longest reply, in bytes (64 MiB); a
-    longer one ends its call with ReplyTooLargeError.  ``trace``: is called with a
+    longer one ends its call with ReplyTooLargeError.  ``lease_margin``: seconds, at most a fifth of
+    the session timeout; locks stay exclusive if a follower crashes right behind an answer, when
+    this is more than half of the servers' tickTime (take the tickTime).  An answer counts for the
+    lease once another has come that much later; pings go out every 1.25 margins, and a server that
+    dies in silence leaves a lock that much less time to find the next.  ``trace``: is called with a
     :class:`TraceFrame` for each frame in either direction, in the callback thread.
 
     Nothing is started before the first use.  One I/O thread then serves the session, and a second
     thread calls callbacks if there are any.  A client is one session for life: when that expires,
     every call raises SessionExpiredError and a new Client is the caller's decision.
 
-    A client that nobody closes keeps its session, and its locks, until a session timeout after the
-    end of the process, also when nothing refers to it any more.
+    Under gevent it may be made before ``monkey.patch_all()``; when it has been used before that,
+    every call raises RuntimeError.
 
-    A signal handler must not call a blocking operation of a client whose call it may have
-    interrupted: it would wait for itself.  It may :meth:`close` the client.
+    Close it: one that is not closed keeps its session and its locks until a session timeout after
+    the end of the process, or until nothing refers to it any more.  What has been made with it (a
+    lock, a watch, a reply) refers to it; a callback, or a grant whose lock object is gone, does
+    not.  Then it is closed when the garbage collector finds it, with a ResourceWarning that tells
+    where it was made under ``python -X tracemalloc=9 -W default``.
+
+    A signal handler, or a finalizer, may use the client, with one exception: where it has
+    interrupted the client's own work in its thread, which it cannot know, each operation, and each
+    wait for a reply or an event, raises RuntimeError at once, since it would wait for itself.  The
+    release of a lock does so, too, and is carried out behind the handler.  ``close``,
+    ``Watch.close`` and the state listeners work everywhere.  The cure is a flag, or another thread.
     """
 
     _pump: Pump
@@ -97,15 +114,16 @@ class Client(ClientBase, Exchange):
 
         self._pump = Pump(self._session, name, tls, sasl, resolver, now)
         self._chroot = self._session.chroot
-        self._world = BlockingWorld(self._pump, self._chroot, rng)
-        self.pipeline = Pipeline(self._pump, self._chroot)
+        self._world = BlockingWorld(self._pump, self._chroot, rng, self._acl)
+        self.pipeline = Pipeline(self._pump, self._chroot, acl=self._acl)
 
     # --- the session ------------------------------------------------------------------------------
 
     def connect(self, timeout: float | None = None) -> None:
         """Wait until the client is connected, at most ``timeout`` seconds (None: session timeout).
 
-        Raises NotSentError, which says what each server answered, when no server can be reached;
+        Raises UnreachableError (a NotSentError and a TimeoutError), which says what each server
+        answered, when no server can be reached: the client goes on looking for one.
         SessionExpiredError or ClientClosedError when the client is past use.
         """
         limit = check_timeout("timeout", timeout)
@@ -196,8 +214,8 @@ class Client(ClientBase, Exchange):
 
     # --- several operations, not atomic -----------------------------------------------------------
 
-    def ensure_path(self, path: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
-        """Create a node and whatever is missing above it, each with this ACL.
+    def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None:
+        """Create a node and whatever is missing above it, each with this ACL (or the default one).
 
         Not atomic, and needs not be: others may create the same nodes at the same time.  A lost
         connection is recovered from; OperationTimeoutError when a step of it (without an
@@ -239,7 +257,7 @@ class Transaction(Operations):
     """
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client._chroot)
+        super().__init__(client._chroot, client._acl)
         self._client = client
 
     def commit(self) -> list[Any]:

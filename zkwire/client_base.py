@@ -8,13 +8,15 @@ from __future__ import annotations
 import itertools
 
 from zkwire.calls import check_timeout
-from zkwire.errors import NotSentError
+from zkwire.errors import UnreachableError
+from zkwire.held import Made, warn_unclosed
 from zkwire.hosts import HostList, parse_hosts
 from zkwire.jute.frames import RECEIVE_LIMIT
-from zkwire.model import State
+from zkwire.model import OPEN_ACL_UNSAFE, State
 from zkwire.options import (
     check_auth,
     check_callable,
+    check_lease_margin,
     check_receive_limit,
     check_resume,
     check_sasl,
@@ -23,15 +25,18 @@ from zkwire.options import (
 )
 from zkwire.session import Session
 from zkwire.states import Listener
+from zkwire.verbs.checks import check_acl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import timedelta
     from random import Random
     from ssl import SSLContext
-    from typing import Any
+    from typing import Any, Never
 
     from zkwire.dial import Resolver
+    from zkwire.jute.records import ACL
     from zkwire.model import Credentials
     from zkwire.sasl import Mechanism
     from zkwire.trace import TraceFrame
@@ -49,16 +54,18 @@ class ClientBase:
     def __init__(
         self,
         hosts: str,
-        *,
-        session_timeout: float = 10.0,
+        *options_have_names: Never,
+        session_timeout: float | timedelta = 10.0,
         operation_timeout: float | None = None,
         auth: Sequence[tuple[str, bytes]] = (),
+        default_acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
         sasl: Mechanism | None = None,
         tls: SSLContext | None = None,
         read_only: bool = False,
         resume: Credentials | None = None,
         follow_reconfig: bool = False,
         receive_limit: int = RECEIVE_LIMIT,
+        lease_margin: float = 0.0,
         trace: Callable[[TraceFrame], object] | None = None,
         _resolver: Resolver | None = None,
         _now: Callable[[], float] | None = None,
@@ -70,26 +77,37 @@ class ClientBase:
         from zkwire import observe
         from zkwire.following import Following
 
+        if options_have_names:
+            raise TypeError(
+                f"the port belongs into hosts, as in 'host:2181', and other options have names: "
+                f"{options_have_names[0]!r} has none"
+            )
+        timeout = check_session_timeout(session_timeout)
         servers, chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
         rng = SystemRandom() if _seed is None else Random(_seed)
         self._hosts = hosts
+        self._made = Made()
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
+        self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
         session = Session(
             HostList(servers, rng),
-            timeout=check_session_timeout(session_timeout),
+            timeout=timeout,
             chroot=chroot,
             receive_limit=check_receive_limit(receive_limit),
             sasl=check_sasl(sasl) is not None,
             read_only=bool(read_only),
             resume=check_resume(resume),
+            lease_margin=check_lease_margin(lease_margin, timeout),
         )
         for scheme, secret in check_auth(auth):
             session.add_auth(scheme, secret)
         self._session = session
         name = f"zkwire-{next(_numbers)}"
         self._make_shell(name, check_tls(tls), sasl, rng, _resolver, _now)
+        self._world.operation_timeout = self._operation_timeout
+        self._pump.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._pump.dispatch)
         if follow_reconfig:
             session.audience.add(Following(self._pump, self._world.background, servers))
@@ -105,6 +123,11 @@ class ClientBase:
     ) -> None:
         """Make ``_pump`` and ``_world``."""
         raise NotImplementedError
+
+    def __del__(self) -> None:
+        pump = getattr(self, "_pump", None)  # there is none behind a refused option
+        if pump is not None and pump.drop(CLOSE_SECONDS):
+            warn_unclosed(self, self._made)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._hosts} {self.state.value}>"
@@ -155,8 +178,9 @@ class ClientBase:
         """Seconds for which the session is surely alive, even if no further answer comes.
 
         Counted from the sending of the last request that was answered; 0.0 when the session may
-        have expired, or has.  Sure as long as the server that answered is in touch with its leader,
-        see :mod:`zkwire.liveness`.
+        have expired, or has.  Sure as long as the server that answered is in touch with its leader
+        and, without a ``lease_margin``, does not crash right behind an answer; see
+        :mod:`zkwire.liveness`.
         """
         return max(0.0, self._world.lease_deadline - self._world.now())
 
@@ -164,6 +188,8 @@ class ClientBase:
         """The credentials, if nothing is held that would live on without an owner."""
         credentials = self.credentials
         self._world.check()
+        for lock in tuple(self._world.engaged):
+            lock.make_good()
         if self._session.holds or any(lock.engaged for lock in tuple(self._world.engaged)):
             raise RuntimeError(
                 "a lock is held, or somebody is acquiring it, or it was lost and not released: end "
@@ -171,11 +197,11 @@ class ClientBase:
             )
         return credentials
 
-    def _unreachable(self, seconds: float) -> NotSentError:
+    def _unreachable(self, seconds: float) -> UnreachableError:
         """The error for no connection in that time."""
         known = self._session.failures.copy()  # the I/O thread may note down another
         failures = [f"{server}: {why}" for server, why in known.items()]
-        return NotSentError(
+        return UnreachableError(
             f"no server could be reached within {seconds:.1f} s "
             f"({'; '.join(failures) or 'none has answered yet'})"
         )

@@ -6,6 +6,8 @@ from functools import partial
 from itertools import count
 
 from zkwire.calls import Awaited
+from zkwire.endings import CLOSING
+from zkwire.errors import ClientClosedError
 from zkwire.model import State
 from zkwire.states import StateWait
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 class ClientWorld:
     """A client as its recipes see it, but for waiting: that is the shells' own."""
 
+    operation_timeout: float | None = None  # seconds
+
     def __init__(self, pump: Any, verbs: Pipeline, background: Pipeline, rng: Random) -> None:
         self.verbs = verbs
         self.background = background
@@ -37,14 +41,23 @@ class ClientWorld:
         self.wait = pump.wait
         self.when_ready = pump.when_ready
         self.engaged: set[LockCore] = set()
+        self.going: set[str] = set()
         self._pump = pump
         # Drawn once: from the system's source of randomness it takes 3 µs.
         self._prefix = f"{rng.getrandbits(64):016x}"
         self._attempts = count(1)
 
     def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
-        """Run ``work(background)`` to its end in the I/O thread."""
+        """Run ``work(background)``: its first step at once, the rest behind the caller's back."""
         self._pump.spawn(lambda: work(self.background))
+
+    def check_open(self) -> None:
+        """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
+        session = self._pump.session
+        if session.over:
+            raise session.ending()
+        if self._pump.closing is not None:
+            raise ClientClosedError(CLOSING)
 
     async def another_state(self) -> None:
         """In a coroutine given to ``spawn``: wait until the session is in another state."""
@@ -79,6 +92,11 @@ class ClientWorld:
     def session_id(self) -> int:
         """The session's id; 0 before the first handshake."""
         return self._pump.session.session_id
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the session was another client's before."""
+        return self._pump.session.resumed
 
     @property
     def usable(self) -> bool:

@@ -16,15 +16,17 @@ import selectors
 import socket
 import threading
 
+from zkwire.endings import RESET
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from ssl import SSLContext
     from typing import Any
 
+    from zkwire.hosts import Address
     from zkwire.tls import TlsFilter
 
-    Address = tuple[int, Any]  # address family, socket address
     Resolver = Callable[[str, int], list[Address]]
 
 
@@ -77,8 +79,8 @@ class Dialer:
 
     ``look_up(target)`` begins or joins a look-up.  ``listen(dialer, sock, events)`` has the owner's
     selector call :meth:`ready`; with no events it stops.  With ``secure`` a connection counts once
-    its TLS handshake is done, and ``tls`` is its filter.  ``first``: begin with this address, if
-    the name still has it.
+    its TLS handshake is done, and ``tls`` is its filter.  ``arrange`` puts the addresses of a name
+    in order, ``first``: begin with this one, if the name still has it.
     """
 
     def __init__(
@@ -86,8 +88,9 @@ class Dialer:
         target: tuple[str, int],
         look_up: Callable[[tuple[str, int]], LookUp],
         listen: Callable[[Any, socket.socket, int], None],
-        secure: SSLContext | None = None,
-        first: Address | None = None,
+        secure: SSLContext | None,
+        arrange: Callable[[list[Address]], list[Address]],
+        first: Address | None,
     ) -> None:
         self.target = target
         self.address: Address | None = None  # the one in hand
@@ -99,7 +102,7 @@ class Dialer:
         self._sock: socket.socket | None = None
         self._unsent = b""
         self._reasons: list[str] = []
-        self._first = first
+        self._arrange, self._first = arrange, first
         self._addresses: list[Address] | None = _literal(*target) or None
         self._order = tuple(self._addresses or ())
         self._look_up = None if self._addresses else look_up(target)
@@ -120,6 +123,7 @@ class Dialer:
             if isinstance(found, str):
                 self.failure = found
                 return None
+            found = self._arrange(found)
             at = found.index(self._first) if self._first in found else 0
             self._addresses = [*found[at:], *found[:at]]
             self._order = tuple(self._addresses)
@@ -233,8 +237,7 @@ class Dialer:
             self._listen(self, sock, selectors.EVENT_READ | writing)
 
     def _succeed(self, sock: socket.socket) -> None:
-        self._listen(self, sock, 0)
-        sock.setblocking(True)
+        self._listen(self, sock, 0)  # and it never blocks: gevent's sockets know no MSG_DONTWAIT
         self._sock, self.connected = None, sock
 
     def cancel(self) -> None:
@@ -252,13 +255,15 @@ class Dialer:
 
 
 def kernel_says(error: OSError) -> str:
-    """What went wrong with a socket.
+    """What went wrong with a socket.  A broken pipe is a reset that was read before.
 
     An OSError without a number is not the kernel's: a signal handler has raised it (TimeoutError is
     one), so it goes on to whom it is meant for.
     """
     if error.errno is None:
         raise error
+    if error.errno in (errno.ECONNRESET, errno.EPIPE):
+        return RESET
     return error.strerror or str(error)
 
 
@@ -268,8 +273,10 @@ def shut_down(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
-def readable_within(sock: socket.socket, seconds: float) -> bool:
-    """Whether there is something to read, or the end of the stream, within that time."""
+def readable_within(sock: socket.socket, seconds: float | None) -> bool:
+    """Whether there is something to read, or the end of the stream, in that time (None: ever)."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
+    if seconds is None:
+        return bool(poll.poll())
     return bool(poll.poll(min(max(0.0, seconds), _LONGEST_POLL) * 1000))

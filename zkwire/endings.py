@@ -35,9 +35,26 @@ NOT_RESUMED = (
     "Client"
 )
 CLOSED = "the server closed it"
+RESET = "the server reset it"
+UNANSWERED = "no answer to the connection attempt"
+SILENT = "no answer to the greeting (is it a ZooKeeper server? does it expect TLS?)"
+UNGREETED = (
+    " before it greeted (does it expect TLS, or a certificate? is it without a quorum, not yet up, "
+    "or full? read_only=True is for one without a quorum)"
+)
+_BEHIND = (
+    " before it greeted (it does so as long as its data are older than zxid {:#x}, which this "
+    "client has seen: after a restart without its data that does not end, and the way out is a "
+    "new client with a new session; or is it without a quorum, not yet up, or full?)"
+)
 CLOSING = "the client is being closed"
 LAPSED = "no server has answered for a session timeout; the session may have expired"
 GIVEN_UP = Failed(NotSentError, "given up before it was sent", False)
+
+
+def ungreeted(last_zxid: int) -> str:
+    """Why a server may have closed a connection in place of an answer to the greeting."""
+    return _BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED
 
 
 def terminal(state: State, call: Call, why: str | None) -> Failed:

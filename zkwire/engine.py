@@ -8,6 +8,8 @@ what, and never blocks.
 
 from __future__ import annotations
 
+from weakref import ref
+
 from zkwire.background import report
 from zkwire.dial import Dialer, LookUp, shut_down
 from zkwire.errors import AuthFailedError
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any, Protocol
 
-    from zkwire.dial import Address, Resolver
+    from zkwire.dial import Resolver
+    from zkwire.hosts import Address
     from zkwire.sasl import Mechanism
     from zkwire.session import Session
 
@@ -68,6 +71,7 @@ class Engine:
         self._look_ups: dict[tuple[str, int], LookUp] = {}
         self._first: dict[tuple[str, int], Address | None] = {}  # of a name's, to begin with
         self._heard: set[socket.socket] = set()  # those of attempts, in the selector
+        self._peer: Address | None = None  # of the connection
         self._dialer: Dialer | None = None
         self._dial_at: float | None = None
         self._probe: Probe | None = None
@@ -75,6 +79,7 @@ class Engine:
         self._exchange: Generator[bytes, bytes, None] | None = None
         self._interest = 0  # what the selector listens to on the connection
         self._dead: list[Link] = []  # ended, and perhaps still in use
+        self.sockets: set[socket.socket] = set()  # of connections
 
     def prepare(self) -> float | None:
         """Do what can be done without waiting; returns when to be called again at the latest."""
@@ -127,9 +132,11 @@ class Engine:
         self.listen(0)
         with self._mutex:
             link.end = link.end or why
-            if owner.session.usable:  # what was found meanwhile may be long out of date
+            if owner.session.state.usable:  # what was found meanwhile may be long out of date
                 self._look_ups = {t: it for t, it in self._look_ups.items() if it.found is None}
             owner.link = None
+            if owner.session.refused and owner.session.server is not None:
+                self._first[owner.session.server] = self._peer  # what it does not know is known
             owner.session.connection_lost(owner.now(), link.written, why)
         shut_down(link.sock)
         self._dead.append(link)
@@ -143,7 +150,8 @@ class Engine:
                 for link in unused:
                     self._dead.remove(link)
             for link in unused:
-                link.sock.close()
+                self.sockets.discard(link.sock)
+                link.close()
 
     def _authenticate(self, link: Link, challenge: bytes) -> None:
         """Have the SASL mechanism answer.  It is a user's, so not under the mutex."""
@@ -195,36 +203,40 @@ class Engine:
             self._dialer = None
             self.wake()
         elif self._dialer.connected is not None:
-            self._first[target] = self._dialer.following
+            self._first[target], self._peer = self._dialer.following, self._dialer.address
             link, self._dialer = self._link(self._dialer), None
             with self._mutex:
                 owner.link = link
-                owner.session.connection_made(owner.now())
+                owner.session.connection_made(owner.now(), self._peer)
             owner.flush()
 
     def _new_dialer(self, target: tuple[str, int]) -> Dialer:
-        first = self._first.get(target)
-        return Dialer(target, self._look_up, self._listen_for, self._owner.tls, first)
+        arrange, first = self._owner.session.hosts.arrange, self._first.get(target)
+        return Dialer(target, self._look_up, self._listen_for, self._owner.tls, arrange, first)
 
     def _link(self, dialer: Dialer) -> Link:
         """The connection that the dialer has made."""
         assert dialer.connected is not None
+        self.sockets.add(dialer.connected)
         self._exchange = None
         if dialer.tls is None:
             return Link(dialer.connected)
         from zkwire.secure_link import SecureLink
 
-        return SecureLink(dialer.connected, dialer.tls)
+        return SecureLink(dialer.connected, dialer.tls, self._mutex)
 
     def _listen_for(self, attempt: Dialer | Probe, sock: socket.socket, events: int) -> None:
-        """Have ``attempt.ready`` called when something can be done on its socket."""
+        """Have ``attempt.ready`` called when something can be done on its socket.
+
+        The selector outlives a client that nobody holds, so it does not hold the attempt.
+        """
         if not events:
             self._selector.unregister(sock)
             self._heard.discard(sock)
         elif sock in self._heard:
-            self._selector.modify(sock, events, attempt)
+            self._selector.modify(sock, events, ref(attempt))
         else:
-            self._selector.register(sock, events, attempt)
+            self._selector.register(sock, events, ref(attempt))
             self._heard.add(sock)
 
     def _ask(self) -> None:
@@ -275,7 +287,7 @@ class Engine:
     def abandon(self) -> None:
         """In a forked child: close all sockets, without a byte or a FIN."""
         for link in self._dead:
-            link.sock.close()
+            link.close()
         for attempt in (self._dialer, self._probe):
             if attempt is not None:
                 attempt.abandon()

@@ -6,8 +6,10 @@
     │   └── MultiError              one operation of a multi was refused, so all were
     ├── ConnectionLossError    the connection broke before an answer came
     │   ├── NotSentError            it never left this process whole: repeat freely
+    │   │   └── UnreachableError      (also an OperationTimeoutError) ``connect`` ran out of time
     │   └── OutcomeUnknownError     it was sent: it may or may not have been executed
     ├── OperationTimeoutError  the caller's own time limit passed (also a TimeoutError)
+    │   └── LockTimeoutError        (also a LockTakenError) somebody else held the lock until then
     ├── SessionExpiredError    the session is over, its ephemeral nodes are gone or going
     ├── AuthFailedError        the server rejected the credentials; the session is unusable
     ├── ClientClosedError      close() was called
@@ -16,7 +18,7 @@
     │   ├── ReplyTooLargeError      this request's reply is longer than the limit
     │   └── GarbledError            (also an OutcomeUnknownError) another frame was garbage
     ├── LockLostError          a lock is no longer held although nobody released it
-    ├── LockTakenError         a ``with`` found a lock taken, or a semaphore had no lease in time
+    ├── LockTakenError         a ``with``, or ``Semaphore.acquire``, found the lock taken
     └── SequenceExhaustedError a lock path has used up its sequence numbers
 
 Every error carries ``op`` and ``path`` of the operation it ended (None where there is none) and
@@ -248,7 +250,16 @@ class OutcomeUnknownError(ConnectionLossError):
 
 
 class OperationTimeoutError(ZooKeeperError, TimeoutError):
-    """The caller's time limit passed.  ``maybe_applied`` tells whether it had been sent."""
+    """The caller's time limit passed.  ``maybe_applied`` tells whether it had been sent.
+
+    From ``release`` or the end of a ``with`` it is True: the lock is not ``held``, but nobody knows
+    yet whether it is free.  There is nothing to do: the client goes on deleting the node in the
+    background, and it goes with the session at the latest.
+    """
+
+
+class UnreachableError(NotSentError, OperationTimeoutError):
+    """``connect`` has found no server in time; the client goes on looking for one."""
 
 
 # --- the session or the client is over ------------------------------------------------------------
@@ -293,7 +304,14 @@ class LockLostError(ZooKeeperError):
 
 
 class LockTakenError(ZooKeeperError):
-    """A ``with`` found a lock taken, or ``Semaphore.acquire`` found no lease in time."""
+    """A ``with`` found a lock taken, or ``Semaphore.acquire`` found no lease."""
+
+
+class LockTimeoutError(LockTakenError, OperationTimeoutError):
+    """Somebody else was seen to hold the lock, and held it until the time limit passed.
+
+    An OperationTimeoutError that is none of these says that no server could tell in time.
+    """
 
 
 class SequenceExhaustedError(ZooKeeperError):
@@ -330,7 +348,14 @@ SESSION_EXPIRED = -112
 AUTH_FAILED = -115
 SESSION_CLOSED_REQUIRE_AUTH = -124
 # The server does not accept who the client is.
-REJECTIONS = frozenset({AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH})
+REJECTIONS = {
+    AUTH_FAILED: "the server rejected the credentials",
+    SESSION_CLOSED_REQUIRE_AUTH: (
+        "the server requires an authentication that this client has not given: sasl=..., or "
+        "auth=[...] by one of its enforce.auth.schemes"
+    ),
+}
+MISSING_CHROOT = "the chroot does not exist; a client without one can create it"
 # What a server answers that has no time for a request, and takes its time to say so.
 BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 # Some servers answer so to a write that they may still execute.
@@ -342,6 +367,21 @@ def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:
     if code == SESSION_EXPIRED:
         return SessionExpiredError("the session has expired", op=op, path=path)
     if code in REJECTIONS:
-        return AuthFailedError("the server rejected the credentials", op=op, path=path)
+        return AuthFailedError(REJECTIONS[code], op=op, path=path)
     kind = SERVER_ERRORS.get(code)
-    return kind(op=op, path=path) if kind else ServerError(code=code, op=op, path=path)
+    if kind is None:
+        return ServerError(code=code, op=op, path=path)
+    return kind(_cure(code, op or "", path or ""), op=op, path=path)
+
+
+def _cure(code: int, op: str, path: str) -> str:
+    """What the error's class cannot say, since it depends on the request; "" for nothing."""
+    if code == NoNodeError.code:
+        above = path.rpartition("/")[0] or "/"
+        if path == "/" or (above == "/" and op.startswith("create")):
+            return MISSING_CHROOT
+        if op.startswith("create"):
+            return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
+    if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
+        return "the server keeps this node for itself and lets nobody delete it"
+    return ""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from zkwire.calls import Call, Waker
     from zkwire.liveness import Liveness
+    from zkwire.ops import Op
 
 _REPLY = struct.Struct(">iiqi")  # length, xid, zxid, err
 _REPLY_BYTES = _REPLY.size
@@ -123,11 +124,41 @@ class Flight:
             live.heard(call.sent_at, now)
         return at
 
-    def stray(self, xid: int) -> ProtocolError:
-        """The error for a reply whose xid is not that of the head of the line."""
+    def advance(self, xid: int) -> None:
+        """Put the call with this xid at the head of the line: its answer overtakes others."""
         line = self.unanswered
-        expected = f"expected was {line[0].xid}" if line else "but none is expected"
-        return ProtocolError(f"a reply has the xid {xid}, {expected}")
+        at = next((at for at, call in enumerate(line) if call.xid == xid), 0)
+        if at:
+            # First in, then out, as above.
+            line.appendleft(line[at])
+            del line[at + 1]
+
+    def take_lost(self, sending: bool) -> list[Call]:
+        """Take out the calls that are lost with their connection.
+
+        All, if it was ``sending``; else those without a deadline, since the others have been
+        submitted after that.
+        """
+        late = {} if sending else {c: None for c in self.queue if c.deadline is not None}
+        lost = [*self.unanswered, *(call for call in self.queue if call not in late)]
+        self.clear()
+        self.queue.extend(late)
+        return lost
+
+    def take_all(self, ops: tuple[Op, ...]) -> list[Call]:
+        """Take the queued calls of these operations out."""
+        taken = [call for call in self.queue if call.op in ops] if ops else []
+        for call in taken:
+            self.queue.remove(call)
+        return taken
+
+    def head(self, xid: int) -> Call:
+        """The call that a reply with this xid is for.  Raises ProtocolError if it is for none."""
+        line = self.unanswered
+        if not line or line[0].xid != xid:
+            expected = f"expected was {line[0].xid}" if line else "but none is expected"
+            raise ProtocolError(f"a reply has the xid {xid}, {expected}")
+        return line[0]
 
     def overdue(self, now: float) -> Iterator[Call]:
         """Take out the queued calls whose deadline has passed, each when it has been ended."""

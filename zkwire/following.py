@@ -45,7 +45,7 @@ class Following:
 
     def _start(self) -> None:
         with suppress(ZooKeeperError):  # over already
-            self._pump.spawn(self._follow)
+            self._pump.spawn(self._follow, lasting=True)
 
     async def _follow(self) -> None:
         while True:

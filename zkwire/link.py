@@ -1,20 +1,31 @@
 """One connection: its socket, who may read and write it, what the kernel has taken, why it ends.
 
-Any thread may have a role, and an interrupt (KeyboardInterrupt, or an exception thrown into the
-thread from outside) may hit it wherever Python calls something or begins a function.  Hence:
+Any thread may have a role or receive, and an interrupt (KeyboardInterrupt, or an exception thrown
+into the thread from outside) may hit it wherever Python calls something or begins a function:
 
 * A role is an attribute that holds whatever its owner has put there, under the pump's mutex; a
   ``finally`` looks whether that is its own and takes it out, without a call in between.
-* What an interrupted thread has done to the connection cannot be known, so it stores a reason in
-  ``end``.  From then on no byte is believed or sent; only the I/O thread acts on it.
+* A receive stores what has come in the step in which Python takes it from the kernel (one call, of
+  C functions only), so an interrupt can be before or behind it, and loses nothing.
+* A send stores what the kernel has taken in the same way.
+* How far an interrupted thread has got in having the automaton take in what has come, or say what
+  is to be sent, cannot be known, so it stores a reason in ``end``.  From then on no byte is
+  believed or sent; only the I/O thread acts on it.
 """
 
 from __future__ import annotations
 
 import socket
+from collections import deque
 
-from zkwire.dial import kernel_says, shut_down
+from zkwire.dial import kernel_says, readable_within, shut_down
 from zkwire.endings import CLOSED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkwire.bell import Bell
 
 # Asked for at a time.  Python allocates as much before it knows how much there is, so MANY only
 # when there was more than FEW.
@@ -29,25 +40,40 @@ MANY_BYTES = 64 * 1024
 LONG_LINE = 32
 SPARSE = 4096
 PAUSE, LONGEST_PAUSE = 1e-5, 1e-2
-_DONTWAIT = int(socket.MSG_DONTWAIT)
+# Seconds: somebody else may have received what a thread waits for, and without a bell not say so.
+WAIT = 0.05
+FLAGS = (int(socket.MSG_DONTWAIT),)
 INTERRUPTED = "a thread was interrupted while it used the connection"
 
 
 class Link:
-    """``receive`` is for who has the read role, ``send`` for who has the write role."""
+    """``wait`` is for who has the read role, ``send`` for who has the write role.
+
+    ``receive`` is for anybody under the mutex.  ``wait(seconds, 1)``: until bytes may have come, or
+    the end of the stream; None: for ever.
+    """
 
     __slots__ = (
-        "broken_pipe", "end", "got", "look_at", "reader", "reads", "room", "sock", "unsent",
-        "writer", "written",
+        "_recv", "_send", "_taken", "bell", "broken_pipe", "end", "full", "got", "inbox",
+        "look_at", "reader", "reads", "room", "sock", "unsent", "wait", "writer", "written",
     )  # fmt: skip
+
+    exact = True  # an interrupt before the automaton has begun changes nothing
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        self._recv = sock.recv
+        self._send = sock.send
+        self._taken: deque[int] = deque()  # by the kernel, of what is being sent
+        self.wait: Callable[[float | None, int], object] = self._wait
+        self.bell: Bell | None = None  # while there is none everybody hears of everything
+        self.inbox: deque[bytes] = deque()  # received and not taken in
         self.reader: object = None  # who has the read role
         self.writer: object = None  # who has the write role
         self.reads = 0
         self.got = 0  # bytes, by the last receive
         self.room = FEW_BYTES
+        self.full = False  # there may be more than the last receive took
         self.look_at = 0.0  # when the reader looks at the deadlines
         self.written = 0  # what the kernel may have taken
         self.unsent = memoryview(b"")  # what it did not take at once
@@ -64,37 +90,76 @@ class Link:
         """Whether the next bytes may be sent now."""
         return not (self.unsent or self.broken_pipe or self.end)
 
-    def receive(self, *, block: bool) -> bytes | None:
-        """The bytes that have come; None for none yet.  An end of the stream is noted down."""
+    def hang(self, bell: Bell | None) -> None:
+        """Have this bell from now on."""
+        self.bell = bell
+        if bell is not None:
+            self.wait = bell.caller.poll
+
+    def _wait(self, seconds: float | None, _: int) -> bool:
+        return readable_within(self.sock, WAIT if seconds is None else min(seconds, WAIT))
+
+    def ring(self) -> None:
+        """Have who waits look whether somebody else has received its answer."""
+        if self.bell is not None:
+            self.bell.ring()
+
+    def receive(self) -> bytes | None:
+        """What has come, None for nothing; it stays the first in ``inbox`` until it is taken in.
+
+        An end of the stream is noted down.
+        """
+        inbox = self.inbox
         try:
-            data = self.sock.recv(self.room, 0 if block else _DONTWAIT)
+            inbox.extend(map(self._recv, (self.room,), FLAGS))
         except BlockingIOError:
-            return None
+            self.full = False
+            if not inbox:
+                return None
         except OSError as error:
             why = kernel_says(error)
             self.end = self.broken_pipe or why
             return None
-        if not data:
-            self.end = self.broken_pipe or CLOSED
+        data = inbox[0]
         self.got = got = len(data)
-        self.room = FEW_BYTES if got < self.room else MANY_BYTES
+        if not got:
+            self.end = self.broken_pipe or CLOSED
+        self.full = got >= self.room
+        self.room = MANY_BYTES if self.full else FEW_BYTES
         return data
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self.sock.close()
+        if self.bell is not None:
+            self.bell.close()
 
     def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts already, and keep the rest.
 
-        Until the kernel has said what it took, all of it may have been sent.
+        Until the kernel has said what it took, all of it may have been sent.  Who is interrupted
+        has not got the write role any more when it is known all the same.
         """
+        taken, size, sent, interrupt = self._taken, len(data), 0, None
         try:
-            sent = self.sock.send(data, _DONTWAIT)
+            taken.extend(map(self._send, (data,), FLAGS))
         except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            # It took nothing.  Answers may have come before, so the readers get to the end first.
-            self.broken_pipe = kernel_says(error)
-            self.written -= len(data)
-            shut_down(self.sock)
-            return
-        if sent < len(data):
-            self.written -= len(data) - sent
+            pass
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                # It took nothing.  Answers may have come before, so the readers get to the end
+                # first.
+                self.broken_pipe = kernel_says(error)
+                self.written -= size
+                shut_down(self.sock)
+                return
+            interrupt = error
+        if taken:
+            sent = taken[0]
+            del taken[0]
+        if sent < size:
+            self.written -= size - sent
             self.unsent = memoryview(data)[sent:]
+        if interrupt is not None:
+            self.writer = None
+            raise interrupt

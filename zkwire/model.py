@@ -5,7 +5,7 @@ Numbers are the protocol's (``KeeperException``, ``Watcher.Event``, ``ZooDefs`` 
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum, IntFlag
+from enum import Enum, Flag, IntEnum, IntFlag
 
 from zkwire.jute.record import Long, Record, Secret
 from zkwire.jute.records import ACL, Id, Stat
@@ -46,7 +46,19 @@ _TERMINAL = frozenset({State.EXPIRED, State.AUTH_FAILED, State.CLOSED})
 _USABLE = frozenset({State.CONNECTED, State.CONNECTED_READ_ONLY})
 
 
-class EventType(IntEnum):
+class _Named:
+    """A number whose text is its name, as that of any Enum; only a format for numbers shows it."""
+
+    __slots__ = ()
+    __str__ = Enum.__str__
+
+    def __format__(self, spec: str) -> str:
+        if spec and spec[-1] in "bcdeEfFgGnoxX%":
+            return format(int(self), spec)  # type: ignore[call-overload]
+        return format(str(self), spec)
+
+
+class EventType(_Named, IntEnum):
     """What a watch saw.
 
     NONE: nothing happened to the node, but the session is over.  REREAD, for persistent watches
@@ -65,7 +77,7 @@ class EventType(IntEnum):
     PERSISTENT_WATCH_REMOVED = 7
 
 
-class WatchType(IntEnum):
+class WatchType(_Named, IntEnum):
     """Which watches ``remove_watches`` takes away."""
 
     CHILDREN = 1
@@ -100,8 +112,10 @@ def session_name(session_id: int) -> str:
     return f"0x{session_id & 0xFFFFFFFFFFFFFFFF:x}"
 
 
-class Perms(IntFlag):
+class Perms(_Named, IntFlag):
     """What an ACL entry allows."""
+
+    __str__ = Flag.__str__  # which knows of no permission at all
 
     READ = 1
     WRITE = 2

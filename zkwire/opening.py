@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from zkwire import control, ops
 from zkwire.authentication import Authentication
-from zkwire.errors import REJECTIONS, AuthFailedError, ProtocolError
+from zkwire.errors import REJECTIONS, AuthFailedError, NotReadOnlyError, ProtocolError
 from zkwire.jute.frames import frame
-from zkwire.jute.records import ConnectRequest, ConnectResponse, GetSASLRequest, SetSASLResponse
+from zkwire.jute.records import (
+    ConnectRequest,
+    ConnectResponse,
+    GetSASLRequest,
+    ReplyHeader,
+    SetSASLResponse,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +28,15 @@ if TYPE_CHECKING:
 _PROTOCOL_VERSION = 0
 _PASSWD_BYTES = 16
 _REPLY_HEADER_BYTES = 16
+# No server's greeting has more bytes: a length, a version, a time, an id and a password of 16.
+_LONGEST_GREETING = 1024
+_SHOWN_BYTES = 40
+_REFUSALS = {
+    NotReadOnlyError.code: (
+        "the server is read-only and refuses new sessions: for those it must have "
+        "localSessionsEnabled=true; a session from before is taken"
+    )
+}
 
 
 class Identity:
@@ -94,11 +109,21 @@ class Opening:
         """Whether the connection is ready for requests."""
         return self.restored and self._missing == 0 and self._identity.authentication.answered
 
+    @staticmethod
+    def check_beginning(data: bytes) -> None:
+        """Raise ProtocolError if what has come cannot be the beginning of a greeting."""
+        if len(data) >= 4 and not 0 <= int.from_bytes(data[:4], signed=True) <= _LONGEST_GREETING:
+            raise _stranger(data)
+
     def receive_greeting(self, chunk: bytes, at: int, end: int) -> ConnectResponse | None:
         """The server's first frame; None if it says that the session is gone."""
         if end - at == _REPLY_HEADER_BYTES:
-            raise ProtocolError("the server refuses sessions at the moment")
-        answer = ConnectResponse.decode(chunk, at, end)
+            code = ReplyHeader.decode(chunk, at, end).err
+            raise ProtocolError(_REFUSALS.get(code, "the server refuses sessions at the moment"))
+        try:
+            answer = ConnectResponse.decode(chunk, at, end)
+        except ProtocolError as error:
+            raise _stranger(chunk[at - 4 : end]) from error
         if not self._identity.recognised(answer):
             return None
         self.greeted = True
@@ -138,7 +163,17 @@ class Opening:
     def receive_watches(self, code: int) -> None:
         """An answer to a piece of the watches.  Raises AuthFailedError, or ProtocolError."""
         if code in REJECTIONS:
-            raise AuthFailedError("the server rejected the credentials")
+            raise AuthFailedError(REJECTIONS[code])
         if code:
             raise ProtocolError(f"the server refused to set watches again: {code}")
         self._missing -= self._missing > 0
+
+
+def _stranger(data: bytes) -> ProtocolError:
+    """The error for a server whose first bytes are no greeting."""
+    if data.startswith(b"\x15\x03"):  # an alert
+        return ProtocolError(
+            "the server expects TLS on this port: tls=ssl.create_default_context()"
+        )
+    said = "HTTP" if data.startswith(b"HTTP/") else repr(bytes(data[:_SHOWN_BYTES]))
+    return ProtocolError(f"this is not a ZooKeeper server; it answered {said}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.calls import check_timeout
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import AuthPacket, ConnectRequest
+from zkwire.liveness import LEAST_MARGINS
 from zkwire.model import Credentials
 from zkwire.ops import AUTH
 from zkwire.verbs.base import LARGEST_BODY, too_large
@@ -12,21 +13,49 @@ from zkwire.verbs.base import LARGEST_BODY, too_large
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
     from ssl import SSLContext
+    from typing import Any
 
     from zkwire.sasl import Mechanism
 
 # The answer to a greeting, and a reply of a few names, fit into less.
 LEAST_RECEIVE_LIMIT = 1024
 
+# Seconds.  Unconfigured servers grant 20 ticks (40 s) at most; other clients take milliseconds, so
+# that a larger number is nearly always a mistake, and a timedelta is none.
+LONGEST_SESSION = 3600
+_LONGEST_SENT = 0x7FFFFFFF / 1000
 
-def check_session_timeout(seconds: float) -> float:
-    """``seconds`` itself if it can be sent: above 0, at most 2**31-1 milliseconds."""
-    checked = check_timeout("session_timeout", seconds)
-    if checked is None:
+
+def check_session_timeout(timeout: float | timedelta) -> float:
+    """``timeout`` in seconds: from 0.001 to an hour; as a timedelta as long as can be sent."""
+    has_unit = hasattr(timeout, "total_seconds")  # datetime is expensive to load
+    given: Any = timeout
+    seconds = check_timeout("session_timeout", given.total_seconds() if has_unit else given)
+    if seconds is None:
         raise TypeError("session_timeout must be a number of seconds, not None")
-    if not 0.001 <= checked <= 0x7FFFFFFF / 1000:
-        raise ValueError(f"session_timeout must be 0.001 to 2147483.647 seconds, not {seconds}")
+    if not 0.001 <= seconds <= (_LONGEST_SENT if has_unit else LONGEST_SESSION):
+        message = f"session_timeout must be 0.001 to {LONGEST_SESSION} seconds, not {timeout}"
+        if not has_unit and LONGEST_SESSION < seconds <= _LONGEST_SENT:
+            message += (
+                f": {timeout} milliseconds are {seconds / 1000:g}; for a longer session, where "
+                f"the server's maxSessionTimeout allows it: timedelta(seconds={timeout})"
+            )
+        raise ValueError(message)
+    return seconds
+
+
+def check_lease_margin(margin: float, session_timeout: float) -> float:
+    """``margin`` itself if so long a session can have it: 0 (none) to a fifth of the timeout."""
+    checked = check_timeout("lease_margin", margin)
+    if checked is None:
+        raise TypeError("lease_margin must be a number of seconds, not None")
+    if checked * LEAST_MARGINS > session_timeout:
+        raise ValueError(
+            f"lease_margin must be at most a fifth of session_timeout, {session_timeout} s, else "
+            f"locks would be lost while the server answers; not {margin}"
+        )
     return checked
 
 
@@ -43,7 +72,10 @@ def check_receive_limit(limit: int) -> int:
 
 def check_auth(auth: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
     """``auth`` itself if it is a sequence of (scheme, secret) pairs that can be sent."""
-    message = "auth must be a list or tuple of (scheme, secret) pairs: a str and bytes each"
+    message = (
+        "auth must be a list or tuple of (scheme, secret) pairs, a str and bytes each, such as "
+        '[digest_auth("user", "password")]'
+    )
     if not isinstance(auth, list | tuple):
         raise TypeError(message)
     for pair in auth:

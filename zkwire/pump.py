@@ -6,6 +6,7 @@ what the I/O thread does in :mod:`zkwire.io_thread`.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from functools import partial
@@ -14,7 +15,7 @@ from zkwire.background import Callbacks, Task
 from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError
 from zkwire.forking import remember
-from zkwire.io_thread import IOThread
+from zkwire.io_thread import IOThread, serve
 from zkwire.roles import Roles
 from zkwire.states import StateWait
 from zkwire.waiting import Gone
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
     from zkwire.watches import Watch
 
 FLUSH_AT = 128
-# Seconds: a signal handler may have interrupted the very thread that has the mutex.
-MOMENT = 1.0
-LOOK_AGAIN = 0.0005
+LOOK_AGAIN = 0.0005  # seconds
 # How much longer than it was given a close may take: the I/O thread's way out.
 CLOSE_SLACK = 0.2
 
@@ -63,21 +62,33 @@ class Pump(Roles):
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
         self.detaching = False  # the session is to live on
         self.tasks: set[Task] = set()  # that run in the background
+        self.client: object = None
+        self._dropped = False  # nobody holds the client any more
 
     # --- what callers ask for ---------------------------------------------------------------------
 
-    caller = staticmethod(threading.get_ident)
+    @staticmethod
+    def caller() -> int:
+        """Another number for each thread."""
+        return threading.get_ident()
 
     def start(self) -> None:
         """Start the I/O thread, and with it the search for a server, if nobody has yet."""
         if self.forked:
             self.check()
+        if self.threads is not threading.get_ident:
+            self.threads_replaced()
+        if self.thread is not None:
+            return
+        self.refuse_nested()
         with self.mutex:
             if self.thread is not None or self.session.over or self.closing is not None:
                 return
             io = self.io = IOThread(self)
             try:
-                thread = threading.Thread(target=io.run, name=f"{self._name}-io", daemon=True)
+                work = (io.held, io.select)
+                name = f"{self._name}-io"
+                thread = threading.Thread(target=serve, args=work, name=name, daemon=True)
                 remember(self)
                 thread.start()
                 self.thread = thread
@@ -85,12 +96,22 @@ class Pump(Roles):
                 io.cancel()
                 raise
 
+    def threads_replaced(self) -> None:
+        """Use the new kind, if nothing has been used of the old."""
+        if self.thread is not None:
+            super().threads_replaced()
+        self.threads = threading.get_ident
+        self.renew_mutex()
+        self._callbacks = Callbacks(f"{self._name}-callbacks")
+
     def submit(self, call: Call, *, eager: bool = False) -> None:
         """Put a call behind all earlier ones.
 
         Whoever waits for it sends it; with ``eager`` it leaves by itself, at once if nothing is in
         flight, else together with what follows, at the next reply or when enough have gathered.
         """
+        if self.owned() or self.threads is not threading.get_ident:
+            self.check_thread()
         if self.late.waiting:
             self.late.call()
         link, session = self.link, self.session
@@ -135,8 +156,9 @@ class Pump(Roles):
         What :meth:`submit` and :meth:`wait` do, with one look at the state instead of four.  The
         call need not have ended afterwards.
         """
-        busy = self.late.waiting or self.closing is not None
-        if busy or not self._lead(call, None, call):
+        busy = self.late.waiting or self.closing is not None or self.owned()
+        replaced = self.threads is not threading.get_ident
+        if busy or replaced or not self._lead(call, None, call):
             self.submit(call)
 
     async def until(self, waitable: Waitable) -> bool:
@@ -145,7 +167,7 @@ class Pump(Roles):
 
     def abandon(self, call: Call) -> bool:
         """The caller no longer waits; True if the call now never will be sent."""
-        if self.forked:
+        if self.forked or self.nested:
             return False
         with self.mutex:
             taken_back = self.session.abandon(call)
@@ -154,22 +176,18 @@ class Pump(Roles):
         return taken_back
 
     def settle(self) -> None:
-        """Wait, for a moment at most, until no event is half delivered."""
-        # Not `acquire(timeout=...)`: an interrupt right behind that would leave the mutex taken.
-        latest = self.now() + MOMENT
-        while self.mutex.locked() and self.now() < latest:
-            time.sleep(LOOK_AGAIN)
+        """Wait until no event is half delivered, unless that is for this very thread to do."""
+        with self.mutex:
+            pass
 
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
         """Take a watch back; with ``tell`` on the server too, when nobody else needs it.
 
-        A finalizer, which the collector runs anywhere, leaves it to the I/O thread if it may have
-        interrupted the very thread that has the mutex.
+        A finalizer, which the collector runs anywhere, may have to leave it to the I/O thread.
         """
         if self.forked or self.ended:  # a session's end is the end of its watches
             return
-        self.settle()
-        if self.mutex.locked():
+        if self.nested:
             self._call_soon(partial(self.close_watch, watch, tell=tell))
             return
         with self.mutex:
@@ -187,6 +205,9 @@ class Pump(Roles):
 
     def unhold(self, hold: Hold) -> None:
         """The opposite of :meth:`hold`."""
+        if self.nested:
+            self._call_soon(partial(self.unhold, hold))
+            return
         with self.mutex:
             self.session.unhold(hold)
             self._collect()
@@ -194,6 +215,9 @@ class Pump(Roles):
 
     def attach(self, onlooker: Onlooker) -> None:
         """Show every state to ``onlooker`` from now on."""
+        if self.nested:
+            self._call_soon(partial(self.attach, onlooker))
+            return
         with self.mutex:
             self.session.audience.add(onlooker)
             if isinstance(onlooker, StateWait):
@@ -201,6 +225,9 @@ class Pump(Roles):
 
     def detach(self, onlooker: Onlooker) -> None:
         """The opposite.  Idempotent."""
+        if self.nested:
+            self._call_soon(partial(self.detach, onlooker))
+            return
         with self.mutex:
             self.session.audience.remove(onlooker)
 
@@ -214,15 +241,37 @@ class Pump(Roles):
         """Call a user's function in the callback thread."""
         self._callbacks.put(function)
 
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a coroutine of background replies in the I/O thread."""
+    def spawn(
+        self, work: Callable[[], Coroutine[Any, Any, object]], *, lasting: bool = False
+    ) -> None:
+        """Run a coroutine of background replies: its first step here, the others in the I/O thread.
+
+        What the first step asks for is written when this returns, if there is a connection that
+        takes it and no other thread is writing.  A signal handler or a finalizer on top of the
+        client's own work leaves that step, too.  Nobody waits for the end of a ``lasting`` one.
+        """
         self.start()
         if self.session.over:
             raise self.session.ending()
-        Task(work(), self._call_soon, self.when_ready, self.tasks)
+        running = set[Task]() if lasting else self.tasks
+        task = Task(work(), self._call_soon, self.when_ready, running)
+        if self.interrupting:
+            self._call_soon(task.next_step)
+            return
+        task.step()
+        self.flush()
 
-    def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None:
+    def clean_up(self, timeout: float) -> None:
+        """Wait until nothing runs in the background, at most ``timeout`` seconds."""
+        latest = self.now() + timeout
+        while self.tasks and not (self.ended or self.forked) and self.now() < latest:
+            time.sleep(LOOK_AGAIN)
+
+    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
         """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
+        if self.nested:
+            self._call_soon(partial(self.when_ready, waitable, function))
+            return
         with self.mutex:
             if not waitable.ready:
                 waitable.add_waker(function)
@@ -234,26 +283,54 @@ class Pump(Roles):
 
         ``detach``: end the threads only, and leave the session to somebody else.
 
-        The I/O thread does it.  Nothing here waits for a lock without a limit: this may be a signal
-        handler, or a finalizer, that has interrupted the very thread that holds it.
+        The I/O thread does it.  If this is a signal handler, or a finalizer, that keeps it from
+        that, the end comes behind it.
         """
         if self.forked:
             return
         deadline = self.now() + timeout + CLOSE_SLACK
         self.detaching = detach
         self.closing = timeout
-        if self.thread is None and self.mutex.acquire(timeout=timeout):
-            told: list[Waker] = []
-            try:
-                if self.thread is None:
-                    self.session.closed()
-                    told = self.session.take_wakeups()  # there is no I/O thread to call them
-            finally:
-                self.mutex.release()
-            for function in told:
-                function()
+        if self.nested:
+            self.wake()
+            self._callbacks.close(0.0)
+            return
+        if self.thread is None:
+            self._close_unstarted()
         self.wake()
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join(max(CLOSE_SLACK, deadline - self.now()))
         self._let_go()
         self._callbacks.close(max(CLOSE_SLACK, deadline - self.now()))
+
+    def _close_unstarted(self) -> None:
+        told: list[Waker] = []
+        with self.mutex:
+            if self.thread is None:
+                self.session.closed()
+                told = self.session.take_wakeups()  # there is no I/O thread to call them
+        for function in told:
+            function()
+
+    def drop(self, timeout: float) -> bool:
+        """Nobody holds the client any more: close it soon; whether there was anything to close.
+
+        For a finalizer, see :mod:`zkwire.held`.
+        """
+        thread, io = self.thread, self.io
+        if self.forked or sys.is_finalizing():
+            return False
+        left = thread is not None and self.closing is None and not self.session.over
+        self._dropped = True
+        if self.ended or thread is None or io is None:
+            self.part()
+        else:
+            if self.closing is None:
+                self.closing = timeout
+            io.wake()
+        return left
+
+    def part(self) -> None:
+        """By the I/O thread, at its end: nobody will close the client."""
+        if self._dropped:
+            self._callbacks.end()

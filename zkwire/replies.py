@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from zkwire.calls import Call, check_timeout
 from zkwire.errors import OperationTimeoutError
+from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.verbs import Verbs
 from zkwire.verbs.base import Requests
 from zkwire.watches import ClosedWatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from typing import Any, Protocol
 
+    from zkwire.jute.records import ACL
     from zkwire.pump import Pump
     from zkwire.watches import Watch, WatchOwner
 
@@ -104,7 +106,8 @@ class Pipeline(_Submitting, Verbs):
         replies = [client.pipeline.get_data(path) for path in paths]
         values = [reply.result() for reply in replies]
 
-    Requests leave in the order of the calls, many in one write.
+    Requests leave in the order of the calls, many in one write.  The error of a reply that is never
+    asked for its result goes unnoticed, as that of a ``concurrent.futures.Future``.
     """
 
     def __init__(
@@ -113,10 +116,12 @@ class Pipeline(_Submitting, Verbs):
         chroot: str,
         kind: type[Call] = BlockingReply,
         *,
+        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
         eager: bool = True,
     ) -> None:
         self._pump = pump
         self._chroot = chroot
+        self._acl = acl
         self._kind = kind
         self._eager = eager
 

@@ -1,11 +1,13 @@
 """Who reads, who writes and who sleeps: the threads of one client around one connection.
 
-Who reads: a thread that waits for an answer takes the *read role* if it is free and reads the
-socket itself, handing out what comes for others, until its own answer is there (leader and
-followers, after Schmidt et al.).  One request at a time then costs one send and one receive and no
-switch between threads.  The I/O thread reads when nobody waits for an answer: watch events, pings,
-unread pipelines.  Who waits for an event may wait for hours, and a signal handler that wants an
-answer may hit him there, so he does not read; but he has the I/O thread listen at once.
+Who reads: a thread that waits for an answer takes the *read role* if it is free: it waits for bytes
+and hands out what comes for others, until its own answer is there (leader and followers, after
+Schmidt et al.).  One request at a time then costs no switch between threads.  The I/O thread reads
+when no thread waits for an answer (watch events, pings, unread pipelines), and in the place of one
+that has the role and does not get on.  To wait is outside of all that threads share, and to receive
+is one step under the mutex, for any thread: so an interrupted wait costs other threads nothing, and
+none of them waits for it.  A thread that waits for an event may wait for hours and would have to
+wake every other caller, so it does not read; but it has the I/O thread listen at once.
 
 Who writes: whoever has submitted something and finds the *write role* free.  Sends never block;
 what the kernel does not take is left to the I/O thread.
@@ -14,6 +16,7 @@ Invariants:
 
 * The state lock ``mutex`` guards the automaton and is never held across a system call that can
   block.  Nothing that belongs to a user runs under it.
+* A thread that reads while another has the read role rings for it: its answer may have been read.
 * Only the I/O thread, which no interrupt reaches, makes and ends connections and calls what the
   automaton wants called.  The one exception are sleepers: a reader wakes them itself, and because
   an interrupt could lose one of them, the end of a connection wakes all.
@@ -28,7 +31,6 @@ from collections import deque
 from functools import partial
 
 from zkwire.background import Late, report
-from zkwire.dial import readable_within
 from zkwire.errors import ForkedError
 from zkwire.link import INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.waiting import Sleeper
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 # Seconds between two looks at the deadlines by who reads; the shortest deadline is a ping's.
 LOOK = 0.005
+
+LONGEST_WAIT = 1e6  # seconds; a system call takes no more
 
 # Seconds within which something is done that a moment may make unnecessary: the guard of a lock.
 LINGER = 0.01
@@ -61,7 +65,8 @@ class Roles:
     def __init__(self, session: Session, now: Callable[[], float] | None) -> None:
         self.session = session
         self.now = now or clock
-        self.mutex = threading.Lock()
+        self.threads: object = threading.get_ident  # gevent replaces it, and locks and sockets too
+        self.renew_mutex()
         self.link: Link | None = None
         self.io: IOThread | None = None
         self.due: deque[Waker] = deque()  # what the automaton wants called
@@ -81,6 +86,51 @@ class Roles:
         if self.ended:
             raise self.session.ending()
 
+    def renew_mutex(self) -> None:
+        """Have a state lock of the present kind, which no thread holds."""
+        self.mutex = threading.RLock()
+        self.owned: Callable[[], bool] = self.mutex._is_owned  # type: ignore[attr-defined]
+
+    @property
+    def nested(self) -> bool:
+        """Whether this is a user's code on top of the client's own work in the same thread.
+
+        A finalizer, a signal handler or a trace function: what it finds is half done, and what it
+        would wait for stands still below it.
+        """
+        return self.owned()
+
+    def threads_replaced(self) -> None:
+        """Threads and locks are others than those that the client was made with."""
+        raise RuntimeError(
+            "threads and sockets were replaced (by gevent's monkey.patch_all()) after the first "
+            "use of this client, which could wait for itself: call monkey.patch_all() first in "
+            "the program, or make the client after it (with gunicorn --preload: in the worker)"
+        )
+
+    def check_thread(self) -> None:
+        """Raise if the caller would wait for its own thread."""
+        if self.threads is not threading.get_ident:
+            self.threads_replaced()
+        self.refuse_nested()
+
+    @property
+    def interrupting(self) -> bool:
+        """Whether somebody who waits here would wait for its own thread."""
+        if self.owned():
+            return True
+        writer = None if self.link is None else self.link.writer
+        return writer is not None and writer == [threading.get_ident()]
+
+    def refuse_nested(self) -> None:
+        """Raise where somebody would wait for its own thread."""
+        if self.interrupting:
+            raise RuntimeError(
+                "this signal handler (or finalizer) has interrupted the client's own work in this "
+                "thread, and would wait for itself: leave the call to another thread, or set a "
+                "flag here and make the call behind the signal"
+            )
+
     def wake(self) -> None:
         """Make the I/O thread look at what there is to do."""
         io = self.io
@@ -93,6 +143,8 @@ class Roles:
         ``lead``: an answer is on its way, so read it here if nobody else is reading.
         """
         deadline = None if timeout is None else self.now() + timeout
+        if not waitable.ready:
+            self.check_thread()
         while not waitable.ready:
             if (self.ended or self.forked) and not waitable.ready:
                 self.check()
@@ -136,7 +188,7 @@ class Roles:
     def _call_soon(self, function: Callable[[], None]) -> None:
         self.soon.append(function)
         self.wake()
-        if self.ended:
+        if self.ended and not self.nested:
             self.call_soon()  # the I/O thread may not come by any more
 
     def shortly(self, function: Callable[[], object]) -> None:
@@ -160,11 +212,6 @@ class Roles:
 
     def _sleep(self, waitable: Waitable, deadline: float | None, lead: bool) -> None:
         """Sleep until something may have changed for this waiter."""
-        if lead and self.link is not None and self.link.reader == [threading.get_ident()]:
-            raise RuntimeError(
-                "this thread is waiting for an answer already, so this is a signal handler that "
-                "would wait for itself"
-            )
         sleeper = Sleeper(waitable)
         try:
             with self.mutex:
@@ -193,39 +240,51 @@ class Roles:
 
         ``fresh`` is ``waitable`` if that is a call that has not been submitted.  False, and nothing
         has happened, if there is nothing to read from, if another thread reads, or if something
-        must go before that call.
+        must go before that call.  A signal handler reads on top of its own thread.
         """
         link = self.link
-        if link is None or link.end or link.reader is not None:
-            return False
         me: list[object] = [threading.get_ident()]
+        if link is None or link.end or not ((before := link.reader) is None or before == me):
+            return False
         try:
-            if not self._take_roles(link, me, fresh):
+            if not self._take_roles(link, me, before, fresh):
                 return False
             if fresh is not None:
-                self.read(link, block=True)
+                link.wait(None, 1)
+                self.read(link)
             if fresh is None or fresh.outcome is None:
                 self._read_until(link, waitable, deadline)
         except BaseException:
-            if link.reader is me or link.writer is me:
+            if link.writer is me:
                 link.end = link.end or INTERRUPTED
+            # The kernel may have told only this thread, and others have left it their requests.
+            self._have_read(link)
             raise
         finally:
             if link.writer is me:
                 link.writer = None
             if link.reader is me:
-                link.reader = None
+                link.reader = before
+                if before is not None:
+                    link.ring()  # this was a signal handler, and may have read for what it was in
             if link.end or link.broken_pipe:
                 self._let_go()
-        if self._followers:
-            self.hand_over()
+        if self._followers or link.full:
+            self._pass_on(link)
         return True
 
-    def _take_roles(self, link: Link, me: object, fresh: Call | None) -> bool:
+    def _pass_on(self, link: Link) -> None:
+        """The read role is free now: somebody else has to go on."""
+        if self._followers:
+            self.hand_over()
+        elif link.full:
+            self._have_read(link)
+
+    def _take_roles(self, link: Link, me: object, before: object, fresh: Call | None) -> bool:
         """See :meth:`_lead`: take the read role and, if it is free, for once the write role."""
         session, data = self.session, b""
         with self.mutex:
-            if link is not self.link or link.reader is not None:
+            if link is not self.link or link.reader is not before:
                 return False
             link.reader = me
             if link.writer is None and link.writable:
@@ -246,19 +305,24 @@ class Roles:
         return bool(data) or fresh is None
 
     def _read_until(self, link: Link, waitable: Waitable, deadline: float | None) -> None:
-        """See :meth:`_lead`; with the read role."""
-        session = self.session
+        """See :meth:`_lead`; with the read role.  Here everything waits that can wait."""
+        session, left = self.session, None
         while not (waitable.ready or link.end):
             if link.got < SPARSE and (expected := session.unanswered) >= LONG_LINE:
                 time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
-            if deadline is None:
-                self.read(link, block=True)
-            elif readable_within(link.sock, deadline - self.now()):
-                self.read(link, block=False)
-            else:
+            if deadline is not None:
+                left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
+            if not (link.inbox or link.wait(left, 1)):
                 break
+            self.read(link)
             if not session.usable and session.challenge is not None:
                 self.wake()
+
+    def _have_read(self, link: Link) -> None:
+        """Have the I/O thread take in what may be there without anybody being told."""
+        io = self.io
+        if io is not None and link is self.link:
+            io.look()
 
     def _let_go(self) -> None:
         """A connection is not in use here any more, and perhaps to be ended or closed now."""
@@ -278,25 +342,35 @@ class Roles:
 
     # --- bytes ------------------------------------------------------------------------------------
 
-    def read(self, link: Link, *, block: bool) -> None:
-        """One receive and all that it brings; with the read role only."""
-        data = link.receive(block=block)
-        if not data:
-            return
-        session = self.session
+    def read(self, link: Link) -> None:
+        """One receive, of what has come, and all that it brings; by any thread."""
+        session, sleepers, begun = self.session, None, False
         with self.mutex:
             if link.end or link is not self.link:
                 return
-            link.reads += 1
-            now = self.now()
-            session.receive_data(data, now)
-            if now >= link.look_at:
-                # In a flood of replies the I/O thread may not get the mutex in time for its pings.
-                link.look_at = now + LOOK
-                session.on_deadline(now)
-            if session.broken or session.over:
-                link.end = session.broken or "the session is over"
-            sleepers = self._take_sleepers() if session.wakeups else None
+            try:
+                data = link.receive()
+                if data and not link.end:
+                    begun = True
+                    now = self.now()
+                    session.receive_data(data, now)
+                    if now >= link.look_at:
+                        # In a flood the I/O thread may not get the mutex in time for its pings.
+                        link.look_at = now + LOOK
+                        session.on_deadline(now)
+                    link.reads += 1
+                    if session.broken or session.over:
+                        link.end = session.broken or "the session is over"
+                begun = False
+                if link.inbox:
+                    del link.inbox[0]
+                    link.full = link.full or bool(link.inbox)
+            except BaseException:
+                if begun or (link.inbox and not link.exact):
+                    link.end = link.end or INTERRUPTED
+                raise
+            if session.wakeups:
+                sleepers = self._take_sleepers()
         if sleepers is not None:
             for sleeper in sleepers:
                 sleeper()
@@ -322,7 +396,7 @@ class Roles:
 
     def _write(self, link: Link) -> bool:
         """Send one batch; False if that is for somebody else to do."""
-        me: list[object] = []
+        me: list[object] = [threading.get_ident()]
         try:
             with self.mutex:
                 if link is not self.link or link.writer is not None or not link.writable:
@@ -335,6 +409,7 @@ class Roles:
         except BaseException:
             if link.writer is me:
                 link.end = link.end or INTERRUPTED
+            self.wake()  # others may have submitted something, which this thread was to send
             raise
         finally:
             if link.writer is me:
@@ -363,10 +438,11 @@ class Roles:
     def abandon_process(self) -> None:
         """In a forked child: let go of the parent's connection without a byte or a FIN."""
         self.forked = True
-        self.mutex = threading.Lock()  # its holder may be a thread that does not exist here
+        self.renew_mutex()  # its holder may be a thread that does not exist here
+        self.owned = self.mutex._is_owned  # type: ignore[attr-defined]
         link, io = self.link, self.io
         self.link = self.io = None
         if link is not None:
-            link.sock.close()
+            link.close()
         if io is not None:
             io.abandon()

@@ -1,7 +1,7 @@
 """A connection whose bytes go through TLS.
 
-The filter is one state machine, so a lock of its own serialises the thread that reads and the one
-that writes; output that reading makes (answers to key updates) leaves with the next write.
+The filter is one state machine, so the state lock serialises the thread that reads and the one that
+writes; output that reading makes (answers to key updates) leaves with the next write.
 
 Invariant: what was sent of a batch is known to within one TLS record.  A call whose last byte was
 in a record of which the kernel has taken anything counts as sent.
@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 
 from zkwire.dial import kernel_says, shut_down
 from zkwire.endings import CLOSED
-from zkwire.link import Link
+from zkwire.link import FLAGS, Link
 from zkwire.tls import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import Any
+
     from zkwire.tls import TlsFilter
 
 RECORD_BYTES = 16 * 1024
@@ -28,12 +30,15 @@ RECORD_BYTES = 16 * 1024
 class SecureLink(Link):
     """A Link over a TlsFilter that has done its handshake."""
 
-    __slots__ = ("_ciphertext", "_lock", "_tls")
+    exact = False
+    __slots__ = ("_ciphertext", "_mutex", "_tls")
 
-    def __init__(self, sock: socket.socket, tls: TlsFilter) -> None:
+    def __init__(
+        self, sock: socket.socket, tls: TlsFilter, mutex: AbstractContextManager[Any]
+    ) -> None:
         super().__init__(sock)
         self._tls = tls
-        self._lock = threading.Lock()
+        self._mutex = mutex
         self._ciphertext = memoryview(b"")  # of a record that the kernel has not taken whole
 
     @property
@@ -46,15 +51,14 @@ class SecureLink(Link):
         """Whether the next bytes may be sent now."""
         return not self._ciphertext and super().writable
 
-    def receive(self, *, block: bool) -> bytes | None:
+    def receive(self) -> bytes | None:
         """The plaintext that has come; None for none yet.  An end of the stream is noted down."""
-        data = super().receive(block=block)
+        data = super().receive()
         if data is None:
             return None
-        with self._lock:
-            # Once more with nothing at the end: the handshake may have left an alert in there.
-            plaintext = self._tls.feed(data)
-            error, eof = self._tls.error, self._tls.eof
+        # Once more with nothing at the end: the handshake may have left an alert in there.
+        plaintext = self._tls.feed(data)
+        error, eof = self._tls.error, self._tls.eof
         if plaintext:
             return plaintext  # first: what is read with an end noted down is not believed
         if error is not None:
@@ -66,18 +70,16 @@ class SecureLink(Link):
     def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts, and keep the rest."""
         data = memoryview(data)
+        interrupt: BaseException | None = None
         try:
             while self._ciphertext or data:
                 if not self._ciphertext:
-                    with self._lock:
+                    with self._mutex:
                         self._ciphertext = memoryview(self._tls.encrypt(data[:RECORD_BYTES]))
                     data = data[RECORD_BYTES:]
-                sent = self.sock.send(self._ciphertext, socket.MSG_DONTWAIT)
-                self._ciphertext = self._ciphertext[sent:]
-                if self._ciphertext:
+                interrupt = self._send_ciphertext()
+                if self._ciphertext or interrupt is not None:
                     break
-        except BlockingIOError:
-            pass
         except OSError as error:  # ssl.SSLError is one
             self.broken_pipe = (
                 describe(error) if isinstance(error, ssl.SSLError) else kernel_says(error)
@@ -88,3 +90,22 @@ class SecureLink(Link):
             return
         self.written -= len(data)
         self.unsent = data
+        if interrupt is not None:  # what is sent is known all the same, see Link.send
+            self.writer = None
+            raise interrupt
+
+    def _send_ciphertext(self) -> BaseException | None:
+        """Send what the kernel takes of it; returns what has interrupted that, if anything."""
+        taken, interrupt = self._taken, None
+        try:
+            taken.extend(map(self._send, (self._ciphertext,), FLAGS))
+        except BlockingIOError:
+            pass
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            interrupt = error
+        if taken:
+            self._ciphertext = self._ciphertext[taken[0] :]
+            del taken[0]
+        return interrupt

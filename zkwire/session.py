@@ -15,6 +15,8 @@ Rules of this file:
 * A connection that breaks ends every call that was given to it: with NotSentError if the kernel
   did not take all of its bytes, else with OutcomeUnknownError.  Calls submitted while there is no
   connection wait for the next one, for a session timeout at most.  Nothing is ever sent twice.
+* A server that does not know an operation closes the connection: nothing more is sent on it, what
+  still comes is read, and what is submitted from then on waits for the next one (``refused``).
 * On a new connection: connect request, authentication, watches, and when all that is answered, the
   queue.
 * Only a server can say that the session has expired.  Locally, whoever holds something must act as
@@ -49,11 +51,12 @@ from zkwire.flight import Flight
 from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
 from zkwire.jute.records import AuthPacket, RemoveWatchesRequest, WatcherEvent
 from zkwire.leases import Leases
-from zkwire.liveness import Liveness
+from zkwire.liveness import Liveness, Reported
 from zkwire.model import Credentials, State, WatchType
 from zkwire.opening import Identity, Opening
 from zkwire.search import Search
 from zkwire.states import TRANSITIONS, StateMachine
+from zkwire.unknown import UNKNOWN, Unknown, says_unknown
 from zkwire.watching import Watching
 
 TYPE_CHECKING = False
@@ -67,9 +70,6 @@ if TYPE_CHECKING:
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
-
-# Operations that do more than to send a request.
-_LOCAL = (ops.AUTH, ops.REMOVE_WATCHES)
 
 _NO_NODE = NoNodeError.code
 _SESSION_MOVED = SessionMovedError.code
@@ -93,6 +93,7 @@ class Session:
         sasl: bool = False,
         read_only: bool = False,
         resume: Credentials | None = None,
+        lease_margin: float = 0.0,
         first_xid: int = 1,
     ) -> None:
         self.wakeups: list[Waker] = []
@@ -105,9 +106,10 @@ class Session:
         self.server: tuple[str, int] | None = None
         self.broken: str | None = None
         self.trace: Tracer | None = None
-        self._live = Liveness(timeout)
+        self._live = Reported(timeout, lease_margin) if lease_margin else Liveness(timeout)
         self._identity = Identity(timeout)
         self._identity.sasl, self._identity.read_only = sasl, read_only
+        self.resumed = resume is not None
         if resume is not None:
             self._identity.session_id, self._identity.passwd = resume
         self.hosts = hosts
@@ -117,6 +119,7 @@ class Session:
         self._leases = Leases(self.wakeups)
         self._search = Search(hosts)
         self._control: list[bytes] = []
+        self._unknown = Unknown()
         self._closing = False
         self._ended = False
         self._garbled = False
@@ -244,13 +247,17 @@ class Session:
         if self._closing or not self.usable:
             self._check_open(call)
             call.deadline = now + self.timeout
-        if call.op is ops.AUTH:
+        if call.op not in self._unknown.local:
+            self._queue(call)
+        elif call.op is ops.AUTH:
             packet = AuthPacket.decode(call.body)
             self._authenticate(packet.scheme, packet.auth or b"", call)
         elif call.op is ops.REMOVE_WATCHES:
             self._remove_watches(call)
+        elif self.usable:
+            self._finish(call, UNKNOWN)
         else:
-            self._queue(call)
+            self._queue(call)  # the next server may know it
 
     def _queue(self, call: Call) -> None:
         try:
@@ -267,7 +274,9 @@ class Session:
 
         How many wait to be handed out then.
         """
-        if not self.usable or self._closing or call.watch is not None or call.op in _LOCAL:
+        if not self.usable or self._closing or call.watch is not None:
+            return 0
+        if call.op in self._unknown.local:
             return 0
         queue = self._flight.queue
         queue.append(call)
@@ -305,7 +314,7 @@ class Session:
         credential = authentication.add(scheme, secret)
         if call is not None:
             credential.calls.append(call)
-        if self._opening.restored:
+        if self._opening.restored and not self.refused:
             self._control.append(authentication.send(credential))
 
     def _remove_watches(self, call: Call) -> None:
@@ -314,7 +323,9 @@ class Session:
         which = WatchType(request.type)
         found = self._watching.remove_at(request.path, which, self.last_zxid)
         told = self._watching.requests.pop(0) if self._watching.requests and self.usable else None
-        if told is None:
+        if told is not None and told.op in self._unknown.ops:
+            self._finish(call, UNKNOWN)
+        elif told is None:
             self._finish(call, ANSWERED if found else Refused(NoWatcherError.code))
         else:
             call.body = told.body
@@ -337,7 +348,7 @@ class Session:
         opening = self._opening.restored and self.state is State.HANDSHAKE
         if self._watching.requests and not opening:
             if self.usable and not self._closing:
-                self._flight.queue.extend(self._watching.requests)
+                self._flight.queue.extend(self._unknown.known(self._watching.requests))
             self._watching.requests.clear()
 
     def hold(self, hold: Hold) -> None:
@@ -402,7 +413,7 @@ class Session:
         """
         if (
             not self.usable or self._closing or self._flight.queue or self._control
-            or self.trace is not None or call.op in _LOCAL
+            or self.trace is not None or call.op in self._unknown.local
         ):  # fmt: skip
             return b""
         if call.watch is not None:
@@ -430,10 +441,14 @@ class Session:
             self._live.last_send = now
         return b"".join(parts)
 
-    def connection_made(self, now: float) -> None:
-        """The shell has reached ``target``.  Harmless when the session has ended meanwhile."""
+    def connection_made(self, now: float, peer: object = None) -> None:
+        """The shell has reached ``target``.  Harmless when the session has ended meanwhile.
+
+        ``peer``: which server of that name it is.
+        """
         if self.over:
             return
+        self._unknown.connected(peer or self.server)
         self._forget_connection(now)
         self._control.append(self._identity.greeting(self.last_zxid))
         self._enter("dialled")
@@ -485,8 +500,10 @@ class Session:
             self._watching.state = State.CONNECTED_READ_ONLY if read_only else State.CONNECTED
             self._watching.reread()
             self._enter("usable read-only" if read_only else "usable")
+            for call in self._flight.take_all(self._unknown.ops):
+                self._fail(call, UNKNOWN)
             # First: a call that is queued may set a watch there again.
-            requests = [*self._watching.requests, *self._watching.doubts()]
+            requests = self._unknown.known([*self._watching.requests, *self._watching.doubts()])
             self._flight.queue.extendleft(reversed(requests))
             self._watching.requests.clear()
             if read_only:
@@ -498,7 +515,7 @@ class Session:
         """Bytes have arrived.  What they cannot mean sets ``broken``; this never raises."""
         if self._leases.holds:
             self._lapse(now)
-        if self.broken or not (self.usable or self.state is State.HANDSHAKE):
+        if self.broken or not (self.usable or self.state is State.HANDSHAKE or self.refused):
             return
         size, at = len(data), 0
         if self._splitter.partial:
@@ -513,6 +530,8 @@ class Session:
         """What begins at ``at``, frame by frame; whether one was whole."""
         whole = False
         try:
+            if not self._opening.greeted:
+                self._opening.check_beginning(data)
             for chunk, start, end in self._splitter.cut(data, at):
                 whole = True
                 if self.broken or self.over:
@@ -535,34 +554,45 @@ class Session:
         if end - at < _REPLY_BYTES:
             raise ProtocolError(f"a reply of {end - at} bytes has no header")
         xid, zxid, code = _read_reply(chunk, at)
+        unknown = code != 0 and says_unknown(zxid, code)
+        if unknown:
+            self._flight.advance(xid)
         if self.trace is not None:
             self.trace.received(xid, zxid, code, end - at, self._flight.unanswered, now)
         at += _REPLY_BYTES
         if xid > 0 and self._opening.restored:
-            call = self._flight.unanswered[0] if self._flight.unanswered else None
-            if call is None or call.xid != xid:
-                raise self._flight.stray(xid)
-            self._receive_reply(call, zxid, code, chunk, at, end)
+            call = self._flight.head(xid)
+            self._receive_reply(call, zxid, code, chunk, at, end, now)
+            if unknown:
+                self._unknown.learn(call.op)
+                self._stop_sending(now)
         elif xid > 0:
             self._opening.receive_sasl(xid, code, chunk, at, end)
         elif xid == ops.NOTIFICATION_XID:
             event = WatcherEvent.decode(chunk, at, end)
             self._watching.receive(event.type, event.path, zxid)
-        elif xid == ops.PING_XID:
-            self._live.pong()
+        elif xid == ops.SET_WATCHES_XID and unknown:
+            self._lack_persistent_watches()
+        else:
+            self._receive_own(xid, code, now)
+
+    def _receive_own(self, xid: int, code: int, now: float) -> None:
+        """An answer to what the session has sent on its own account."""
+        if xid == ops.PING_XID:
+            self._live.pong(now)
             self._react(code)
-        elif xid == ops.AUTH_XID:
+            return
+        if xid == ops.AUTH_XID:
             for call in self._identity.authentication.receive(code):
                 self._finish(call, ANSWERED)
-            self._become_usable(now)
         elif xid == ops.SET_WATCHES_XID:
             self._opening.receive_watches(code)
-            self._become_usable(now)
         else:
             raise ProtocolError(f"a reply has the xid {xid}")
+        self._become_usable(now)
 
     def _receive_reply(
-        self, call: Call, zxid: int, code: int, chunk: bytes, at: int, end: int
+        self, call: Call, zxid: int, code: int, chunk: bytes, at: int, end: int, now: float
     ) -> None:
         op, record = call.op, None
         if code == 0:
@@ -575,7 +605,7 @@ class Session:
                 message = f"its reply cannot be read: {error}"
                 self._fail(call, Failed(ProtocolError, message, True))
                 raise
-        self._live.answered(call.sent_at)
+        self._live.answered(call.sent_at, now)
         self._flight.last_zxid = max(self.last_zxid, zxid)
         if call.watch is not None:
             self._watching.settle(call, call.watch, code, record, zxid)
@@ -595,12 +625,31 @@ class Session:
         elif op is ops.CLOSE_SESSION:
             self._enter("close")
 
+    @property
+    def refused(self) -> bool:
+        """The server does not know what it was sent, and closes this connection."""
+        return self.state.usable and not self.usable
+
+    def _stop_sending(self, now: float) -> None:
+        """The server closes this connection; what it has read it may still execute and answer."""
+        if self.usable:
+            for call in self._flight.queue:
+                call.deadline = None  # tells them from what is submitted from now on
+            self.act_at = now + self._connect_timeout
+            self.usable = False
+
+    def _lack_persistent_watches(self) -> None:
+        """The server is older than a persistent watch, which another one has set (an upgrade)."""
+        self.broken = "the server does not know persistent watches, servers do since 3.6"
+        if self.hosts.exhausted:
+            self._watching.end_lasting(self.last_zxid)
+
     def _react(self, code: int) -> None:
         """Some refusals are about the session or the connection, not about the request."""
         if code == SESSION_EXPIRED:
             self._enter("expire")
         elif code in REJECTIONS:
-            self._reject()
+            self._reject(REJECTIONS[code])
         elif code == _SESSION_MOVED:
             self.broken = "the session has moved to another server"
 
@@ -612,7 +661,7 @@ class Session:
             call.record = None
             call.outcome = outcome
 
-    def _fail(self, call: Call, outcome: Failed) -> None:
+    def _fail(self, call: Call, outcome: Failed | Refused) -> None:
         if call.watch is not None and not call.ready:
             given_up = outcome is endings.GIVEN_UP
             self._watching.fail(call, call.watch, self.last_zxid, given_up=given_up)
@@ -628,19 +677,22 @@ class Session:
         if self.over or "lost" not in TRANSITIONS[self.state]:
             return
         self._watching.fire()
-        if why == endings.CLOSED and not self._opening.greeted:
-            why += ", before it answered the greeting"  # does it want TLS, is it read-only, full?
+        if why in (endings.CLOSED, endings.RESET) and not self._opening.greeted:
+            why += endings.ungreeted(self.last_zxid)
+        refused = self.refused
+        if refused:
+            why = self._unknown.refusal()
+        else:
+            self._unknown.forget()
         server = "{}:{}".format(*(self.server or ("?", 0)))
         self.last_failure = f"{server}: {why}"
         self.failures[server] = why
-        if self.usable:
+        if self.state.usable:
             if self._live.has_served(now):
                 self.hosts.served()
-            lost = list(self._flight)
-            self._flight.clear()
-            for call in lost:
+            for call in self._flight.take_lost(self.usable):
                 self._lose(call, now, written, why)
-            self._watching.expect_nothing()
+            self._watching.expect_nothing(self._flight.queue)
             for call in self._identity.authentication:
                 call.deadline = now + self.timeout
         self._watching.forget_server()
@@ -649,6 +701,8 @@ class Session:
         self._search.stop()
         self._control.clear()
         self._enter("lost")
+        if refused and self.server is not None:
+            self.hosts.prefer(self.server)
         self.act_at = now + self.hosts.pause()
 
     def _lose(self, call: Call, now: float, written: int, why: str) -> None:
@@ -656,6 +710,8 @@ class Session:
         if call.op is ops.CLOSE_SESSION:
             call.xid, call.deadline = 0, now + self.timeout  # the next connection will do
             self._flight.queue.append(call)
+        elif call.op in self._unknown.ops:
+            self._fail(call, UNKNOWN)
         else:
             self._fail(call, endings.broken(call, written, why, self._garbled))
 
@@ -711,7 +767,8 @@ class Session:
             if self.state is State.DISCONNECTED:
                 self.start(now)
             else:
-                self.broken = "no answer to the connection attempt"
+                asked = self.state is State.HANDSHAKE and not self._opening.greeted
+                self.broken = endings.SILENT if asked else endings.UNANSWERED
 
     def _lapse(self, now: float) -> None:
         """Whoever holds something must stop once the session may have expired."""

@@ -24,15 +24,19 @@ _OTHER_NAME = (62, 64)
 _NOT_TRUSTED = (18, 19, 20, 21, 27)
 
 # What TLS makes of bytes that are not TLS, by the TLS library's version and the bytes' accident.
-_NOT_TLS = {
+NOT_TLS = {
     *("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"),
     *("WRONG_SSL_VERSION", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"),
 }
-# Alerts for a client that shows no certificate: the standard's for TLS 1.3, and Java's for every
-# version, which also says that there is one and it is garbage.
+# Alerts for a client that shows no certificate: the standard's, which before TLS 1.3 can mean that
+# nothing is common; and the one of Java 17 up to 17.0.15 for every version, which also says that
+# there is a certificate and it is garbage.
 _WANTS_CERTIFICATE = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server wants a client certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the server wants a client certificate, or a better one",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": (
+        "the server refused: handshake failure; perhaps it wants a client certificate"
+    ),
 }
 # The others that can only be about the client's certificate.
 _DISLIKES_CERTIFICATE = {
@@ -44,7 +48,10 @@ _DISLIKES_CERTIFICATE = {
 def check_context(context: object) -> None:
     """Raise TypeError or ValueError if it is not an SSLContext that can make client connections."""
     if not isinstance(context, ssl.SSLContext):
-        raise TypeError(f"the TLS context must be an ssl.SSLContext, not {type(context).__name__}")
+        raise TypeError(
+            f"the TLS context must be an ssl.SSLContext, not {type(context).__name__}: "
+            "ssl.create_default_context() makes one"
+        )
     if context.protocol == ssl.PROTOCOL_TLS_SERVER:
         raise ValueError("the TLS context is for servers; make it with PROTOCOL_TLS_CLIENT")
 
@@ -147,7 +154,7 @@ def _reason(error: ssl.SSLError) -> str:
         return "the other side wants to renegotiate"
     # Errors that Python makes itself have none, or None.
     reason: str = getattr(error, "reason", None) or ""
-    if reason in _NOT_TLS:
+    if reason in NOT_TLS:
         return "the other side does not speak TLS"
     if reason in _WANTS_CERTIFICATE:
         return _WANTS_CERTIFICATE[reason]

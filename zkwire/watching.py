@@ -33,7 +33,7 @@ from zkwire.watch_table import WatchTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
     from zkwire.calls import Waker
@@ -77,6 +77,11 @@ _OF_TYPE = {
     WatchType.PERSISTENT: {WatchKind.PERSISTENT},
     WatchType.PERSISTENT_RECURSIVE: {WatchKind.RECURSIVE},
 }
+
+_LASTING_TYPES = (
+    (WatchKind.PERSISTENT, WatchType.PERSISTENT),
+    (WatchKind.RECURSIVE, WatchType.PERSISTENT_RECURSIVE),
+)
 
 
 def _again(call: Call, body: bytes) -> Call:
@@ -284,6 +289,12 @@ class Watching:
         self._release(path, kinds, zxid)
         return bool(kinds)
 
+    def end_lasting(self, zxid: int) -> None:
+        """No server knows persistent watches: each is told that it has been removed."""
+        for kind, which in _LASTING_TYPES:
+            for path in self.table.paths(kind):
+                self.remove_at(path, which, zxid)
+
     def _release(self, path: str, kinds: set[WatchKind], zxid: int) -> None:
         """Make the server forget what nobody here needs any more on ``path``."""
         if self._needed(path, LASTING):
@@ -328,9 +339,10 @@ class Watching:
         self.fire()
         return self.table.all()
 
-    def expect_nothing(self) -> None:
+    def expect_nothing(self, but: Collection[Call]) -> None:
         """No request is under way: what an interrupt has left here is not expected any more."""
         for call in [call for calls in self._expected.values() for call in calls]:
             assert call.watch is not None
-            self.fail(call, call.watch, 0, given_up=True)
-        self._expected.clear()
+            if call not in but:
+                self.fail(call, call.watch, 0, given_up=True)
+        self._expected = {place: calls for place, calls in self._expected.items() if calls}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from tests.connection_loss.clients import Make, Owned, Way
@@ -75,8 +76,8 @@ class Case(Stage):
     def fill(self) -> None:
         """Have the kernel take no more bytes of the client, so that the next request waits."""
         self.proxy.black_hole()
-        for _ in range(FILLINGS):
-            self.subject.pipeline.set_data(f"{self.base}/nowhere", FILLING)
+        put = self.subject.pipeline.set_data
+        self._fillings = [put(f"{self.base}/nowhere", FILLING) for _ in range(FILLINGS)]
 
     def empty(self) -> None:
         """Cut the connection that was filled: nothing of what is in it gets through.
@@ -85,6 +86,8 @@ class Case(Stage):
         """
         self.proxy.reset_all()
         self.proxy.black_hole(False)
+        for filling in self._fillings:
+            self.ending(partial(filling.result, PATIENCE))  # asked for, or asyncio complains
 
     # --- what is seen -----------------------------------------------------------------------------
 

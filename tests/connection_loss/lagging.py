@@ -154,7 +154,8 @@ class Relay:
         with self._lock:
             self._lagging = self._silent = False
             for target, data in self._kept:
-                target.sendall(data)
+                with suppress(OSError):  # it has crashed meanwhile
+                    target.sendall(data)
             self._kept.clear()
 
     def close(self) -> None:

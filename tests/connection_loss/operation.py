@@ -48,6 +48,8 @@ class Operation:
     recover: Recover
     """Do that."""
     prepare: Act = nothing
+    since: tuple[int, int] = (3, 6)
+    """The line of releases from which on servers know it."""
     count: Count = never
     """How often it has been done, as this client sees it."""
     words: Mapping[int, str] = field(default_factory=lambda: NOTHING_TO_DO)

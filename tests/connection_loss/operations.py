@@ -24,12 +24,17 @@ Rows = dict[str, list[Row]]
 
 def run_all(scene: Scene) -> Rows:
     """Every operation at every point that one server is enough for."""
-    return run_points(scene, [op for op in OPERATIONS if not op.by_ensemble], AT_ONCE)
+    return run_points(scene, [op for op in known(scene) if not op.by_ensemble], AT_ONCE)
 
 
 def run_in_ensemble(scene: Scene) -> Rows:
     """What a server alone refuses; one after the other."""
-    return run_points(scene, [op for op in OPERATIONS if op.by_ensemble], 1)
+    return run_points(scene, [op for op in known(scene) if op.by_ensemble], 1)
+
+
+def known(scene: Scene) -> list[Operation]:
+    """What the servers know."""
+    return [op for op in OPERATIONS if op.since <= scene.server.release]
 
 
 def run_points(scene: Scene, ops: Iterable[Operation], at_once: int) -> Rows:
@@ -52,7 +57,7 @@ def run_behind(scene: Scene, lag: Lag) -> Rows:
         finally:
             lag.end()
 
-    return {op.title: [explained(op, moved, scene)] for op in OPERATIONS}
+    return {op.title: [explained(op, moved, scene)] for op in known(scene)}
 
 
 def explained(op: Operation, point: Experiment, scene: Scene) -> Row:

@@ -132,13 +132,16 @@ def known_scheme(case: Case) -> None:
 # --- the list -------------------------------------------------------------------------------------
 
 
-def _read(title: str, wire: str, ask: Ask, *, refusable: bool = True) -> Operation:
+def _read(
+    title: str, wire: str, ask: Ask, *, refusable: bool = True, since: tuple[int, int] = (3, 6)
+) -> Operation:
     return Operation(
         title, ask, wire, AGAIN, repeated(ask),
         prepare=make,
         refuse=remove if refusable else None,
         mend=make if refusable else nothing,
         refused="create the node, then ask again",
+        since=since,
     )  # fmt: skip
 
 
@@ -165,7 +168,8 @@ READS: tuple[Operation, ...] = (
           lambda v, c: v.multi_read([GetData(c.path), GetChildren(c.path)]), refusable=False),
     _read("get_ephemerals", "get_ephemerals", lambda v, c: v.get_ephemerals(), refusable=False),
     _read("get_config", "get_data", lambda v, c: v.get_config(), refusable=False),
-    _read("who_am_i", "who_am_i", lambda v, c: v.who_am_i(), refusable=False),
+    _read("who_am_i", "who_am_i", lambda v, c: v.who_am_i(), refusable=False,
+          since=(3, 7)),
     _read("sync", "sync", lambda v, c: v.sync(c.path), refusable=False),
     _watch("exists, with a watch", "exists", exists_watching),
     _watch("get_data, with a watch", "get_data", get_data_watching, refusable=True),

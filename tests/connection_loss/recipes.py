@@ -16,6 +16,7 @@ from tests.connection_loss.clients import BLOCKING, Make, Recipes
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import told
+from tests.lock_frames import meaning, refusal
 from tests.lock_helpers import GRACE, PATIENCE, Running, requests
 from tests.server_control import poll
 from zkwire import Client, ZooKeeperError
@@ -113,7 +114,7 @@ class Life(Case):
         """Wait until a request has met its fate, and the connection is gone."""
 
         def met(frames: list[Frame]) -> bool:
-            sent = [f for f in frames if f.direction == "c2s" and f.op == op]
+            sent = [f for f in frames if f.direction == "c2s" and meaning(f) == op]
             return len(sent) >= nth and not self.proxy.connections
 
         self.proxy.wait_for(met, PATIENCE)
@@ -131,7 +132,8 @@ class Life(Case):
 
         def ended(reply: Frame) -> bool:
             gone = reply.op == "get_data" and bool(reply.error or not self.owned(reply))
-            return reply.op == "delete" or gone
+            deleted = meaning(reply) == "delete" and (reply.op == "delete" or not refusal(reply))
+            return deleted or gone
 
         def cleaned(frames: list[Frame]) -> bool:
             replies = [

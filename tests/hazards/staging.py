@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.embedded_servers import EmbeddedServer
 from tests.family_helpers import soon
+from tests.lock_frames import meaning
 from tests.lock_helpers import PATIENCE, Lock, Stage, requests
 from zkwire import Client, testing
 from zkwire.jute.frames import frame as pack_frame
@@ -38,7 +39,7 @@ class EmbeddedStage(Stage):
 
     def sent(self, op: str) -> list[Frame]:
         """The requests of an operation that went through the proxy."""
-        return [frame for frame in requests(self.proxy.frames()) if frame.op == op]
+        return [frame for frame in requests(self.proxy.frames()) if meaning(frame) == op]
 
     def wait_sent(self, op: str, count: int = 1) -> None:
         """Wait until the proxy has seen so many requests of an operation."""
@@ -50,7 +51,7 @@ class EmbeddedStage(Stage):
 
 
 def _number(frames: list[Frame], op: str) -> int:
-    return sum(frame.op == op and frame.direction == "c2s" for frame in frames)
+    return sum(meaning(frame) == op and frame.direction == "c2s" for frame in frames)
 
 
 def node_of(stage: Stage, lock: Lock) -> str:

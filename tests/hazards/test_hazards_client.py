@@ -234,6 +234,7 @@ def test_hazard_A28_nothing_reads_the_wall_clock() -> None:
                 if isinstance(node, ast.ImportFrom)
                 for alias in node.names
             ]
+            code = [text for text in code if text != "datetime.timedelta"]  # which has no clock
             assert not [text for text in code if WALL_CLOCKS.match(text)], file
 
 

@@ -18,6 +18,7 @@ from tests.lock_helpers import (
     acquire_as_third_party,
     acquire_soon,
     all_kinds,
+    answers,
     assert_exclusive,
     holding,
     make_path,
@@ -29,8 +30,10 @@ from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
     BlockingLock,
+    Check,
     ClientClosedError,
     Election,
+    LockLostError,
     LockTakenError,
     NonBlockingLock,
     NoNodeError,
@@ -42,6 +45,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.cli.main import main
+from zkwire.recipes.single import GRANTS
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 # --- one node -------------------------------------------------------------------------------------
@@ -117,6 +121,54 @@ def test_hazard_C4_a_release_that_dies_with_its_session(
         soon("the client learns of its expiry", lambda: client.state.terminal, PATIENCE)
         assert stage.observer.exists(fresh_path) == node
         assert_exclusive(rival, lock)
+
+
+@single_kinds
+@pytest.mark.parametrize("successor", ["a lock", "by hand"])
+def test_hazard_C10_a_release_whose_node_somebody_has_deleted(
+    stage: EmbeddedStage, kind: Kind, fresh_path: str, successor: str
+) -> None:
+    """The event is on its way still: only the server knows whose node it is."""
+    lock, rival, gate = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path), Gate()
+    assert lock.acquire(GRACE)
+    stage.proxy.wait_for(lambda frames: bool(answers(frames, "get_children2")), PATIENCE)
+    stage.proxy.on("notification", action=hold(gate))
+    stage.observer.delete(fresh_path)
+    if successor == "a lock":
+        assert rival.acquire(GRACE)
+    else:
+        stage.observer.create(fresh_path, ephemeral=True)
+    node = stage.observer.exists(fresh_path)
+    gate.wait_reached()
+    releasing = Running(lock.release)
+    stage.wait_sent("delete")
+    gate.release()
+    with pytest.raises(LockLostError):
+        releasing.result()
+    assert stage.observer.exists(fresh_path) == node
+    soon("no token stays", lambda: len(stage.nodes(fresh_path + GRANTS)) == rival.held, PATIENCE)
+    with pytest.raises(RuntimeError):
+        lock.guard([])
+
+
+@single_kinds
+def test_hazard_C10_a_grant_beside_the_token_of_an_earlier_one(
+    stage: EmbeddedStage, kind: Kind, fresh_path: str
+) -> None:
+    """Not before that token is gone, by which a late release would hit the node."""
+    lock, rival, gate = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path), Gate()
+    assert rival.acquire(GRACE)
+    stage.observer.delete(fresh_path)
+    stage.proxy.on("get_children", action=hold(gate))
+    acquiring = Running(lambda: lock.acquire(PATIENCE))
+    gate.wait_reached()
+    with suppress(LockLostError):
+        rival.release()
+    gate.release()
+    assert acquiring.result()
+    assert lock.held
+    assert lock.guard([Check(fresh_path)]) == [None]
+    lock.release()
 
 
 def test_hazard_C5_a_release_wakes_all_here_and_one_there(
@@ -232,7 +284,7 @@ def test_hazard_D7_the_lease_of_a_dead_session_is_not_ones_own(
     with pytest.raises(LockTakenError):
         again.acquire(0.1)
     waiter = Running(lambda: again.acquire(PATIENCE))
-    stage.wait_queued(f"{fresh_path}/leases", 2)
+    stage.wait_queued(f"{fresh_path}/locks", 1)
     assert stage.embedded.expire(abandoned)
     waiter.result().release()
 

@@ -172,8 +172,8 @@ def test_hazard_B9_a_node_that_was_found_again_is_released_like_any(
         assert lock.held
         lock.release()
         assert stage.nodes(fresh_path) == []
-    deletes = [frame.path for frame in stage.sent("delete")]
-    assert len({len(path or "") for path in deletes}) == 1, "both are named in the same way"
+    deletes = [frame.raw for frame in stage.sent("delete")]
+    assert len({len(raw) for raw in deletes}) == 1, "both are named in the same way"
 
 
 @waiting_kinds

@@ -26,7 +26,7 @@ from tests.simulation_locks import (
 )
 from zkwire.errors import SessionExpiredError
 from zkwire.model import DataAndStat
-from zkwire.recipes.lock import Attempt
+from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.testing import schedule
@@ -235,10 +235,10 @@ class ContentIsOwner(SameName):
 
 
 def test_hazard_C4_a_late_release_leaves_the_next_owner_alone() -> None:
-    faults = ("cut", "linger", "partition", "expire", "pause")
+    faults = ("cut", "linger", "partition", "expire", "pause", "delete")
     explore(various(BLOCKING), SEEDS, most=4, faults=faults)
-    bad = various(planted(locks.DeletesAnything))
-    assert_found("ME FENCE", lambda: explore(bad, UNTIL_FOUND, most=4, faults=faults))
+    bad = various(planted(locks.GrantedBesideTokens, judge=Claims))
+    assert_found("STATE", lambda: explore(bad, UNTIL_FOUND, most=4, faults=["delete"]))
 
 
 def test_hazard_C6_the_holder_leaves_between_the_create_and_the_look() -> None:

@@ -7,7 +7,7 @@ from zkwire.aio.replies import AsyncReply
 from zkwire.aio.world import AsyncWorld
 from zkwire.calls import check_timeout
 from zkwire.client_base import CLOSE_SECONDS, ClientBase
-from zkwire.model import OPEN_ACL_UNSAFE, State
+from zkwire.model import State
 from zkwire.recipes import trees
 from zkwire.replies import Pipeline
 from zkwire.states import StateWait
@@ -35,12 +35,21 @@ class AsyncClient(ClientBase, Pipeline):
             values = [await reply for reply in replies]
 
     Options, operations, arguments, results and errors are those of :class:`zkwire.Client`.  Every
-    operation is sent when it is called and returns an awaitable; requests leave in the order of the
-    calls.  Cancelling an await takes back what had not been sent; the rest is still executed, in
-    its place.  ``asyncio.timeout`` limits any of them; ``operation_timeout`` limits each.
+    operation is sent when it is called and returns a coroutine that can be awaited, or made a task,
+    any number of times; requests leave in the order of the calls.  Cancelling an await takes back
+    what had not been sent; the rest is still executed, in its place.  ``asyncio.timeout`` limits
+    any of them; ``operation_timeout`` limits each.  An operation that was not awaited and that ends
+    with an error is reported to the loop's exception handler, as a future is.
+
+    The client belongs to the loop of its first use.  Operations that other threads call for
+    ``asyncio.run_coroutine_threadsafe`` are sent by the loop, and what a thread does to a watch
+    (``close``) or a loss (``add_callback``) is done there; anything else raises RuntimeError.
 
     Watches: ``await watch`` for the next event, ``async for event in watch``; a callback may be a
     coroutine function.  Callbacks, listeners and ``trace`` are called from the event loop.
+
+    Close it, or it is closed with a ResourceWarning once nothing refers to it any more; a task that
+    awaits something of it does, and is kept alive with it.
 
     Nothing is started before the first use, and no thread at all, unless a name must be looked up.
     """
@@ -58,15 +67,16 @@ class AsyncClient(ClientBase, Pipeline):
         now: Callable[[], float] | None,
     ) -> None:
         pump = AsyncPump(self._session, tls, sasl, self._operation_timeout, resolver, now)
-        Pipeline.__init__(self, pump, self._session.chroot, AsyncReply)
-        self._world = AsyncWorld(pump, self._session.chroot, rng)
+        Pipeline.__init__(self, pump, self._session.chroot, AsyncReply, acl=self._acl)
+        self._world = AsyncWorld(pump, self._session.chroot, rng, self._acl)
 
     # --- the session ------------------------------------------------------------------------------
 
     async def connect(self, timeout: float | None = None) -> None:
         """Wait until the client is connected, at most ``timeout`` seconds (None: session timeout).
 
-        Raises NotSentError, which says what each server answered, when no server can be reached;
+        Raises UnreachableError (a NotSentError and a TimeoutError), which says what each server
+        answered, when no server can be reached: the client goes on looking for one.
         SessionExpiredError or ClientClosedError when the client is past use.
         """
         limit = check_timeout("timeout", timeout)
@@ -126,7 +136,7 @@ class AsyncClient(ClientBase, Pipeline):
 
     # --- several operations, not atomic: documented in zkwire.Client ------------------------------
 
-    async def ensure_path(self, path: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
+    async def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None:
         """Create a node and whatever is missing above it, each with this ACL."""
         await trees.ensure_path(self._world, path, acl, self._deadline())
 
@@ -146,7 +156,7 @@ class AsyncTransaction(Operations):
     """
 
     def __init__(self, client: AsyncClient) -> None:
-        super().__init__(client._chroot)
+        super().__init__(client._chroot, client._acl)
         self._client = client
 
     async def commit(self) -> list[Any]:

@@ -10,7 +10,9 @@ import selectors
 from contextlib import nullcontext, suppress
 from functools import partial
 
+from zkwire.aio.home import uninterruptible
 from zkwire.engine import Engine
+from zkwire.held import Held
 from zkwire.link import LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 
 TYPE_CHECKING = False
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
     import socket
     from typing import Any
+    from weakref import ref
 
     from zkwire.aio.pump import AsyncPump
 
@@ -29,16 +32,16 @@ SHORTEST_PAUSE = 0.001
 class LoopSelector:
     """An event loop in the shape of a selector: calls ``ready(events)`` of what is registered."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, driver: LoopDriver) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, driver: Held) -> None:
         self._loop = loop
         self._driver = driver
         self._events: dict[socket.socket, int] = {}
 
     def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
-        """Call ``data.ready``, or the driver's if there is none, when the socket is."""
+        """Call ``data().ready``, or the driver's if there is none, when the socket is."""
         old = self._events.get(sock, 0)
         self._events[sock] = events
-        ready = self._driver.ready if data is None else partial(self._ready, data)
+        ready = partial(_ready, self._driver, data)
         if events & selectors.EVENT_READ:
             self._loop.add_reader(sock, ready, selectors.EVENT_READ)
         elif old & selectors.EVENT_READ:
@@ -55,9 +58,25 @@ class LoopSelector:
         self.register(sock, 0)
         del self._events[sock]
 
-    def _ready(self, attempt: Any, events: int) -> None:
-        attempt.ready(events)
-        self._driver.turn()
+
+def _ready(held: Held, attempt: ref[Any] | None, events: int) -> None:
+    """Something can be done on a socket.  The loop holds nothing of the client for that."""
+    driver: LoopDriver | None = held.get()
+    if driver is None:
+        return
+    if attempt is None:
+        driver.ready(events)
+        return
+    trying = attempt()
+    if trying is not None:
+        trying.ready(events)
+    driver.turn()
+
+
+def _on_timer(held: Held) -> None:
+    driver: LoopDriver | None = held.get()
+    if driver is not None:
+        driver.on_timer()
 
 
 class LoopDriver:
@@ -66,7 +85,11 @@ class LoopDriver:
     def __init__(self, pump: AsyncPump, loop: asyncio.AbstractEventLoop) -> None:
         self._pump = pump
         self._loop = loop
-        self.engine = Engine(pump, nullcontext(), LoopSelector(loop, self), self.wake)
+        sockets: set[socket.socket] = set()
+        self.held = Held(self, sockets)
+        self.held.let_go()
+        self.engine = Engine(pump, nullcontext(), LoopSelector(loop, self.held), self.wake)
+        self.engine.sockets = sockets
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None
         self._pausing: asyncio.TimerHandle | None = None
@@ -117,6 +140,7 @@ class LoopDriver:
             reading = selectors.EVENT_READ if self._pausing is None else 0
             self.engine.listen(reading | (selectors.EVENT_WRITE if link.pending else 0))
 
+    @uninterruptible
     def turn(self) -> None:
         """Let the engine do what is to be done, and come back when the next thing is due."""
         if self._turning is not None:
@@ -148,9 +172,10 @@ class LoopDriver:
             if self._timer.when() <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._on_timer)
+        self._timer = self._loop.call_at(when, _on_timer, self.held)
 
-    def _on_timer(self) -> None:
+    def on_timer(self) -> None:
+        """The next thing is due."""
         self._timer = None
         self.turn()
 

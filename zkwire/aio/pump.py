@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from sys import is_finalizing as finalizing
 
 from zkwire.aio.engine import SHORTEST_PAUSE, LoopDriver
+from zkwire.aio.home import LOOP_CLOSED, Home, in_the_middle, uninterruptible
 from zkwire.background import Late, Task
+from zkwire.calls import Failed
 from zkwire.dial import resolve
-from zkwire.errors import ClientClosedError, ForkedError
+from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.forking import remember
 from zkwire.link import INTERRUPTED
 from zkwire.pump import FLUSH_AT
@@ -38,13 +41,18 @@ if TYPE_CHECKING:
     from zkwire.watches import Watch
 
 
+# Keeps the tasks alive that await something of a client, and those keep the client: the loop itself
+# holds neither.
+_awaited: set[asyncio.Future[None]] = set()
+
+
 def _wake(future: asyncio.Future[None]) -> None:
     """Let go on who awaits the future, if anybody still does and can."""
     if not (future.done() or future.get_loop().is_closed()):
         future.set_result(None)
 
 
-class AsyncPump:
+class AsyncPump(Home):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     def __init__(
@@ -56,6 +64,7 @@ class AsyncPump:
         resolver: Resolver | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
+        super().__init__()
         self.session = session
         self.operation_timeout = operation_timeout
         self.now = now or clock
@@ -63,50 +72,37 @@ class AsyncPump:
         self.sasl = sasl
         self.resolver = resolver or resolve
         self.link: Link | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.forked = False
         self._driver: LoopDriver | None = None
-        self._closing = False
+        self.closing: float | None = None  # seconds that the close may take, once it is wanted
         self._flushing = False
-        self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
         self._tasks: set[Task] = set()  # that run in the background
         self._late = Late()
         self._late_timer: asyncio.TimerHandle | None = None
+        self.client: object = None
 
     caller = staticmethod(asyncio.current_task)
 
-    def start(self) -> asyncio.AbstractEventLoop:
-        """Begin to look for a server, if nobody has yet; returns the running loop."""
-        loop = asyncio.get_running_loop()
-        if loop is self.loop and not self.forked:
-            return loop
-        if self.forked:
-            raise ForkedError(
-                "this client belongs to the parent process; make an AsyncClient in this process"
-            )
-        if self.loop is not None:
-            raise RuntimeError("this AsyncClient belongs to another event loop")
-        self.loop = loop
-        remember(self)
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self.session.over:
             self.session.start(self.now())
             self._driver = LoopDriver(self, loop)
             self._driver.turn_soon()
-        return loop
 
-    @property
-    def _homeless(self) -> bool:
-        """Whether the client's loop has been closed: nothing can happen any more."""
-        return self.loop is not None and self.loop.is_closed()
-
+    @uninterruptible
     def submit(self, call: Call, *, eager: bool = True) -> None:
         """Put a call behind all earlier ones; without ``eager`` never send it at once."""
-        loop = self.start()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._submit_from_outside(call, eager)
+            return
+        if loop is not self.loop or self.forked:
+            self.start()
         if self._late.waiting:
             self._late.call()
         link, session = self.link, self.session
         alone = eager and not session.unanswered
-        if link is None or link.end or self._closing:
+        if link is None or link.end or self.closing is not None:
             self._prepare(call, link)
         elif alone and link.writable:
             now = self.now()
@@ -128,9 +124,29 @@ class AsyncPump:
             self._flushing = True
             loop.call_soon(self._flush_gathered)
 
+    def _submit_from_outside(self, call: Call, eager: bool) -> None:
+        """Have the loop submit a call that was made where no loop runs, in order.
+
+        ``run_coroutine_threadsafe(client.get_data(path), loop)`` calls the operation in its own
+        thread, ``loop.run_until_complete(client.get_data(path))`` between two runs of the loop.
+        """
+        if self.forked or self.loop is None:
+            self.start()
+        if not self.soon(partial(self._submit_here, call, eager)):
+            raise ClientClosedError(LOOP_CLOSED, op=call.op.name, path=call.path)
+
+    def _submit_here(self, call: Call, eager: bool) -> None:
+        try:
+            self.submit(call, eager=eager)
+        except Exception as error:  # the caller is elsewhere: an await raises it
+            kind = type(error) if isinstance(error, ZooKeeperError) else ZooKeeperError
+            call.outcome = Failed(kind, str(error.args[0]), False)
+            for waker in call.take_wakers():
+                waker()
+
     def _prepare(self, call: Call, link: Link | None) -> None:
         """The connection is not as usual: refuse the call, or see to it that it is not lost."""
-        if self._closing and not self.session.over:
+        if self.closing is not None and not self.session.over:
             raise ClientClosedError("the client is being closed", op=call.op.name, path=call.path)
         if link is not None and link.end:
             self._judge()  # it is broken: the call must not be lost with it
@@ -170,9 +186,11 @@ class AsyncPump:
             waker = partial(_wake, future)
             timer = None if latest is None else loop.call_at(latest, waker)
             waitable.add_waker(waker)
+            _awaited.add(future)
             try:
                 await future
             finally:
+                _awaited.discard(future)
                 if timer is not None:
                     timer.cancel()
                 waitable.drop_waker(waker)
@@ -187,6 +205,7 @@ class AsyncPump:
     def settle(self) -> None:
         """An event is delivered by the only thread there is."""
 
+    @uninterruptible
     def abandon(self, call: Call) -> bool:
         """The caller no longer waits; True if the call now never will be sent."""
         taken_back = not self.forked and self.session.abandon(call)
@@ -195,9 +214,17 @@ class AsyncPump:
 
     # --- what callers ask for ---------------------------------------------------------------------
 
+    @uninterruptible
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Take a watch back; with ``tell`` on the server too, when nobody else needs it."""
-        if not self.forked:
+        """Take a watch back; with ``tell`` on the server too, when nobody else needs it.
+
+        A finalizer, which the collector runs in any thread and in the middle of anything, leaves it
+        to the loop.
+        """
+        if self.forked:
+            return
+        later = self.elsewhere or in_the_middle()
+        if not (later and self.soon(partial(self.close_watch, watch, tell=tell))):
             self.session.forget_watch(watch, tell=tell)
             self.call_due()
             self.flush()
@@ -228,42 +255,28 @@ class AsyncPump:
         if hosts:
             self.session.hosts.replace(hosts)
 
-    def dispatch(self, function: Callable[[], object]) -> None:
-        """Call a user's function soon; a coroutine that it returns runs as a task."""
-        if self.loop is not None and not self._homeless:
-            self.loop.call_soon(self._call, function)
+    def spawn(
+        self, work: Callable[[], Coroutine[Any, Any, object]], *, lasting: bool = False
+    ) -> None:
+        """Run a coroutine of background replies, whatever becomes of the caller.
 
-    def _call(self, function: Callable[[], object]) -> None:
-        result = function()  # the loop's exception handler hears of errors
-        if asyncio.iscoroutine(result):
-            task = asyncio.ensure_future(result)
-            self._running.add(task)
-            task.add_done_callback(self._ran)
-
-    def _ran(self, task: asyncio.Future[Any]) -> None:
-        self._running.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            message = "a callback has failed"
-            context = {"message": message, "exception": error, "task": task}
-            task.get_loop().call_exception_handler(context)
-
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a coroutine of background replies, whatever becomes of the caller."""
-        if self._homeless:
-            raise ClientClosedError("the client's event loop has been closed")
+        What its first step asks for is written when this returns, as far as the kernel takes it.
+        Nobody waits for the end of a ``lasting`` one.
+        """
+        if self.homeless:
+            raise ClientClosedError(LOOP_CLOSED)
         self.start()
         if self.session.over:
             raise self.session.ending()
-        Task(work(), self._soon, self.when_ready, self._tasks)
-
-    def _soon(self, step: Callable[[], None]) -> None:
-        if self.loop is not None and not self._homeless:
-            self.loop.call_soon(step)
+        running = set[Task]() if lasting else self._tasks
+        Task(work(), self.soon, self.when_ready, running).step()
+        self.flush()
 
     def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
         """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
-        if waitable.ready:
+        if self.elsewhere:
+            self.soon(partial(self.when_ready, waitable, function))
+        elif waitable.ready:
             function()
         else:
             waitable.add_waker(function)
@@ -283,12 +296,12 @@ class AsyncPump:
             return
         if self.loop is None:
             self.loop = asyncio.get_running_loop()  # nothing will be started; listeners are told
-        elif not self._homeless:
+        elif not self.homeless:
             self.start()
         session = self.session
-        first, self._closing = not self._closing, True
+        first, self.closing = self.closing is None, timeout
         try:
-            if not (self._driver is None or session.over or detach or self._homeless):
+            if not (self._driver is None or session.over or detach or self.homeless):
                 if first:
                     session.close(self.now())
                     self.flush()
@@ -302,6 +315,24 @@ class AsyncPump:
         finally:
             self._stop()
 
+    def drop(self, timeout: float) -> bool:
+        """Nobody holds the client any more: close it soon; whether there was anything to close.
+
+        For a finalizer, see :mod:`zkwire.held`.
+        """
+        driver = self._driver
+        unused = driver is None or self.forked or self.closing is not None or self.session.over
+        if driver is None or unused or finalizing():
+            return False
+        driver.held.hold(driver)
+        if not self.soon(partial(self._close_soon, timeout)):
+            self._stop()  # its loop is closed: there is only the socket
+        return True
+
+    def _close_soon(self, timeout: float) -> None:
+        remember(self)  # the finalizer has run, which ends weak references
+        self._call(partial(self.close, timeout))
+
     def _stop(self) -> None:
         if self._driver is not None:
             self._driver.stop()
@@ -311,11 +342,13 @@ class AsyncPump:
 
     # --- bytes ------------------------------------------------------------------------------------
 
+    @uninterruptible
     def read(self, link: Link) -> None:
         """One receive and all that it brings; nothing that comes behind an interrupted one."""
         session = self.session
         try:
-            data = None if link.end else link.receive(block=False)
+            data = None if link.end else link.receive()
+            link.inbox.clear()
             if data:
                 link.reads += 1
                 now = self.now()
@@ -336,6 +369,7 @@ class AsyncPump:
         if link.end or not session.usable:
             self._turn_soon()
 
+    @uninterruptible
     def call_due(self) -> None:
         """Call what the automaton wants called, in order."""
         while self.session.wakeups:
@@ -348,6 +382,7 @@ class AsyncPump:
                 if called < len(due):
                     self.session.wakeups[:0] = due[called:]
 
+    @uninterruptible
     def flush(self) -> None:
         """Send what there is to send, as far as the kernel takes it."""
         link = self.link
@@ -360,6 +395,7 @@ class AsyncPump:
         if link.unsent or link.broken_pipe:
             self._turn_soon()  # to listen until it is writable, or to end it
 
+    @uninterruptible
     def send_rest(self, link: Link) -> None:
         """The socket takes bytes again."""
         if link.pending and not link.end:
@@ -374,6 +410,6 @@ class AsyncPump:
         self.forked = True
         link, self.link = self.link, None
         if link is not None:
-            link.sock.close()
+            link.close()
         if self._driver is not None:
             self._driver.abandon()

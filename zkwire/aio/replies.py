@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from zkwire.calls import Call
+import asyncio
+
+from zkwire import ops
+from zkwire.calls import ANSWERED, Call
+from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.replies import timed_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Coroutine, Generator
     from typing import Any
 
     from zkwire.aio.pump import AsyncPump
 
+    Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 
-class AsyncReply(Call):
-    """Await it, now or later, once or often, in any number of tasks.
 
-    The request is on its way already.  When the last await is cancelled, a request that had not
-    been sent is taken back; one that had been is still executed, in its place in the order.
-    """
+class StepReply(Call):
+    """What a recipe awaits.  ``heard``, once it is there: an await has ended with an error."""
 
-    __slots__ = ("pump",)
+    __slots__ = ("heard", "pump")
     pump: AsyncPump
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -28,17 +30,98 @@ class AsyncReply(Call):
 
     async def within(self, timeout: float | None) -> Any:
         """The result, at most ``timeout`` seconds from now; else OperationTimeoutError."""
-        if self.outcome is None:
-            in_time = False
-            self.pump.start()  # an await in another loop is refused and takes nothing back
-            try:
-                in_time = await self.pump.until(self, timeout)
-            finally:
-                taken_back = not (self.ready or self.wakers) and self.pump.abandon(self)
-            if not in_time and (taken_back or not self.ready):
-                raise timed_out(self, timeout, taken_back)
-        return self.value()
+        try:
+            if self.outcome is None:
+                in_time = False
+                self.pump.start()  # an await in another loop is refused and takes nothing back
+                try:
+                    in_time = await self.pump.until(self, timeout)
+                finally:
+                    taken_back = not (self.ready or self.wakers) and self.pump.abandon(self)
+                if not in_time and (taken_back or not self.ready):
+                    raise timed_out(self, timeout, taken_back)
+            return self.value()
+        except BaseException:
+            self.heard = True
+            raise
+
+
+class AsyncReply(StepReply):
+    """Await it, now or later, once or often, in any number of tasks.
+
+    The request is on its way already.  When the last await is cancelled, a request that had not
+    been sent is taken back; one that had been is still executed, in its place in the order.
+
+    It is a ``collections.abc.Coroutine``, so ``asyncio.create_task`` and
+    ``run_coroutine_threadsafe`` take it as it is.  One that is dropped without an await, and that
+    was refused, is reported to the loop's exception handler, as a future is.
+    """
+
+    __slots__ = ("_awaits",)
 
     def result(self, timeout: float | None = None) -> Any:
         """The result if the operation has ended; RuntimeError before that: await it."""
+        if self.outcome is not None:
+            self.heard = True
         return self.value()
+
+    # --- as a coroutine: a task that was made of it begins an await of its own --------------------
+
+    @property
+    def __name__(self) -> str:
+        """What the repr of such a task shows."""
+        return f"{self.op.name} {self.path or ''}".rstrip()
+
+    def send(self, value: Any) -> Any:
+        """Go on with the await of the running task."""
+        awaits, task = self._under_way(), asyncio.current_task()
+        if task not in awaits:
+            awaits[task] = self.within(self.pump.operation_timeout)
+        try:
+            return awaits[task].send(value)
+        except BaseException:  # StopIteration, with the result, is one
+            awaits.pop(task, None)
+            raise
+
+    def throw(self, error: Any, /, *rest: Any) -> Any:
+        """Raise ``error`` in the await of the running task: an end to it, if it has not begun."""
+        awaits, task = self._under_way(), asyncio.current_task()
+        if task not in awaits:
+            awaits[task] = self.within(None)
+            if not (self.ready or self.wakers):
+                self.pump.abandon(self)
+            self.heard = True
+        try:
+            return awaits[task].throw(error, *rest)
+        except BaseException:
+            awaits.pop(task, None)
+            raise
+
+    def close(self) -> None:
+        """End the await of the running task, if there is one, as its cancellation would."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return  # no loop runs here, so nothing awaits it here
+        under_way = self._under_way().pop(task, None)
+        if under_way is not None:
+            under_way.close()
+
+    def _under_way(self) -> Awaits:
+        try:
+            return self._awaits
+        except AttributeError:
+            self._awaits: Awaits = {}
+            return self._awaits
+
+    def __del__(self) -> None:
+        outcome = self.outcome
+        if outcome is ANSWERED and self.op is not ops.MULTI:
+            return  # first: it costs each operation as much
+        if outcome is not None and not hasattr(self, "heard"):
+            try:
+                self.value()
+            except ClientClosedError:
+                pass  # it says nothing about the operation
+            except ZooKeeperError as error:
+                self.pump.never_retrieved(error.with_traceback(None))

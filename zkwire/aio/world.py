@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from zkwire.aio.replies import AsyncReply
+from zkwire.aio.replies import StepReply
 from zkwire.calls import Waitable
 from zkwire.client_world import ClientWorld
 from zkwire.errors import OperationTimeoutError
+from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.replies import BackgroundReply, Pipeline
 from zkwire.states import StateWait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
     from typing import TypeVar
 
     from zkwire.aio.pump import AsyncPump
     from zkwire.calls import Waker
+    from zkwire.jute.records import ACL
     from zkwire.model import Event
     from zkwire.verbs import Reply
     from zkwire.watches import Watch
@@ -50,8 +53,10 @@ class Either(Waitable):
 class AsyncWorld(ClientWorld):
     """A client as its recipes see it: every await suspends the task."""
 
-    def __init__(self, pump: AsyncPump, chroot: str, rng: Random) -> None:
-        verbs = Pipeline(pump, chroot, AsyncReply, eager=False)
+    def __init__(
+        self, pump: AsyncPump, chroot: str, rng: Random, acl: Sequence[ACL] = OPEN_ACL_UNSAFE
+    ) -> None:
+        verbs = Pipeline(pump, chroot, StepReply, acl=acl, eager=False)
         super().__init__(pump, verbs, Pipeline(pump, chroot, BackgroundReply), rng)
 
     def check(self) -> None:
@@ -68,7 +73,7 @@ class AsyncWorld(ClientWorld):
 
     async def until(self, reply: Reply[T], deadline: float | None) -> T:
         """The reply's result; OperationTimeoutError when the deadline passes first."""
-        assert isinstance(reply, AsyncReply)
+        assert isinstance(reply, StepReply)
         self._pump.flush()  # what was asked for together leaves in one write
         result: T = await reply.within(self._left(deadline))
         return result

@@ -1,6 +1,7 @@
 """``python -m zkwire demo``: the main job, shown and checked, on a server that needs nothing.
 
 Everything the demo claims it has checked in the same run; its exit status is 0 only if all held.
+Ctrl-C has it remove what it has made, and say what is left.
 """
 
 from __future__ import annotations
@@ -13,30 +14,44 @@ from pathlib import Path
 
 from zkwire import Client, NotEmptyError, ZooKeeperError
 from zkwire.cli import scenes, writers
+from zkwire.cli.processes import Processes
 from zkwire.cli.screen import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+INTERRUPTED = 130  # as a shell says it of a process that SIGINT has ended
+
 
 def demo(server: str | None) -> int:
     """Run all scenes on ``server``, or on an embedded one; returns the exit status."""
-    screen, started = Screen(), time.monotonic()
+    screen, processes = Screen(), Processes()
     root = f"/zkwire-demo-{os.getpid()}"
-    with _server(screen, server) as hosts, tempfile.TemporaryDirectory() as folder:
+    try:
+        with _server(screen, server) as hosts:
+            return _play(screen, processes, hosts, root)
+    except KeyboardInterrupt:
+        _interrupted(screen, processes, server, root)
+        return INTERRUPTED
+
+
+def _play(screen: Screen, processes: Processes, hosts: str, root: str) -> int:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
         with Client(hosts) as client:
             client.create(root)
         try:
-            writers.scene(screen, hosts, root, Path(folder))
+            writers.scene(screen, processes, hosts, root, Path(folder))
             scenes.lost_create(screen, hosts, root)
-            scenes.stopped_holder(screen, hosts, root)
+            scenes.stopped_holder(screen, processes, hosts, root)
             scenes.wake_ups(screen, hosts, root)
         except (ZooKeeperError, RuntimeError) as error:
             screen.claim(f"no error: {type(error).__name__}: {error}", False)
         finally:
-            with Client(hosts) as client:
-                screen.claim("nothing is left on the server", _remove(client, root))
+            processes.end()  # before the folder in which they write
+        with Client(hosts) as client:
+            screen.claim("nothing is left on the server", _remove(client, root))
     failed = len(screen.failures)
     screen.heading("Summary")
     screen.say(
@@ -46,6 +61,24 @@ def demo(server: str | None) -> int:
     for claim in screen.failures:
         screen.say(screen.paint(f"did not hold: {claim}", "red"))
     return 1 if failed else 0
+
+
+def _interrupted(screen: Screen, processes: Processes, server: str | None, root: str) -> None:
+    """Remove what there is, whatever it is, and say what is left."""
+    left = f"{root} and what is below it may be left on the server."
+    screen.heading("Interrupted")
+    try:
+        processes.end()
+        if server is not None:
+            with Client(server) as client:
+                client.sync(root)
+                client.delete_tree(root)
+        left = "What the demo had made is removed: nothing is left on the server."
+    except ZooKeeperError as error:
+        left = f"{type(error).__name__}: {error}. {left}"
+    except KeyboardInterrupt:
+        pass
+    screen.say(left)
 
 
 def _server(screen: Screen, server: str | None) -> AbstractContextManager[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 
-from zkwire import BlockingLock, Client, SequentialLock
-from zkwire.cli.processes import end, start
+from zkwire import BlockingLock, Client, ClientClosedError, SequentialLock, ops
 from zkwire.testing import faults
 from zkwire.testing.proxy import FaultProxy
 
@@ -16,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zkwire.cli.processes import Processes
     from zkwire.cli.screen import Screen
     from zkwire.testing.frames import Frame
 
@@ -50,17 +52,21 @@ def lost_create(screen: Screen, hosts: str, root: str) -> None:
         lock.release()
 
 
-def stopped_holder(screen: Screen, hosts: str, root: str) -> None:
+def stopped_holder(screen: Screen, processes: Processes, hosts: str, root: str) -> None:
     """A holder that is stopped past its session timeout wakes up and wants to write."""
     screen.heading("3. A holder is stopped for longer than its session lives")
     path = f"{root}/stopped"
-    holder = start("holder", hosts, path)
+    holder = processes.start("holder", hosts, path)
     assert holder.stdout is not None
     assert holder.stdin is not None
     try:
-        old = int(holder.stdout.readline())
+        old, seconds = map(int, holder.stdout.readline().split())
         screen.say(f"A process holds the lock with the fence {old}. It is stopped (SIGSTOP).")
         os.kill(holder.pid, signal.SIGSTOP)
+        screen.say(
+            "Another wants the lock, and waits: the server ends a session that it has not heard "
+            f"of for {seconds} seconds, or a little later."
+        )
         with Client(hosts) as client, SequentialLock(client, path) as lock:
             screen.say(
                 f"Its session has expired; another has the lock, with the fence {lock.fence}."
@@ -78,7 +84,7 @@ def stopped_holder(screen: Screen, hosts: str, root: str) -> None:
                 int(fence) < register,
             )
     finally:
-        end(holder)
+        processes.end()
 
 
 def holder(hosts: str, path: str) -> int:
@@ -86,7 +92,7 @@ def holder(hosts: str, path: str) -> int:
     client = Client(hosts, session_timeout=2.0)
     lock = SequentialLock(client, path)
     lock.acquire()
-    print(lock.fence, flush=True)
+    print(lock.fence, math.ceil(client.session_timeout), flush=True)
     sys.stdin.readline()
     print(lock.held, lock.fence, flush=True)
     client.close()
@@ -144,15 +150,21 @@ def _woken(frames: list[Frame]) -> int:
     released: set[int] = set()
     woken = 0
     for frame in frames:
-        if frame.op == "delete":
+        if _releases(frame):
             released.add(frame.connection)
         elif frame.kind == "notification" and frame.connection not in released:
             woken += 1
     return woken
 
 
+def _releases(frame: Frame) -> bool:
+    """A lock of one node is released by a multi that begins with a delete."""
+    begins = frame.direction == "c2s" and frame.body[8:12] == ops.DELETE.opcode.to_bytes(4)
+    return frame.op == "delete" or (frame.op == "multi" and begins)
+
+
 def _wait_once(lock: BlockingLock | SequentialLock, number: int, order: list[int]) -> None:
-    with lock:
+    with suppress(ClientClosedError), lock:  # closed: the demo was interrupted
         order.append(number)
 
 

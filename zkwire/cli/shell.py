@@ -9,9 +9,17 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
-from zkwire import Client, EventType, State, Watch, ZooKeeperError
+from zkwire import (
+    Client,
+    EventType,
+    NotSentError,
+    SessionExpiredError,
+    State,
+    Watch,
+    ZooKeeperError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 
 PROMPT = "zk> "
 ANY_VERSION = -1
+OF_NO_SESSION = (NotSentError, SessionExpiredError)
 IN_HEX = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
 
 
@@ -35,12 +44,17 @@ def shell(server: str, words: list[str], *, trace: bool = False) -> int:
     if terminal:
         say(f"connecting to {server}")
     failed = False
-    with Client(server, trace=_show_frame if trace else None) as client, suppress(QuitError):
-        commands = Commands(client, alone=bool(words), terminal=terminal)
-        if words:
-            return 0 if commands.run(words) else 1
+
+    def connect() -> Client:
+        client = Client(server, trace=_show_frame if trace else None).__enter__()
         if terminal:
             client.add_state_listener(_States())
+        return client
+
+    commands = Commands(connect, alone=bool(words), terminal=terminal)
+    with closing(commands), suppress(QuitError):
+        if words:
+            return 0 if commands.run(words) else 1
         for line in _typed() if terminal else sys.stdin:
             failed |= not commands.run_line(line)
     return 1 if failed and not terminal else 0
@@ -70,11 +84,16 @@ class Commands:
     At a ``terminal`` an interrupt ends the command and not the shell.
     """
 
-    def __init__(self, client: Client, *, alone: bool, terminal: bool) -> None:
-        self._client = client
+    def __init__(self, connect: Callable[[], Client], *, alone: bool, terminal: bool) -> None:
+        self._connect = connect
+        self._client = connect()
         self._alone = alone
         self._terminal = terminal
         self._grammar = _grammar()
+
+    def close(self) -> None:
+        """End the session."""
+        self._client.close()
 
     def run_line(self, line: str) -> bool:
         """One line; whether that has worked.  An empty one does nothing, and so does a comment."""
@@ -93,6 +112,8 @@ class Commands:
             run(asked)
         except (ZooKeeperError, ValueError) as error:
             say(f"{type(error).__name__}: {error}", sys.stderr if self._alone else None)
+            if isinstance(error, OF_NO_SESSION) and not self._alone:
+                say("`reconnect` begins a new session")
             return False
         except KeyboardInterrupt:
             if not self._terminal:
@@ -147,6 +168,10 @@ class Commands:
 
     def _sync(self, asked: argparse.Namespace) -> None:
         self._client.sync(asked.path)
+
+    def _reconnect(self, _: argparse.Namespace) -> None:
+        former, self._client = self._client, self._connect()
+        former.close()
 
     def _help(self, _: argparse.Namespace) -> None:
         self._grammar.print_help()
@@ -206,6 +231,7 @@ def _grammar() -> argparse.ArgumentParser:
     version(command("delete", "delete a node", "path"))
     command("deleteall", "delete a node and all below it", "path")
     command("sync", "have the server catch up", "path")
+    command("reconnect", "begin a new session; watches and ephemeral nodes of this one go")
     command("help", "show this")
     command("quit", "end")
     return grammar

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 from zkwire import BlockingLock, Client, NodeExistsError, NonBlockingLock, SequentialLock, Watch
-from zkwire.cli.processes import start, wait_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from zkwire.cli.processes import Processes
     from zkwire.cli.screen import Screen
 
 PROCESSES = 4
@@ -26,7 +26,7 @@ PIECE_SECONDS = 0.002
 LOCKS = {"nonblocking": NonBlockingLock, "blocking": BlockingLock, "sequential": SequentialLock}
 
 
-def scene(screen: Screen, hosts: str, root: str, folder: Path) -> None:
+def scene(screen: Screen, processes: Processes, hosts: str, root: str, folder: Path) -> None:
     """All four rounds."""
     screen.heading("1. Many processes, one file")
     screen.say(
@@ -34,7 +34,7 @@ def scene(screen: Screen, hosts: str, root: str, folder: Path) -> None:
         "First without a lock, then under each of the three."
     )
     for kind in ("none", *LOCKS):
-        lines = _round(hosts, f"{root}/{kind}", folder / f"{kind}.txt", kind)
+        lines = _round(processes, hosts, f"{root}/{kind}", folder / f"{kind}.txt", kind)
         whole = [line for line in lines if _fence(line) is not None]
         for line in lines[:2]:
             screen.show(line)
@@ -49,20 +49,18 @@ def scene(screen: Screen, hosts: str, root: str, folder: Path) -> None:
         )
 
 
-def _round(hosts: str, path: str, file: Path, kind: str) -> list[str]:
+def _round(processes: Processes, hosts: str, path: str, file: Path, kind: str) -> list[str]:
     with Client(hosts) as client:
         client.create(path)
-        writers = [
-            start("writer", hosts, path, str(file), kind, str(number))
-            for number in range(PROCESSES)
-        ]
+        for number in range(PROCESSES):
+            processes.start("writer", hosts, path, str(file), kind, str(number))
         # Each writer shows that it is ready with a child of the path.
         while len(client.get_children(path, watch=(watch := Watch()))) < PROCESSES:
             if watch.wait(10.0) is None:
                 break
         watch.close()
         client.create(f"{path}/gate")
-        wait_all(writers)
+        processes.wait()
     return file.read_text(errors="replace").splitlines()
 
 

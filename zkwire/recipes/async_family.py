@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from asyncio import Task, current_task
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
-from zkwire.calls import check_timeout
-from zkwire.errors import LockTakenError
+from zkwire.errors import LockTakenError, LockTimeoutError
+from zkwire.recipes import limits
 from zkwire.recipes.async_locks import (
     AsyncEntered,
     AsyncLocking,
@@ -18,13 +18,16 @@ from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import check_kind
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
-from zkwire.recipes.semaphore import SemaphoreCore
+from zkwire.recipes.semaphore import LastTry, SemaphoreCore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any
 
     from zkwire.aio.client import AsyncClient
+    from zkwire.jute.records import ACL
     from zkwire.recipes.contenders import Contender
     from zkwire.recipes.lost import Lost
     from zkwire.recipes.multi_lock import AnyLost
@@ -33,10 +36,12 @@ if TYPE_CHECKING:
 class AsyncReadWriteLock:
     """Readers together, a writer alone, in order of arrival; see :class:`zkwire.ReadWriteLock`."""
 
-    def __init__(self, client: AsyncClient, path: str, text: str = "") -> None:
+    def __init__(
+        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
         self._world = world_of(client)
-        write = WriteLockCore(self._world, path, text)
-        read = ReadLockCore(self._world, path, text, write)
+        write = WriteLockCore(self._world, path, text, acl)
+        read = ReadLockCore(self._world, path, text, write, acl)
         write.read = read
         self.path = path
         self.read = AsyncQueueLock(read)
@@ -50,13 +55,16 @@ class AsyncReadWriteLock:
 class AsyncLease(AsyncQueueLock):
     """One lease of a semaphore; see :class:`AsyncSemaphore`."""
 
-    async def __aenter__(self) -> Self:
+    async def _enter(self, timeout: float | None) -> None:
         try:
-            self.check()  # it was acquired before
+            acquired = self._owned
+            if acquired:
+                self.check()
         except BaseException:
             self._give_up()  # nobody will come by at __aexit__
             raise
-        return self
+        if not acquired:
+            await super()._enter(timeout)
 
 
 class AsyncSemaphore:
@@ -66,27 +74,62 @@ class AsyncSemaphore:
         ...
     """
 
-    def __init__(self, client: AsyncClient, path: str, count: int, text: str = "") -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
         self._world = world_of(client)
         self.path = path
         self.count = count
         self._text = text
+        self._acl = acl
+        self._last_try = LastTry()
         self._core()  # checks the arguments
 
     def _core(self) -> SemaphoreCore:
-        return SemaphoreCore(self._world, self.path, self.count, self._text)
+        return SemaphoreCore(
+            self._world, self.path, self.count, self._text, self._acl, self._last_try
+        )
+
+    def lease(self) -> AsyncLease:
+        """A lease that is not acquired yet: a lock like all others.
+
+            async with semaphore.lease() as lease:
+                ...
+
+        The ``with`` acquires it, so an interrupt finds it acquired there, or not at all.
+        """
+        return AsyncLease(self._core())
+
+    def within(self, timeout: float | None) -> AbstractAsyncContextManager[AsyncLease]:
+        """A lease, to be entered within ``timeout`` seconds.
+
+        See :meth:`AsyncEntered.within`.
+        """
+        return self.lease().within(timeout)
 
     async def acquire(self, timeout: float | None = None) -> AsyncLease:
-        """Wait for a lease, at most ``timeout`` seconds; LockTakenError if there was none in time.
+        """Wait for a lease, at most ``timeout`` seconds, and return it.
 
-        ``timeout`` 0 is one try, which fails as well while somebody else is in the queue.
-        See :meth:`AsyncSequentialLock.acquire` for lost connections and cancellation.
+        LockTimeoutError if the others had all of them until then, OperationTimeoutError if no
+        server could tell.  ``timeout`` 0 is one try, which fails as well while somebody else is in
+        the queue: LockTakenError.  See :meth:`AsyncSequentialLock.acquire` for lost connections and
+        what is left behind (nothing).  An interrupt between this and a ``with`` leaves the lease
+        acquired: :meth:`lease` and :meth:`within` have no such gap.
         """
-        lease = AsyncLease(self._core())
-        if not await lease.acquire(timeout):
-            when = f" within {timeout} s" if timeout else ""
-            raise LockTakenError(f"{self.path}: none of {self.count} leases was free{when}")
-        return lease
+        lease, kind = self.lease(), LockTakenError
+        try:
+            if await lease._take(timeout):
+                return lease
+        except LockTimeoutError:
+            kind = LockTimeoutError
+        when = f" within {timeout} s" if timeout else ""
+        raise kind(f"{self.path}: none of {self.count} leases was free{when}")
 
     async def holders(self) -> list[Contender]:
         """Who has a lease, in order: the first ``count``; behind them who gets the next one.
@@ -105,22 +148,24 @@ class AsyncMultiLock(AsyncEntered):
         self._core = MultiLockCore([lock._core for lock in parts])
         self.locks = locks
 
-    async def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire all; False when ``timeout`` seconds passed without, and then none is held."""
-        limit = check_timeout("timeout", timeout)
-        if limit == 0:
-            return await self.try_acquire()
-        deadline = None if limit is None else self._core.now() + limit
-        return await self._core.acquire(deadline, True)
+    async def _take(self, timeout: float | None) -> bool:
+        return await limits.take(self._core, timeout)
 
     async def try_acquire(self) -> bool:
-        """Acquire all if they are free; False, without waiting, if one is not."""
-        return await self._core.acquire(self._core.now() + self._core.session_timeout, False)
+        """Acquire all if they are free; False, without waiting, if one is not.
 
-    async def release(self) -> None:
-        """Give all up.  Raises LockLostError if one had been lost before."""
+        OperationTimeoutError by the limits of :meth:`AsyncLocking.try_acquire`, for all together.
+        """
+        return await limits.take_if_free(self._core)
+
+    async def release(self, timeout: float | None = None) -> None:
+        """Give all up, within ``timeout`` seconds in all; see :meth:`AsyncLocking.release`.
+
+        LockLostError if one had been lost before, whatever has become of the others.
+        """
         self._core.check()
-        await self._core.release()
+        deadline = limits.deadline_of(self._core.world, timeout)
+        await self._core.release(deadline)
 
     @property
     def held(self) -> bool:
@@ -150,34 +195,58 @@ class AsyncMultiLock(AsyncEntered):
 class _Own:
     """One task's lock and how often it has acquired it."""
 
-    __slots__ = ("count", "lock")
+    __slots__ = ("_count", "_task", "lock")
 
-    def __init__(self, lock: AsyncSequentialLock) -> None:
+    def __init__(self, lock: AsyncSequentialLock, task: Task[Any]) -> None:
         self.lock = lock
-        self.count = 0
+        self._count = 0
+        self._task = ref(task)  # which is what it is the value of
+
+    @property
+    def count(self) -> int:
+        """How often the task has acquired it."""
+        return self._count
+
+    @count.setter
+    def count(self, count: int) -> None:
+        task = self._task()
+        if task is not None and bool(count) is not bool(self._count):
+            (task.add_done_callback if count else task.remove_done_callback)(self._bereave)
+        self._count = count
+
+    def _bereave(self, task: Task[Any]) -> None:
+        self.lock._core.bereave(f"the task {task.get_name()}")
 
 
 class AsyncReentrantLock(AsyncEntered):
     """A fair lock that the task which holds it may acquire again.
 
     One object serves any number of tasks: each has its own place in the queue.  The properties are
-    those of the running task's lock.  ``asyncio.wait_for`` runs what it waits for in a task of its
-    own up to Python 3.11, which would be the holder: use ``timeout``, or ``asyncio.timeout``.
+    those of the running task's lock.
+
+    Nobody but the task that holds it can release it.  When that ends without doing so, the lock is
+    released in its place, as if by a last ``release``, and a warning is logged.  That is the fate
+    of a lock acquired in ``asyncio.wait_for`` up to Python 3.11, which runs what it waits for in a
+    task of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.
     """
 
-    def __init__(self, client: AsyncClient, path: str, text: str = "") -> None:
+    def __init__(
+        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
         self._client = client
         self._text = text
+        self._acl = acl
         self.path = path
         self._owners: WeakKeyDictionary[Task[Any], _Own] = WeakKeyDictionary()
-        AsyncSequentialLock(client, path, text)  # checks the arguments
+        AsyncSequentialLock(client, path, text, acl=acl)  # checks the arguments
 
     def _own(self) -> _Own:
         task = current_task()
         if task is None:
             raise RuntimeError("a re-entrant lock is its task's, and this is no task")
         if task not in self._owners:
-            self._owners[task] = _Own(AsyncSequentialLock(self._client, self.path, self._text))
+            lock = AsyncSequentialLock(self._client, self.path, self._text, acl=self._acl)
+            self._owners[task] = _Own(lock, task)
         return self._owners[task]
 
     @property
@@ -189,19 +258,23 @@ class AsyncReentrantLock(AsyncEntered):
         """Acquire the lock, or count one more if this task holds it.
 
         Raises LockLostError if this task had acquired it and lost it: first release it.
+        See also :meth:`AsyncEntered.acquire`.
         """
+        return await super().acquire(timeout)
+
+    async def _take(self, timeout: float | None) -> bool:
         own = self._own()
         if own.count:
             own.lock.check()
-        elif not await own.lock.acquire(timeout):
+        elif not await own.lock._take(timeout):
             return False
         own.count += 1
         return True
 
-    async def release(self) -> None:
+    async def release(self, timeout: float | None = None) -> None:
         """Count one less; the last one gives the lock up.  RuntimeError if it is not this task's.
 
-        The last one raises LockLostError if the lock had been lost before.
+        The last one is :meth:`AsyncLocking.release`: LockLostError, OperationTimeoutError.
         """
         own = self._own()
         if own.count == 0:
@@ -210,7 +283,7 @@ class AsyncReentrantLock(AsyncEntered):
             own.count -= 1
             return
         try:
-            await own.lock.release()
+            await own.lock.release(timeout)
         finally:
             own.count = int(own.lock._core.owned)
 
@@ -251,15 +324,18 @@ class AsyncElection:
         ...
     """
 
-    def __init__(self, client: AsyncClient, path: str, text: str = "") -> None:
+    def __init__(
+        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
         self._client = client
         self._text = text
+        self._acl = acl
         self.path = path
         self.lead()  # checks the arguments
 
     def lead(self) -> AsyncSequentialLock:
         """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
-        return AsyncSequentialLock(self._client, self.path, self._text)
+        return AsyncSequentialLock(self._client, self.path, self._text, acl=self._acl)
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot."""

@@ -7,18 +7,27 @@ from contextlib import asynccontextmanager
 
 from zkwire.aio.client import AsyncClient
 from zkwire.calls import check_timeout
-from zkwire.errors import LockLostError, LockTakenError
+from zkwire.errors import (
+    LockLostError,
+    LockTakenError,
+    LockTimeoutError,
+    OperationTimeoutError,
+)
+from zkwire.recipes import limits
+from zkwire.recipes.attempt import InOtherHandsError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import Bodied, LockFace, check_kind
-from zkwire.recipes.lock import InOtherHandsError
+from zkwire.recipes.guarded import guarded
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from typing import Any, Self
 
+    from zkwire.jute.records import ACL
     from zkwire.recipes.contenders import Contender
     from zkwire.recipes.world import World
     from zkwire.verbs.multi import Operation
@@ -32,31 +41,62 @@ def world_of(client: AsyncClient) -> World:
 class AsyncEntered(Bodied):
     """What an ``async with`` does with a lock."""
 
-    async def acquire(self) -> bool:
-        """Wait for the lock; see the subclasses."""
-        raise NotImplementedError
+    async def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
 
-    async def release(self) -> None:
+        ``timeout`` None waits as long as it takes, through lost connections too; 0 is one try,
+        False at once without a connection.  When this returns False, raises or is cancelled,
+        nothing is held and no node stays behind: what cannot be deleted at once is deleted on the
+        next connection, or goes with the session.  NodeExistsError names a node that it would wait
+        for and that is not ephemeral.
+        """
+        try:
+            return await self._take(timeout)
+        except OperationTimeoutError:
+            if timeout is None:
+                raise
+            return False
+
+    async def release(self, timeout: float | None = None) -> None:
         """Give it up; see the subclasses."""
         raise NotImplementedError
 
-    async def __aenter__(self) -> Self:
+    def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            async with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock was not acquired in time; it is a
+        LockTimeoutError if somebody else was seen to hold it.
+        """
+        return AsyncWithin(self, check_timeout("timeout", timeout))
+
+    async def _take(self, timeout: float | None) -> bool:
+        """Acquire the lock; False if one try has failed, else OperationTimeoutError."""
+        raise NotImplementedError
+
+    async def _enter(self, timeout: float | None) -> None:
         mine = not self._owned
         try:
-            if not await self.acquire():
-                raise LockTakenError(f"{self._called} is held by somebody else")
+            if not await self._take(timeout):
+                kind = LockTakenError if timeout is None else LockTimeoutError
+                raise kind(f"{self._called} is held by somebody else")
         except InOtherHandsError:
             raise
         except BaseException:
             if mine:  # an interrupt may have come right behind the acquisition
                 self._give_up()
             raise
+
+    async def __aenter__(self) -> Self:
+        await self._enter(None)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             await self.release()
-        except LockLostError:
+        except (LockLostError, OperationTimeoutError):
             if kind is None:
                 raise
         except BaseException:
@@ -99,6 +139,23 @@ class AsyncEntered(Bodied):
             raise LockLostError(f"{self._called} was lost: {lost.reason}")
 
 
+class AsyncWithin:
+    """A lock and a time limit, for one ``async with``."""
+
+    __slots__ = ("_lock", "_timeout")
+
+    def __init__(self, lock: AsyncEntered, timeout: float | None) -> None:
+        self._lock = lock
+        self._timeout = timeout
+
+    async def __aenter__(self) -> Any:
+        await self._lock._enter(self._timeout)
+        return self._lock
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._lock.__aexit__(*error)
+
+
 class AsyncLocking(LockFace, AsyncEntered):
     """A lock on ``path``, held by at most one contender at a time.
 
@@ -106,76 +163,62 @@ class AsyncLocking(LockFace, AsyncEntered):
             await storage.write(data, fence=lock.fence)
 
     Not re-entrant, and one object is for one contender: tasks that compete need one each.
-    ``await lock.lost`` waits for the loss of the lock.
+    ``await lock.lost`` waits for the loss of the lock.  ``acl`` is that of the locks for threads.
 
     **What it can promise** is what the lock for threads can: at most one contender's ``held`` is
     True at any moment; give ``fence`` to whatever the lock guards.
     """
 
-    async def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
-
-        ``timeout`` None waits as long as it takes, through lost connections too; 0 is
-        :meth:`try_acquire`.  When this returns False, raises or is cancelled, nothing is held and
-        no node stays behind: what cannot be deleted at once is deleted on the next connection, or
-        goes with the session.
-        """
-        limit = check_timeout("timeout", timeout)
-        if limit == 0:
-            return await self.try_acquire()
-        deadline = None if limit is None else self._core.world.now() + limit
-        return await self._core.acquire(deadline, True)
+    async def _take(self, timeout: float | None) -> bool:
+        return await limits.take(self._core, timeout)
 
     async def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if somebody else has it.
 
-        Raises OperationTimeoutError when no server could tell within a session timeout.
+        Raises OperationTimeoutError when no server could tell within the client's
+        ``operation_timeout``, without one within a session timeout.
+        """
+        return await limits.take_if_free(self._core)
+
+    async def release(self, timeout: float | None = None) -> None:
+        """Give the lock up, within ``timeout`` seconds; ``held`` is False before it is sent.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  A cancellation
+        undoes nothing: the node is deleted soon, or goes with the session.  What each ending says
+        (a return, LockLostError, OperationTimeoutError) is told by :meth:`zkwire.Lock.release`.
+        RuntimeError if it was never acquired.
         """
         world = self._core.world
-        return await self._core.acquire(world.now() + world.session_timeout, False)
+        world.check()
+        await self._core.release(limits.deadline_of(world, timeout))
 
-    async def release(self) -> None:
-        """Give the lock up; ``held`` is False before the request is sent.
+    async def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
 
-        A lost connection is no error, and a cancellation undoes nothing: the node is deleted soon,
-        or goes with the session.  Raises LockLostError if the lock had been lost before (what was
-        done under it may not have been exclusive), RuntimeError if it was never acquired.
+        See :meth:`zkwire.Locking.guard`.
         """
-        self._core.world.check()
-        await self._core.release()
+        return await guarded(self._core, operations)
 
 
 class AsyncNonBlockingLock(AsyncLocking):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
     One ephemeral node is the lock; it counts as taken whatever node stands there.
-    ``acquire(timeout)`` limits the time for the answer.
+    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
     """
 
-    def __init__(self, client: AsyncClient, path: str) -> None:
-        super().__init__(TriedOnce(world_of(client), path))
-
-    async def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock if it is free; False if somebody else has it.
-
-        Raises OperationTimeoutError when no server could tell within ``timeout`` seconds (None, 0:
-        a session timeout).  See also :meth:`AsyncLocking.acquire`.
-        """
-        limit = check_timeout("timeout", timeout)
-        if not limit:
-            return await self.try_acquire()
-        return await self._core.acquire(self._core.world.now() + limit, False)
+    def __init__(self, client: AsyncClient, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        super().__init__(TriedOnce(world_of(client), path, acl))
 
 
 class AsyncBlockingLock(AsyncLocking):
     """A lock that waits: one ephemeral node, watched by everybody who wants it.
 
-    Simple, but each release wakes all waiters, and any of them may win.  NodeExistsError when the
-    node that it would wait for is not ephemeral: that is nobody's, and does not go by itself.
+    Simple, but each release wakes all waiters, and any of them may win.
     """
 
-    def __init__(self, client: AsyncClient, path: str) -> None:
-        super().__init__(SingleNodeLock(world_of(client), path))
+    def __init__(self, client: AsyncClient, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        super().__init__(SingleNodeLock(world_of(client), path, acl))
 
 
 class AsyncQueueLock(AsyncLocking):
@@ -191,27 +234,33 @@ class AsyncQueueLock(AsyncLocking):
         *,
         on_position: Callable[[int], object] | None = None,
     ) -> bool:
-        """Acquire the lock; see :meth:`AsyncLocking.acquire`.
+        """Acquire the lock; see :meth:`AsyncEntered.acquire`.
 
         ``on_position`` is called with the number of contenders ahead: when this one has its place
         in the queue, and whenever the one right ahead has gone.
         """
         if on_position is not None and not callable(on_position):
             raise TypeError(f"on_position must be callable, not {on_position!r}")
+        try:
+            return await self._take(timeout, on_position)
+        except OperationTimeoutError:
+            if timeout is None:
+                raise
+            return False
+
+    async def _take(
+        self, timeout: float | None, on_position: Callable[[int], object] | None = None
+    ) -> bool:
         self._queue.refuse_two()  # or this one would take its listener away
         self._queue.on_position = on_position
-        return await super().acquire(timeout)
+        return await super()._take(timeout)
 
     async def contenders(self) -> list[Contender]:
-        """Who is in the queue, the holder first: session and text of each.  Not a snapshot."""
-        return await contenders(self._core.world, self._queue.path)
+        """Who is in the queue, the holder first: session and text of each.  Not a snapshot.
 
-    async def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-        See :meth:`zkwire.SequentialLock.guard`.
+        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        return await self._queue.guarded(operations)
+        return await contenders(self._core.world, self._queue.path)
 
 
 class AsyncSequentialLock(AsyncQueueLock):
@@ -220,8 +269,10 @@ class AsyncSequentialLock(AsyncQueueLock):
     ``text`` is shown to others, see :meth:`contenders`.
     """
 
-    def __init__(self, client: AsyncClient, path: str, text: str = "") -> None:
-        super().__init__(SequentialLockCore(world_of(client), path, text))
+    def __init__(
+        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(SequentialLockCore(world_of(client), path, text, acl))
 
 
 AsyncLock = AsyncSequentialLock

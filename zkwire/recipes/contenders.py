@@ -29,7 +29,8 @@ class Contender(Record):
 async def contenders(world: World, path: str) -> list[Contender]:
     """The contenders below ``path`` in order; no snapshot, some may be gone by now.
 
-    Raises OperationTimeoutError when it has taken two session timeouts.
+    Raises OperationTimeoutError after the ``operation_timeout``, without one after two session
+    timeouts.
     """
     deadline = in_time(world, None)
     try:

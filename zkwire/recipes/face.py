@@ -36,7 +36,10 @@ class Bodied:
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server."""
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
         if not self.held:
             self._check_place()
             raise LockLostError(f"{self._called} is not held: {self.lost.reason or 'no longer'}")
@@ -81,8 +84,10 @@ class LockFace(Bodied):
         """Whether the lock is held at this moment, as far as is known here; asks no server.
 
         False as soon as the lease has ended, even if no other thread of this process has run since
-        (a machine that slept, a process that was stopped).  If somebody else deletes the node, it
-        can be True until the event arrives; see also the limit in :mod:`zkwire.liveness`.
+        (a machine that slept, a process that was stopped).  If an outsider deletes the node, it is
+        True until the client hears of that: until the event arrives, or, within some milliseconds
+        of the acquisition and before the node is watched, the answer to the request that watches
+        it.  ``release`` asks the server; :meth:`check` does not.  See also :mod:`zkwire.liveness`.
         """
         return self._core.held
 
@@ -116,6 +121,9 @@ class LockFace(Bodied):
     def lost(self) -> Lost:
         """The loss of the last acquisition (before the first: of that), to wait or be called for.
 
-        The next acquisition has another one: ask again when it is acquired.
+        The next acquisition has another one: ask again when it is acquired.  A deleted node is
+        told when ``held`` knows of it; one that only ``release`` finds is its LockLostError alone.
+        It may come although the session lives on, when no answer has come for a session timeout:
+        those to pings wait behind a reply that takes that long to arrive.
         """
         return self._core.lost

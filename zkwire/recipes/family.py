@@ -6,21 +6,24 @@ The algorithms are in the cores; each lock here keeps the promises of the locks 
 
 from __future__ import annotations
 
-from zkwire.calls import check_timeout
-from zkwire.errors import LockTakenError
+from zkwire.errors import LockTakenError, LockTimeoutError
+from zkwire.recipes import limits
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
 from zkwire.recipes.face import check_kind
 from zkwire.recipes.locks import Entered, Locking, QueueLock, SequentialLock, world_of
 from zkwire.recipes.multi_lock import MultiLockCore
+from zkwire.recipes.owners import belongs_to_this_thread
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
-from zkwire.recipes.semaphore import SemaphoreCore
+from zkwire.recipes.semaphore import LastTry, SemaphoreCore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from zkwire.client import Client
+    from zkwire.jute.records import ACL
     from zkwire.recipes.contenders import Contender
     from zkwire.recipes.lost import Lost
     from zkwire.recipes.multi_lock import AnyLost
@@ -45,10 +48,12 @@ class ReadWriteLock:
     wait already, so what it was given to would refuse the next one.
     """
 
-    def __init__(self, client: Client, path: str, text: str = "") -> None:
+    def __init__(
+        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
         world = world_of(client)
-        write = WriteLockCore(world, path, text)
-        read = ReadLockCore(world, path, text, write)
+        write = WriteLockCore(world, path, text, acl)
+        read = ReadLockCore(world, path, text, write, acl)
         write.read = read
         self.path = path
         self.read = QueueLock(read)
@@ -63,13 +68,16 @@ class ReadWriteLock:
 class Lease(QueueLock):
     """One lease of a semaphore; see :class:`Semaphore`."""
 
-    def __enter__(self) -> Self:
+    def _enter(self, timeout: float | None) -> None:
         try:
-            self.check()  # it was acquired before
+            acquired = self._owned
+            if acquired:
+                self.check()
         except BaseException:
             self._give_up()  # nobody will come by at __exit__
             raise
-        return self
+        if not acquired:
+            super()._enter(timeout)
 
 
 class Semaphore:
@@ -80,30 +88,66 @@ class Semaphore:
             ...
 
     All contenders must agree on the count: it is written down, and ValueError tells of another one.
+    That node stays when nobody has a lease; delete it when nobody will want one.
     Every lease has ``held``, ``fence``, ``lost``, ``release()``, as a lock has.
     """
 
-    def __init__(self, client: Client, path: str, count: int, text: str = "") -> None:
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
         self._world = world_of(client)
         self.path = path
         self.count = count
         self._text = text
+        self._acl = acl
+        self._last_try = LastTry()
         self._core()  # checks the arguments
 
     def _core(self) -> SemaphoreCore:
-        return SemaphoreCore(self._world, self.path, self.count, self._text)
+        return SemaphoreCore(
+            self._world, self.path, self.count, self._text, self._acl, self._last_try
+        )
+
+    def lease(self) -> Lease:
+        """A lease that is not acquired yet: a lock like all others.
+
+            with semaphore.lease() as lease:
+                ...
+
+        The ``with`` acquires it, so an interrupt finds it acquired there, or not at all.
+        """
+        return Lease(self._core())
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Lease]:
+        """A lease, to be entered within ``timeout`` seconds.
+
+        See :meth:`Entered.within`.
+        """
+        return self.lease().within(timeout)
 
     def acquire(self, timeout: float | None = None) -> Lease:
-        """Wait for a lease, at most ``timeout`` seconds; LockTakenError if there was none in time.
+        """Wait for a lease, at most ``timeout`` seconds, and return it.
 
-        ``timeout`` 0 is one try, which fails as well while somebody else is in the queue.
-        See :meth:`SequentialLock.acquire` for lost connections and what is left behind (nothing).
+        LockTimeoutError if the others had all of them until then, OperationTimeoutError if no
+        server could tell.  ``timeout`` 0 is one try, which fails as well while somebody else is in
+        the queue: LockTakenError.  See :meth:`SequentialLock.acquire` for lost connections and
+        what is left behind (nothing).  An interrupt between this and a ``with`` leaves the lease
+        acquired: :meth:`lease` and :meth:`within` have no such gap.
         """
-        lease = Lease(self._core())
-        if not lease.acquire(timeout):
-            when = f" within {timeout} s" if timeout else ""
-            raise LockTakenError(f"{self.path}: none of {self.count} leases was free{when}")
-        return lease
+        lease, kind = self.lease(), LockTakenError
+        try:
+            if lease._take(timeout):
+                return lease
+        except LockTimeoutError:
+            kind = LockTimeoutError
+        when = f" within {timeout} s" if timeout else ""
+        raise kind(f"{self.path}: none of {self.count} leases was free{when}")
 
     def holders(self) -> list[Contender]:
         """Who has a lease, in order: the first ``count``; behind them who gets the next one.
@@ -129,22 +173,24 @@ class MultiLock(Entered):
         self._core = MultiLockCore([lock._core for lock in parts])
         self.locks = locks
 
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire all; False when ``timeout`` seconds passed without, and then none is held."""
-        limit = check_timeout("timeout", timeout)
-        if limit == 0:
-            return self.try_acquire()
-        deadline = None if limit is None else self._core.now() + limit
-        return run(self._core.acquire(deadline, True))
+    def _take(self, timeout: float | None) -> bool:
+        return run(limits.take(self._core, timeout))
 
     def try_acquire(self) -> bool:
-        """Acquire all if they are free; False, without waiting, if one is not."""
-        return run(self._core.acquire(self._core.now() + self._core.session_timeout, False))
+        """Acquire all if they are free; False, without waiting, if one is not.
 
-    def release(self) -> None:
-        """Give all up.  Raises LockLostError if one had been lost before."""
+        OperationTimeoutError by the limits of :meth:`Locking.try_acquire`, for all together.
+        """
+        return run(limits.take_if_free(self._core))
+
+    def release(self, timeout: float | None = None) -> None:
+        """Give all up, within ``timeout`` seconds in all; see :meth:`Locking.release`.
+
+        LockLostError if one had been lost before, whatever has become of the others.
+        """
         self._core.check()
-        run(self._core.release())
+        deadline = limits.deadline_of(self._core.world, timeout)
+        run(self._core.release(deadline))
 
     @property
     def held(self) -> bool:
@@ -176,43 +222,64 @@ class ReentrantLock(Entered):
 
     One object serves any number of threads: each has its own place in the queue.  The properties
     are those of the calling thread's lock.
+
+    Nobody but the thread that holds it can release it.  When that ends without doing so, the lock
+    is released in its place, as if by a last ``release``, and a warning is logged.
     """
 
-    def __init__(self, client: Client, path: str, text: str = "") -> None:
-        from threading import local
-
+    def __init__(
+        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
         self._client = client
         self._text = text
+        self._acl = acl
         self.path = path
-        self._own = local()
-        SequentialLock(client, path, text)  # checks the arguments
+        self._threads: object = None
+        self._renew()
+        SequentialLock(client, path, text, acl=acl)  # checks the arguments
+
+    def _renew(self) -> None:
+        """Have a value for each thread, of the kind that there is now: gevent replaces threads."""
+        import threading
+
+        if self._threads is not threading.get_ident:
+            self._threads = threading.get_ident
+            self._own = threading.local()
 
     @property
     def lock(self) -> SequentialLock:
         """The calling thread's lock: ``fence``, ``lost``, ``guard`` and all the rest."""
+        self._renew()
         lock: SequentialLock | None = getattr(self._own, "lock", None)
         if lock is None:
-            lock = self._own.lock = SequentialLock(self._client, self.path, self._text)
+            lock = self._own.lock = SequentialLock(
+                self._client, self.path, self._text, acl=self._acl
+            )
             self._own.count = 0
+            belongs_to_this_thread(lock._core)
         return lock
 
     def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock, or count one more if this thread holds it.
 
         Raises LockLostError if this thread had acquired it and lost it: first release it.
+        See also :meth:`Entered.acquire`.
         """
+        return super().acquire(timeout)
+
+    def _take(self, timeout: float | None) -> bool:
         lock = self.lock
         if self._own.count:
             lock.check()
-        elif not lock.acquire(timeout):
+        elif not lock._take(timeout):
             return False
         self._own.count += 1
         return True
 
-    def release(self) -> None:
+    def release(self, timeout: float | None = None) -> None:
         """Count one less; the last one gives the lock up.  RuntimeError if it is not this thread's.
 
-        The last one raises LockLostError if the lock had been lost before.
+        The last one is :meth:`Locking.release`: LockLostError, OperationTimeoutError.
         """
         lock = self.lock
         if self._own.count == 0:
@@ -221,7 +288,7 @@ class ReentrantLock(Entered):
             self._own.count -= 1
             return
         try:
-            lock.release()
+            lock.release(timeout)
         finally:
             # 1: an interrupt was faster, and it is to be released still.
             self._own.count = int(lock._core.owned)
@@ -266,15 +333,18 @@ class Election:
     ``text`` tells others who the candidate is.
     """
 
-    def __init__(self, client: Client, path: str, text: str = "") -> None:
+    def __init__(
+        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
         self._client = client
         self._text = text
+        self._acl = acl
         self.path = path
         self.lead()  # checks the arguments
 
     def lead(self) -> SequentialLock:
         """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
-        return SequentialLock(self._client, self.path, self._text)
+        return SequentialLock(self._client, self.path, self._text, acl=self._acl)
 
     def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot."""

@@ -1,16 +1,25 @@
-"""What the three locks have in common: one attempt, one grant, how both end.
+"""What all locks have in common: one attempt, one grant, how both end.
+
+It decides when an attempt begins, whether a grant still counts, and what is cleaned up.  How
+contenders take turns, and which nodes that needs, is a subclass's matter; whether the caller blocks
+or awaits is the world's, and this must not know it.
 
 Invariants, for every lock:
 
-* At most one node per attempt outlives the attempt, and only while the lock is held.  An attempt
-  that ends in any other way (timeout, refusal, interrupt, error) hands its node to a clean-up that
-  is repeated on every connection until it is done or the session is over.  It is bound to this
-  session and to the attempt's own id, so it can never touch anybody else's node.
+* What an attempt has created (one node; beside that of a lock of one node a token) outlives it only
+  while the lock is held.  An attempt that ends in any other way (timeout, refusal, interrupt,
+  error) hands it to a clean-up that is repeated on every connection until it is done or the session
+  is over.  It is bound to this session and to the attempt's own id, so it can never touch a node of
+  another attempt's.  Its first request is on its way when the call returns, before anything that
+  the caller asks for next.
+* An attempt is ``_owed`` until that clean-up has it: if something keeps it from being handed over,
+  the next call of the object does it, or the end of the interpreter.
 * The claim ends before the request that frees the lock is sent.
 * A node is one's own if its owner is this session *and* it carries the attempt's id.  The session
   alone proves nothing (two locks of one client), nor the id alone (an earlier session's node).
-* ``held`` is a pure function: granted, not lost, not released, lease not run out.  It asks nobody.
-* Nothing awaits in the handling of an interrupt or a cancellation.
+* ``held`` is a pure function: granted, not lost, not released, lease not run out.  It asks nothing.
+* Nothing awaits in the handling of an interrupt or a cancellation.  An interrupt that comes while
+  something is cleaned up is raised when that is done.
 """
 
 from __future__ import annotations
@@ -23,6 +32,7 @@ from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
     LockLostError,
+    LockTimeoutError,
     NoAuthError,
     NoNodeError,
     NotReadOnlyError,
@@ -30,50 +40,37 @@ from zkwire.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.paths import check_path
+from zkwire.recipes.attempt import NOT_NOW, Attempt, InOtherHandsError
+from zkwire.recipes.insist import insist
 from zkwire.recipes.lost import Lost, OwnNode
 from zkwire.recipes.trees import ensure_path
+from zkwire.verbs.checks import check_acl
+from zkwire.verbs.multi import Check
 from zkwire.watches import ClosedWatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.jute.records import Stat
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
     from zkwire.recipes.world import World
     from zkwire.verbs import Verbs
-
-
-NOT_NOW = (*BUSY, NotReadOnlyError)
-"""Refusals that say nothing about the node."""
-
-
-class InOtherHandsError(RuntimeError):
-    """A lock object that cannot be acquired as it is.  Nothing was done, nothing is to be undone:
-    what it holds, now or soon, is somebody else's."""
-
-
-class Attempt:
-    """One try to get the lock: its id, and what is known of its node."""
-
-    __slots__ = ("entered", "id", "node", "stat")
-
-    def __init__(self, session_id: int, unique: str) -> None:
-        self.id = f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}-{unique}"
-        self.entered = False  # a create may be on its way, or done
-        self.node: str | None = None
-        self.stat: Stat | None = None
+    from zkwire.verbs.multi import Operation
 
 
 class LockCore:
     """A lock's state and the parts of its life that do not depend on its kind."""
 
     waits = True  # for a holder to go
+    kept = "/"  # a parent that stays when its last child has gone
 
-    def __init__(self, world: World, path: str) -> None:
+    def __init__(self, world: World, path: str, acl: Sequence[ACL] | None = None) -> None:
         if check_path(path) == "/":
             raise ValueError("the root cannot be a lock")
         self.world = world
         self.path = path
+        self.acl = None if acl is None else check_acl(acl)  # None: the client's own
         self.lost = Lost(world)
         self._busy = False  # somebody acquires it
         self._releasing = False
@@ -87,7 +84,8 @@ class LockCore:
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         """Get the lock, or return False if somebody else has it and ``wait`` is False.
 
-        Raises OperationTimeoutError at the deadline.  Leaves cleaning up to the caller.
+        Raises OperationTimeoutError at the deadline, LockTimeoutError if somebody else was seen to
+        have it.  Leaves cleaning up to the caller.
         """
         raise NotImplementedError
 
@@ -98,10 +96,28 @@ class LockCore:
         """
         raise NotImplementedError
 
+    async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
+        """Delete the attempt's node, which has this version; whatever else stays is owed.
+
+        Raises what the server refuses it with: NoNodeError if the lock had been lost before.
+        """
+        assert attempt.node is not None
+        await self.world.until(self.world.verbs.delete(attempt.node, version), deadline)
+
+    def _proof(self, attempt: Attempt) -> list[Operation]:
+        """Checks that the server passes as long as the attempt's grant lasts."""
+        assert attempt.node is not None
+        # Of any version: whoever writes into the node does not take the lock away.
+        return [Check(attempt.node)]
+
     # --- the life of a lock -----------------------------------------------------------------------
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
-        """Whether the lock was acquired by the ``deadline``; see the shells."""
+        """Get the lock; False if somebody else has it, and it does not wait.
+
+        Raises LockTimeoutError when somebody else had it at the ``deadline``, OperationTimeoutError
+        when no server could tell by then.
+        """
         self.refuse_two()
         self._busy = True
         try:
@@ -111,8 +127,11 @@ class LockCore:
             self.world.engaged.discard(self)
             return False
         except BaseException:  # and not else: another thread may be at its release already
-            self._settle()
-            self.world.engaged.discard(self)
+            try:
+                self._settle()
+            finally:
+                if self._owed is None:
+                    self.world.engaged.discard(self)
             raise
         finally:
             self._busy = False  # and nothing that an interrupt could hit: the lock may be held
@@ -129,7 +148,7 @@ class LockCore:
     @property
     def engaged(self) -> bool:
         """Whether a node of it may stand on the server that nobody else takes care of."""
-        return self.owned or self._busy or self._releasing
+        return self.owned or self._busy or self._releasing or self._owed is not None
 
     @property
     def owned(self) -> bool:
@@ -142,9 +161,12 @@ class LockCore:
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         try:
+            self._settle()
             self._forget_grant()
             await self.world.connected(deadline)
-            attempt = self._owed = Attempt(self.world.session_id, self.world.unique())
+            world = self.world
+            attempt = Attempt(world.session_id, world.unique(), tuple(world.going))
+            self._owed = attempt
             won = await self._contend(attempt, deadline, wait)
             if won:
                 self._grant(attempt)
@@ -155,19 +177,24 @@ class LockCore:
             if self._granted is not None:
                 self._owed, self._granted = self._granted, None
             self._settle()
-            if not isinstance(error, OperationTimeoutError):
+            late = isinstance(error, OperationTimeoutError)
+            if not late or isinstance(error, LockTimeoutError):
                 raise
-            if wait and deadline is not None:
-                return False
             raise OperationTimeoutError(
                 f"no server could tell in time whether {self.path} is free; nothing is held"
             ) from None
 
     async def _provide(self, path: str, deadline: float | None) -> None:
-        """Create what is missing of a path, however long that takes if there is no deadline."""
+        """Create what is missing of a path, however long that takes if there is no deadline.
+
+        The server removes these nodes when nobody has a child there, perhaps before the caller has
+        one: then its create ends with NoNodeError, and this is to be repeated.
+        """
         while True:
             try:
-                await ensure_path(self.world, path, OPEN_ACL_UNSAFE, deadline)
+                await ensure_path(
+                    self.world, path, self.acl, deadline, containers=True, kept=self.kept
+                )
                 return
             except OperationTimeoutError:
                 if deadline is not None:
@@ -215,6 +242,7 @@ class LockCore:
         self.world.hold(self.lost)
         if late:
             self.world.shortly(partial(self._stand_guard_late, attempt, guard))
+        self.world.check_open()  # first: who is told of an end knows that all is lost
         if not self._lasts:
             raise LockLostError(f"{self.path} was lost in the moment it was acquired")
         # Last, and together: another thread may release it at once.
@@ -223,19 +251,25 @@ class LockCore:
 
     def _withdraw(self, attempt: Attempt) -> None:
         """Clean up behind an attempt, in the background; called where nothing may await."""
-        while True:
-            try:
-                self._release_claim()
-                if attempt.entered:
-                    self.world.spawn(lambda verbs: self._clean_up(verbs, attempt))
-                break
-            except KeyboardInterrupt:
-                continue  # the first interrupt is on its way to the caller already
-            except ZooKeeperError:
-                break  # the session is over, and its nodes go with it
+        self._owed = attempt
+        insist(partial(self._hand_over, attempt))
+
+    def _hand_over(self, attempt: Attempt) -> None:
+        # What is over ends the session's nodes, too.
+        with contextlib.suppress(ZooKeeperError):
+            self._release_claim()
+            if attempt.entered:
+                self.world.going.add(attempt.id)
+                self.world.spawn(partial(self._clean_up, attempt=attempt))
         self._owed = None
 
     async def _clean_up(self, verbs: Verbs, attempt: Attempt) -> None:
+        try:
+            await self._leave_surely(verbs, attempt)
+        finally:
+            self.world.going.discard(attempt.id)
+
+    async def _leave_surely(self, verbs: Verbs, attempt: Attempt) -> None:
         while True:
             try:
                 await self._leave(verbs, attempt)
@@ -245,7 +279,7 @@ class LockCore:
             except NotReadOnlyError:
                 await self.world.another_state()
             except BUSY:
-                pass  # who takes his time to refuse is asked again at once
+                pass  # a server that takes its time to refuse is asked again at once
             except NoAuthError as error:
                 self.world.warn(f"{self.path}: a node stays until this session ends: {error}")
                 return
@@ -265,75 +299,118 @@ class LockCore:
                 self.world.forget(guard)
             self._guard = None
 
-    async def release(self) -> None:
-        """Give the lock up; see the shells."""
+    async def release(self, deadline: float | None = None) -> None:
+        """Give the lock up; see the shells.
+
+        Raises OperationTimeoutError at the ``deadline``; the clean-up goes on in the background.
+        """
         attempt = self._granted
+        if attempt is None and self._owed is not None and not (self._busy or self._releasing):
+            self.make_good()  # an earlier release was interrupted each time it was tried
+            return
         if attempt is None or attempt.node is None or attempt.stat is None:
             raise RuntimeError("this lock object does not hold the lock")
         self._releasing = True  # or else what is owed would be that of two attempts
         try:
             self._owed = attempt
             try:
-                await self._delete(attempt.node, attempt.stat.version)
+                await self._delete(attempt, attempt.stat.version, deadline)
             finally:
                 self._settle()
         finally:
             self._releasing = False
             self._disengage()
 
-    async def _delete(self, node: str, version: int) -> None:
+    async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         """Delete the lock's node; what this leaves undone is owed."""
         try:
             self._granted = None
             self._refuse_if_lost()
             if not self.world.usable:
-                await self._reconnected()
+                await self._reconnected(deadline)
                 self._refuse_if_lost()
             self._release_claim()
-            await self.world.until(self.world.verbs.delete(node, version), None)
+            await self._free(attempt, version, deadline)
             self._owed = None
         except NoNodeError:
-            self._owed = None
-            raise self._lost_before("its node was deleted") from None
+            self._settle()
+            raise self.lost_before("its node was deleted") from None
         except SessionExpiredError as error:
             self._settle()
-            raise self._lost_before("the session has expired") from error
+            raise self.lost_before("the session has expired") from error
         except (ConnectionLossError, BadVersionError, *NOT_NOW):
             self._settle()
+        except OperationTimeoutError:
+            self._settle()
+            raise self._in_doubt() from None
         except BaseException:
             self._settle()
             raise
 
-    async def _reconnected(self) -> None:
+    async def _reconnected(self, deadline: float | None) -> None:
         """Wait for a connection, in which the guard first tells what became of the node meanwhile.
 
         A delete that was queued with a node gone since would hit the next holder's.
         """
         try:
-            await self.world.connected(self.world.lease_deadline)
+            lease = self.world.lease_deadline
+            await self.world.connected(lease if deadline is None else min(lease, deadline))
         except ZooKeeperError:
             return  # the lock is lost then
 
     def _refuse_if_lost(self) -> None:
         if self.lost.reason is not None:
-            raise self._lost_before(self.lost.reason)
+            raise self.lost_before(self.lost.reason)
         if self.world.now() >= self.world.lease_deadline:
-            raise self._lost_before("no server has answered for a session timeout")
+            raise self.lost_before("no server has answered for a session timeout")
 
-    def _lost_before(self, reason: str, done: str = "released") -> LockLostError:
+    def lost_before(self, reason: str, done: str = "released") -> LockLostError:
+        """The error for something that only a holder may do."""
         return LockLostError(f"{self.path} had been lost before it was {done}: {reason}")
+
+    def _in_doubt(self) -> OperationTimeoutError:
+        return OperationTimeoutError(
+            f"no server has confirmed in time that {self.path} is free; it is not held here, and "
+            "the client goes on deleting its node: there is nothing to do",
+            op="release",
+            path=self.path,
+            maybe_applied=True,
+        )
+
+    def proof(self) -> list[Operation]:
+        """What the server finds true as long as the lock is held; raises if it is not."""
+        attempt = self._granted
+        if attempt is None or attempt.node is None:
+            raise RuntimeError("this lock object does not hold the lock")
+        if not self.held:
+            raise self.lost_before(self.lost.reason or "no server has answered in time", "used")
+        return self._proof(attempt)
 
     def give_up(self) -> None:
         """Give the lock up without waiting for it, if it is held; where nothing may await.
 
         What an interrupt has kept from being done is done when this is called again.
         """
-        if self._busy or self._releasing:
-            return  # whoever does that leaves nothing behind
-        if self._granted is not None:
+        if not (self._busy or self._releasing) and self._granted is not None:
             self._owed = self._granted
+        self.make_good()
+
+    def make_good(self) -> None:
+        """Clean up what an interrupt, or an error, has kept from being cleaned up."""
+        if self._busy or self._releasing:
+            return  # that call leaves nothing behind
         self._settle()
         self._disengage()
+
+    def bereave(self, owner: str) -> None:
+        """Give it up in the place of the ``owner`` that has ended, if that has not released it."""
+        if self.held:
+            self.world.warn(
+                f"{self.path}: {owner} has ended and still held this re-entrant lock, which nobody "
+                "else can release: it is released"
+            )
+        if self.owned:
+            self.give_up()
 
     # --- what a holder may ask --------------------------------------------------------------------
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from zkwire.calls import check_timeout
 from zkwire.client import Client
-from zkwire.errors import LockLostError, LockTakenError
+from zkwire.errors import (
+    LockLostError,
+    LockTakenError,
+    LockTimeoutError,
+    OperationTimeoutError,
+)
+from zkwire.recipes import limits
+from zkwire.recipes.attempt import InOtherHandsError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.driver import run
 from zkwire.recipes.face import Bodied, LockFace, check_kind
-from zkwire.recipes.lock import InOtherHandsError
+from zkwire.recipes.guarded import guarded
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any, Self
 
+    from zkwire.jute.records import ACL
     from zkwire.recipes.contenders import Contender
     from zkwire.recipes.world import World
     from zkwire.verbs.multi import Operation
@@ -34,36 +43,88 @@ class Entered(Bodied):
     before anything of ``__exit__`` has run: then, as with any context manager, nothing is done.
     """
 
-    def acquire(self) -> bool:
-        """Wait for the lock; see the subclasses."""
-        raise NotImplementedError
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
 
-    def release(self) -> None:
+        ``timeout`` None waits as long as it takes, through lost connections too; 0 is one try,
+        False at once without a connection.  When this returns False or raises (SessionExpiredError,
+        ClientClosedError, NoAuthError, an interrupt, ...) nothing is held and no node stays behind:
+        its deletion has been asked for when this ends, and without a connection it is deleted on
+        the next one, or goes with the session.  An error that comes on top of an error (a full
+        stack) can delay that to the next call of this object, or the end of the interpreter.
+        A lost connection is no error here: it is recovered from within the time limit.
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        RuntimeError if this object holds the lock already, or is being acquired.
+        """
+        try:
+            return self._take(timeout)
+        except OperationTimeoutError:
+            if timeout is None:
+                raise
+            return False
+
+    def release(self, timeout: float | None = None) -> None:
         """Give it up; see the subclasses."""
         raise NotImplementedError
 
-    def __enter__(self) -> Self:
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock was not acquired in time; it is a
+        LockTimeoutError if somebody else was seen to hold it.
+        """
+        return Within(self, check_timeout("timeout", timeout))
+
+    def _take(self, timeout: float | None) -> bool:
+        """Acquire the lock; False if one try has failed, else OperationTimeoutError."""
+        raise NotImplementedError
+
+    def _enter(self, timeout: float | None) -> None:
         mine = not self._owned
         try:
-            if not self.acquire():
-                raise LockTakenError(f"{self._called} is held by somebody else")
+            if not self._take(timeout):
+                kind = LockTakenError if timeout is None else LockTimeoutError
+                raise kind(f"{self._called} is held by somebody else")
         except InOtherHandsError:
             raise
         except BaseException:
             if mine:  # an interrupt may have come right behind the acquisition
                 self._give_up()
             raise
+
+    def __enter__(self) -> Self:
+        self._enter(None)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.release()
-        except LockLostError:
+        except (LockLostError, OperationTimeoutError):
             if kind is None:
                 raise
         except BaseException:
             self._give_up()
             raise
+
+
+class Within:
+    """A lock and a time limit, for one ``with``."""
+
+    __slots__ = ("_lock", "_timeout")
+
+    def __init__(self, lock: Entered, timeout: float | None) -> None:
+        self._lock = lock
+        self._timeout = timeout
+
+    def __enter__(self) -> Any:
+        self._lock._enter(self._timeout)
+        return self._lock
+
+    def __exit__(self, *error: Any) -> None:
+        self._lock.__exit__(*error)
 
 
 class Locking(LockFace, Entered):
@@ -73,83 +134,81 @@ class Locking(LockFace, Entered):
             storage.write(data, fence=lock.fence)
 
     Not re-entrant, and one object is for one contender: threads that compete need one each.
+    ``acl``: for its nodes and for the missing ones above, which the server removes when they are
+    empty (None: the client's ``default_acl``).  It protects nothing that exists already.
 
     **What it can promise.**  At most one contender's ``held`` is True at any moment, unless an
     outsider deletes a holder's node or ends its session (then until the holder hears of it), or a
     holder's server is cut off from its leader: that one goes on answering for up to syncLimit times
-    tickTime, while the leader may end the session (see :mod:`zkwire.liveness`).  No lock can stop a
+    tickTime, while the leader may end the session; or, without a ``lease_margin`` of the client,
+    crashes right behind an answer (see :mod:`zkwire.liveness` for both).  No lock can stop a
     process that pauses between looking at ``held`` and acting on it, so give ``fence`` to whatever
     the lock guards and let that refuse a fence lower than one it has seen.
     """
 
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
-
-        ``timeout`` None waits as long as it takes, through lost connections too; 0 is
-        :meth:`try_acquire`.  When this returns False or raises (SessionExpiredError,
-        ClientClosedError, NoAuthError, an interrupt, ...) nothing is held and no node stays behind:
-        what cannot be deleted at once is deleted on the next connection, or goes with the session.
-        A lost connection is no error here: it is recovered from within the time limit.
-        RuntimeError if this object holds the lock already, or is being acquired.
-        """
-        limit = check_timeout("timeout", timeout)
-        if limit == 0:
-            return self.try_acquire()
-        deadline = None if limit is None else self._core.world.now() + limit
-        return run(self._core.acquire(deadline, True))
+    def _take(self, timeout: float | None) -> bool:
+        return run(limits.take(self._core, timeout))
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if somebody else has it.
 
-        Raises OperationTimeoutError when no server could tell within a session timeout.
+        Raises OperationTimeoutError when no server could tell within the client's
+        ``operation_timeout``, without one within a session timeout.
+        """
+        return run(limits.take_if_free(self._core))
+
+    def release(self, timeout: float | None = None) -> None:
+        """Give the lock up, within ``timeout`` seconds.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        RuntimeError if it was never acquired, or has been released already.  A loss that shows only
+        here is not told by ``lost`` any more, to which the lock is released.
         """
         world = self._core.world
-        return run(self._core.acquire(world.now() + world.session_timeout, False))
+        world.check()
+        run(self._core.release(limits.deadline_of(world, timeout)))
 
-    def release(self) -> None:
-        """Give the lock up.
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
 
-        ``held`` is False before the request is sent.  A lost connection is no error: the node is
-        deleted on the next one, or goes with the session.  Raises LockLostError if the lock had
-        been lost before (what was done under it may not have been exclusive), RuntimeError if it
-        was never acquired, or has been released already.  A loss that shows only here is not told
-        by ``lost`` any more, to which the lock is released.
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, for a lost connection too, and
+        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        self._core.world.check()
-        run(self._core.release())
+        return run(guarded(self._core, operations))
 
 
 class NonBlockingLock(Locking):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
     One ephemeral node is the lock; it counts as taken whatever node stands there.
-    ``acquire(timeout)`` limits the time for the answer.
+    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
-        super().__init__(TriedOnce(world_of(client), path))
-
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock if it is free; False if somebody else has it.
-
-        Raises OperationTimeoutError when no server could tell within ``timeout`` seconds (None, 0:
-        a session timeout).  See also :meth:`Locking.acquire`.
-        """
-        limit = check_timeout("timeout", timeout)
-        if not limit:
-            return self.try_acquire()
-        return run(self._core.acquire(self._core.world.now() + limit, False))
+    def __init__(self, client: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        super().__init__(TriedOnce(world_of(client), path, acl))
 
 
 class BlockingLock(Locking):
     """A lock that waits: one ephemeral node, watched by everybody who wants it.
 
-    Simple, but each release wakes all waiters, and any of them may win.  NodeExistsError when the
-    node that it would wait for is not ephemeral: that is nobody's, and does not go by itself.
+    Simple, but each release wakes all waiters, and any of them may win.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
-        super().__init__(SingleNodeLock(world_of(client), path))
+    def __init__(self, client: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        super().__init__(SingleNodeLock(world_of(client), path, acl))
 
 
 class QueueLock(Locking):
@@ -165,34 +224,33 @@ class QueueLock(Locking):
         *,
         on_position: Callable[[int], object] | None = None,
     ) -> bool:
-        """Acquire the lock; see :meth:`Locking.acquire`.
+        """Acquire the lock; see :meth:`Entered.acquire`.
 
         ``on_position`` is called, in the client's callback thread, with the number of contenders
         ahead: when this one has its place in the queue, and whenever the one right ahead has gone.
         """
         if on_position is not None and not callable(on_position):
             raise TypeError(f"on_position must be callable, not {on_position!r}")
+        try:
+            return self._take(timeout, on_position)
+        except OperationTimeoutError:
+            if timeout is None:
+                raise
+            return False
+
+    def _take(
+        self, timeout: float | None, on_position: Callable[[int], object] | None = None
+    ) -> bool:
         self._queue.refuse_two()  # or this one would take its listener away
         self._queue.on_position = on_position
-        return super().acquire(timeout)
+        return super()._take(timeout)
 
     def contenders(self) -> list[Contender]:
-        """Who is in the queue, the holder first: session and text of each.  Not a snapshot."""
-        return run(contenders(self._core.world, self._queue.path))
+        """Who is in the queue, the holder first: session and text of each.  Not a snapshot.
 
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, for a lost connection too.
-
-        Locks of a single node do not have this: all their holders' nodes have one path, and a
-        multi cannot tell them apart.
+        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        return run(self._queue.guarded(operations))
+        return run(contenders(self._core.world, self._queue.path))
 
 
 class SequentialLock(QueueLock):
@@ -201,8 +259,10 @@ class SequentialLock(QueueLock):
     ``text`` is shown to others, see :meth:`contenders`.
     """
 
-    def __init__(self, client: Client, path: str, text: str = "") -> None:
-        super().__init__(SequentialLockCore(world_of(client), path, text))
+    def __init__(
+        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(SequentialLockCore(world_of(client), path, text, acl))
 
 
 Lock = SequentialLock

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import LockLostError, ZooKeeperError
-from zkwire.recipes.lock import InOtherHandsError
+from zkwire.errors import LockLostError, OperationTimeoutError, ZooKeeperError
+from zkwire.recipes.attempt import InOtherHandsError
+from zkwire.recipes.insist import insist
 from zkwire.recipes.lost import Loss
 
 TYPE_CHECKING = False
@@ -26,28 +27,21 @@ if TYPE_CHECKING:
 class MultiLockCore:
     """The algorithm of the multi-lock."""
 
+    waits = True  # what waits for a holder are its parts
+
     def __init__(self, cores: Sequence[LockCore]) -> None:
         self.cores = sorted(cores, key=lambda core: core.path)
         paths = [core.path for core in self.cores]
         if not paths or len(set(paths)) < len(paths):
             raise ValueError("a multi-lock takes one or more locks, each on another path")
-        self._world = self.cores[0].world
-        if any(core.world is not self._world for core in self.cores):
+        self.world = self.cores[0].world
+        if any(core.world is not self.world for core in self.cores):
             raise ValueError("the locks of a multi-lock must be of one client")
-        self._lost = AnyLost(self._world)
+        self._lost = AnyLost(self.world)
         self._taken: list[LockCore] = []
         self._acquired = False  # all of them
         self._busy = False  # somebody acquires them
         self._releasing = False
-
-    def now(self) -> float:
-        """Seconds on the clock of deadlines."""
-        return self._world.now()
-
-    @property
-    def session_timeout(self) -> float:
-        """The session timeout in seconds."""
-        return self._world.session_timeout
 
     @property
     def owned(self) -> bool:
@@ -60,10 +54,11 @@ class MultiLockCore:
             core.world.check()
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
-        """Whether all were acquired by the ``deadline``."""
-        self.check()
-        if self._busy or self._releasing:
-            raise InOtherHandsError("another thread or task is at this very multi-lock")
+        """Get all; False if one is somebody else's, and it does not wait.
+
+        Raises OperationTimeoutError at the ``deadline``, as its parts do.
+        """
+        self.refuse_two()
         self._busy = True
         try:
             self._forget_loss()
@@ -74,6 +69,12 @@ class MultiLockCore:
             raise
         finally:
             self._busy = False
+
+    def refuse_two(self) -> None:
+        """Raise InOtherHandsError if somebody is at this object; or ForkedError."""
+        self.check()
+        if self._busy or self._releasing:
+            raise InOtherHandsError("another thread or task is at this very multi-lock")
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         if self._acquired:
@@ -89,10 +90,11 @@ class MultiLockCore:
                 raise
             if not wait:  # who tries expects to see it done; who has waited is late already
                 for other in reversed(taken[:-1]):
-                    with suppress(LockLostError):
-                        await other.release()
+                    with suppress(LockLostError, OperationTimeoutError):
+                        await other.release(deadline)
             self._settle()
             return False
+        self.world.check_open()
         if not self.held:
             raise LockLostError("one of the locks was lost while another was acquired")
         self._lost.watch([core.lost for core in taken])
@@ -101,13 +103,19 @@ class MultiLockCore:
 
     def _forget_loss(self) -> None:
         """Be as new after a loss that nobody has answered with a release."""
-        if self._acquired and self._lost.is_set():
+        if self._taken and (not self._acquired or self._lost.is_set()):
             self._settle()
         if self._lost.ready:
-            self._lost = AnyLost(self._world)
+            self._lost = AnyLost(self.world)
 
     def _settle(self) -> None:
-        """Give up what is taken; what an interrupt leaves undone is done when called again."""
+        """Give up what is taken; what interrupts it each time is raised, and it is to be repeated.
+
+        An interrupt is raised when all is given up.
+        """
+        insist(self._give_up_taken)
+
+    def _give_up_taken(self) -> None:
         self._acquired = False
         for core in reversed(self._taken):
             core.give_up()
@@ -118,31 +126,38 @@ class MultiLockCore:
         if not (self._busy or self._releasing):
             self._settle()
 
-    async def release(self) -> None:
-        """Give all up, whatever happens to one; raises the first error."""
+    async def release(self, deadline: float | None = None) -> None:
+        """Give all up, whatever happens to one; raises the first error, of a loss if there is one.
+
+        The ``deadline`` is for all together.
+        """
+        if self._taken and not (self._acquired or self._busy or self._releasing):
+            self._settle()  # an earlier release was interrupted each time it was tried
+            return
         if self._releasing or not self._acquired:
             raise RuntimeError("this multi-lock does not hold its locks")
         self._releasing = True
         try:
-            await self._release()
+            await self._release(deadline)
         except BaseException:
             self._settle()
             raise
         finally:
             self._releasing = False
 
-    async def _release(self) -> None:
+    async def _release(self, deadline: float | None) -> None:
         errors: list[ZooKeeperError] = []
         try:
             for core in reversed(self.cores):
                 try:
-                    await core.release()
+                    await core.release(deadline)
                 except ZooKeeperError as error:
                     errors.append(error)
         finally:
             self._settle()
+        losses = [error for error in errors if isinstance(error, LockLostError)]
         if errors:
-            raise errors[0]
+            raise (losses or errors)[0]
 
     @property
     def held(self) -> bool:

@@ -17,13 +17,16 @@ and every other name that ends in a number a writer.
 from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
-from zkwire.recipes.lock import InOtherHandsError
+from zkwire.recipes.attempt import InOtherHandsError
 from zkwire.recipes.sequential import SequentialLockCore, before
 from zkwire.verbs.multi import Check, Create
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes.lock import Attempt
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.world import World
 
 _READERS = ("__READ__", "__rlock__")
@@ -75,8 +78,15 @@ class ReadLockCore(SequentialLockCore):
 
     label = "__READ__"
 
-    def __init__(self, world: World, path: str, text: str, write: WriteLockCore) -> None:
-        super().__init__(world, path, text)
+    def __init__(
+        self,
+        world: World,
+        path: str,
+        text: str,
+        write: WriteLockCore,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        super().__init__(world, path, text, acl)
         self._write = write
 
     def _ahead(self, names: list[str], own: str) -> str | None:
@@ -112,7 +122,7 @@ class ReadLockCore(SequentialLockCore):
         world, verbs = self.world, self.world.verbs
         node = f"{self.path}/{attempt.id}-{self.label}{writer[-_DIGITS:]}"
         attempt.entered = True
-        create = Create(node, self.data, ephemeral=True)
+        create = Create(node, self.data, self.acl, ephemeral=True)
         both = verbs.multi([Check(f"{self.path}/{writer}"), create])
         look, listing = verbs.exists(node), verbs.get_children(self.path)
         try:

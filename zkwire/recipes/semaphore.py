@@ -1,33 +1,63 @@
 """The semaphore: at most ``count`` leases at a time, in order of arrival.
 
-Two queues below one node, as Curator's InterProcessSemaphoreV2 has: whoever wants a lease first
-gets the sequential lock ``locks``, then creates a child of ``leases`` and waits until fewer than
-``count`` stand before it there.  So only one contender looks at the leases, and a lease that is
-given back wakes one contender.  The lock is for order and quiet only: what decides is the rank
-among the leases, so a lock that is lost can never make one lease too many.
+Two queues below one node, as Curator's InterProcessSemaphoreV2 has: a contender first gets the
+sequential lock ``locks``, then creates a child of ``leases`` and waits until fewer than ``count``
+stand before it there.  So only one contender looks at the leases, and a lease that is given back
+wakes one contender.
+
+It decides which contender has a lease: by the rank among the leases and by nothing else.  The lock
+``locks`` is for order and quiet only, so to lose that never makes one lease too many.
+
+A contender whose last try found all leases taken looks whether one is free before it creates its
+own, so that one that polls pays six requests.  It looks only as the first of the queue: if others
+did, a lease that is given back would wake them all.
 
 Invariant: all contenders agree on the count; it stands in the node's data, the first one writes it.
+That node is persistent, while the two queues go with their last contender: if it went with them, a
+contender that has just read the count and is not in a queue yet would enter beside others that have
+agreed on another one.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
+    LockTimeoutError,
     NoNodeError,
-    OperationTimeoutError,
 )
-from zkwire.paths import check_path
+from zkwire.paths import check_path, sequence_number
+from zkwire.recipes.attempt import permanent
+from zkwire.recipes.lost import OwnNode
 from zkwire.recipes.sequential import SequentialLockCore, before
 from zkwire.recipes.world import persist
 from zkwire.watches import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes.lock import Attempt
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.world import World
 
 SHOWN_BYTES = 40  # of what somebody else has written
+LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session
+
+
+class LastTry:
+    """What the leases of one semaphore object tell each other."""
+
+    full = False  # all leases were taken
+
+
+class Queue(SequentialLockCore):
+    """The lock ``locks``: no guard stands for it, since its loss changes nothing."""
+
+    def _stand_guard_late(self, attempt: Attempt, guard: OwnNode) -> None:
+        pass
 
 
 class SemaphoreCore(SequentialLockCore):
@@ -35,32 +65,82 @@ class SemaphoreCore(SequentialLockCore):
 
     label = "lease-"
 
-    def __init__(self, world: World, path: str, count: int, text: str = "") -> None:
+    def __init__(
+        self,
+        world: World,
+        path: str,
+        count: int,
+        text: str = "",
+        acl: Sequence[ACL] | None = None,
+        last_try: LastTry | None = None,
+    ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
         if check_path(path) == "/":
             raise ValueError("the path of a semaphore cannot be the root")
-        super().__init__(world, f"{path}/leases", text)
+        super().__init__(world, f"{path}/leases", text, acl)
         self._base = path
-        self._count = count
-        self._queue = SequentialLockCore(world, f"{path}/locks", text)
+        self._places = count
+        self._last_try = last_try or LastTry()
+        self._queue = Queue(world, f"{path}/locks", text, acl)
+        self.kept = self._queue.kept = path
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
+        if wait and self.world.resumed:  # who waits for these, and stands before this one, waits on
+            await self._refuse_former(attempt, await self._list(deadline), deadline)
         try:
             if not await self._queue.acquire(deadline, wait):
-                if wait:
-                    raise OperationTimeoutError(f"{self._base} had no lease left in time")
+                return False
+            if self._last_try.full and not await self._vacant(deadline, wait):
                 return False
             won = await self._take_lease(attempt, deadline, wait)
+            self._last_try.full = not won
             await self._queue.leave(deadline)
             return won
+        except LockTimeoutError:
+            raise LockTimeoutError(f"{self._base} had no lease left in time") from None
         finally:
             self._queue.give_up()
 
+    async def _vacant(self, deadline: float | None, wait: bool) -> bool:
+        """Whether fewer than ``count`` leases stand; with ``wait`` return when that is so."""
+        while True:
+            watch = Watch() if wait else None
+            try:
+                read = self.world.verbs.get_children
+                names = await persist(self.world, deadline, read, self.path, watch=watch)
+                leases = [(n, name) for name in names if (n := sequence_number(name)) is not None]
+                if len(leases) < self._places:
+                    return True
+                if watch is None:
+                    return False
+                if self.on_position is not None:
+                    self.world.dispatch(partial(self.on_position, len(leases)))
+                await self._change(watch, leases, deadline)
+            except NoNodeError:
+                return True  # nobody has one
+            finally:
+                if watch is not None:
+                    watch.close()
+
+    async def _change(
+        self, watch: Watch, leases: list[tuple[int, str]], deadline: float | None
+    ) -> None:
+        """Return at the event; who has the leases is looked at if that takes a while."""
+        soon = self.world.now() + LOOK_CLOSER
+        if deadline is None or soon < deadline:
+            if await self.world.event(watch, soon) is not None:
+                return
+            await self._expect_one_to_go(leases, deadline)
+        if await self.world.event(watch, deadline) is None:
+            raise LockTimeoutError(f"{self._base} had no lease left in time")
+
     def _settle(self) -> None:
-        self._queue.give_up()
-        super()._settle()
+        try:
+            self._queue.give_up()
+        finally:
+            super()._settle()
 
     async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
         if attempt.stat is not None:  # somebody has deleted its node, and perhaps everything
@@ -73,12 +153,23 @@ class SemaphoreCore(SequentialLockCore):
 
     def _ahead(self, names: list[str], own: str) -> str | None:
         ahead = before(names, own)
-        return None if len(ahead) < self._count else max(ahead)[1]
+        return None if len(ahead) < self._places else max(ahead)[1]
 
     async def _look_again(
         self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
     ) -> list[str]:
+        self._last_try.full = True
+        await self._expect_one_to_go(before(names, self._name(attempt)), deadline)
         return await self._await_change(names, deadline)
+
+    async def _expect_one_to_go(self, ahead: list[tuple[int, str]], deadline: float | None) -> None:
+        """Raise NodeExistsError if none of the leases ahead ends with a session."""
+        nodes = [f"{self.path}/{name}" for _, name in sorted(ahead, reverse=True)]
+        for node in nodes:
+            stat = await persist(self.world, deadline, self.world.verbs.exists, node)
+            if stat is None or stat.ephemeral_owner != 0:
+                return
+        raise permanent(nodes[0])
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
         """The leases, as soon as they are others than ``names``."""
@@ -87,7 +178,7 @@ class SemaphoreCore(SequentialLockCore):
             read = self.world.verbs.get_children
             now = await persist(self.world, deadline, read, self.path, watch=watch)
             if sorted(now) == sorted(names) and not await self.world.event(watch, deadline):
-                raise OperationTimeoutError(f"{self._base} had no lease left in time")
+                raise LockTimeoutError(f"{self._base} had no lease left in time")
         except NoNodeError:
             pass  # somebody has deleted all of it; the list will say so
         finally:
@@ -101,7 +192,7 @@ class SemaphoreCore(SequentialLockCore):
             try:
                 data, stat = await persist(world, deadline, world.verbs.get_data, self._base)
                 if not data:
-                    count = str(self._count).encode()
+                    count = str(self._places).encode()
                     await world.until(
                         world.verbs.set_data(self._base, count, stat.version), deadline
                     )
@@ -111,12 +202,12 @@ class SemaphoreCore(SequentialLockCore):
                 continue
             except (BadVersionError, ConnectionLossError):
                 continue  # look again
-            if data != str(self._count).encode():
+            if data != str(self._places).encode():
                 # Anybody may have written it: not at any length, nor lines of its own into a log.
                 start = data[:SHOWN_BYTES]
                 theirs = start.decode() if start.isdigit() else repr(start)
                 raise ValueError(
-                    f"{self._base} is a semaphore of {theirs}, not of {self._count}; the number is "
-                    "the node's data, to be changed when nobody uses it"
+                    f"{self._base} is a semaphore of {theirs}, not of {self._places}; the number "
+                    "is the node's data, to be changed when nobody uses it"
                 )
             return

@@ -17,7 +17,8 @@ be behind.
     /path/<session id>-<attempt id>-lock-<sequence>
 
 ``lock-`` and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo
-understand; every child that ends in ten digits counts as a contender here, whoever made it.
+understand; every child that ends in ten digits counts as a contender here, whoever made it.  The
+waiter right behind one that is not ephemeral ends with an error instead of waiting for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from functools import partial
 
 from zkwire.errors import (
     ConnectionLossError,
-    MultiError,
+    LockTimeoutError,
     NoNodeError,
     NotSentError,
     OperationTimeoutError,
@@ -37,20 +38,19 @@ from zkwire.errors import (
 )
 from zkwire.model import EventType
 from zkwire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
-from zkwire.recipes.lock import NOT_NOW, Attempt, LockCore
+from zkwire.recipes.attempt import NOT_NOW, Attempt, former, permanent
+from zkwire.recipes.lock import LockCore
 from zkwire.recipes.lost import OwnNode
 from zkwire.recipes.world import persist
-from zkwire.verbs.multi import Check
 from zkwire.watches import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
+    from zkwire.jute.records import ACL
     from zkwire.recipes.world import World
     from zkwire.verbs import Verbs
-    from zkwire.verbs.multi import Operation
 
 # At the end of the counter a 3.8 server hands out the same number again and again, and two
 # contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same
@@ -66,9 +66,12 @@ class SequentialLockCore(LockCore):
     """
 
     label = "lock-"
+    _places = 1  # how many hold at a time
 
-    def __init__(self, world: World, path: str, text: str = "") -> None:
-        super().__init__(world, path)
+    def __init__(
+        self, world: World, path: str, text: str = "", acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(world, path, acl)
         self.data = encoded(text)
         self.on_position: Callable[[int], object] | None = None
 
@@ -91,10 +94,24 @@ class SequentialLockCore(LockCore):
             ahead = self._ahead(names, own)
             if ahead is None:
                 return True
-            if not wait:
+            if not (wait or ahead.startswith(attempt.going)):
                 await self._step_back(attempt, deadline)
                 return False
+            in_the_way = [*(name for _, name in before(names, ahead)), ahead]
+            await self._refuse_former(attempt, in_the_way, deadline)
             names = await self._look_again(attempt, names, ahead, deadline)
+
+    async def _refuse_former(
+        self, attempt: Attempt, names: list[str], deadline: float | None
+    ) -> None:
+        """Raise NodeExistsError if nodes from before this session was resumed take all places."""
+        left = self._places
+        for name in filter(attempt.is_former, names):
+            path = f"{self.path}/{name}"
+            stat = await persist(self.world, deadline, self.world.verbs.exists, path)
+            left -= stat is not None and stat.ephemeral_owner == self.world.session_id
+            if left == 0:
+                raise former(path)
 
     async def _look_again(
         self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
@@ -128,6 +145,7 @@ class SequentialLockCore(LockCore):
             create = verbs.create_with_stat(
                 f"{self.path}/{attempt.id}-{self.label}",
                 self.data,
+                self.acl,
                 ephemeral=True,
                 sequential=True,
             )
@@ -139,6 +157,9 @@ class SequentialLockCore(LockCore):
             except NoNodeError:
                 attempt.node = None
                 await self._provide(self.path, deadline)
+            except ServerError:
+                attempt.entered = attempt.node is not None
+                raise
             except NotSentError:
                 if attempt.node is not None:
                     return await self._list(deadline)
@@ -191,10 +212,13 @@ class SequentialLockCore(LockCore):
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
             # get_data and not exists: it leaves no watch behind on a node that is gone.
-            await persist(self.world, deadline, self.world.verbs.get_data, path, watch=watch)
+            read = self.world.verbs.get_data
+            seen = await persist(self.world, deadline, read, path, watch=watch)
+            if seen.stat.ephemeral_owner == 0:
+                raise permanent(path)
             event = await self.world.event(watch, deadline)
             if event is None:
-                raise OperationTimeoutError(f"{self.path} was not free in time")
+                raise LockTimeoutError(f"{self.path} was not free in time")
             return event.type is EventType.NODE_DELETED
         except NoNodeError:
             return True  # gone between the listing and the look: nobody would ever wake us
@@ -229,27 +253,6 @@ class SequentialLockCore(LockCore):
                     await verbs.delete(f"{self.path}/{name}")
         except NoNodeError:
             pass
-
-    async def guarded(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute a multi that the server refuses if this lock's node is gone; see the shells."""
-        self.world.check()
-        attempt = self._granted
-        if attempt is None or attempt.node is None:
-            raise RuntimeError("this lock object does not hold the lock")
-        if not self.held:
-            raise self._lost_before(self.lost.reason or "no server has answered in time", "used")
-        # Of any version: whoever writes into the node does not take the lock away.
-        own = Check(attempt.node)
-        try:
-            _, *results = await self.world.until(self.world.verbs.multi([own, *operations]), None)
-        except MultiError as error:
-            if error.index == 0:
-                refusal = error.results[0]
-                if isinstance(refusal, ServerError) and refusal.code != NoNodeError.code:
-                    raise refusal from error
-                raise self._lost_before("the server does not find its node", "used") from error
-            raise MultiError(error.results[1:], error.index - 1) from error.__cause__
-        return results
 
     @property
     def node_name(self) -> str | None:

@@ -1,44 +1,71 @@
-"""One ephemeral node is the lock: whoever has created it holds it.
+"""One ephemeral node is the lock: the attempt that has created it holds it.
 
-The node's content is the attempt's unique id.  With ``wait`` this is the blocking lock: everybody
-who finds the node watches it and tries again when it is gone.  All waiters wake at each release and
-all but one lose (the herd effect), and nothing says who wins: :mod:`zkwire.recipes.sequential` is
-the fair lock.
+It decides which node is a grant's own, when an earlier grant is over, and what ends one.  It knows
+neither threads nor event loops, and of a lock's life only what LockCore asks of each kind.
 
-When the connection is lost during the create, nobody knows whether it took effect.  So it is
-created again, and "node exists" leads to a look at who owns the node: this attempt (the first try
-had worked), somebody else, or nobody any more (start over).  Each of these steps can lose the
+The node's content is the attempt's unique id.  With ``wait`` this is the blocking lock: each
+contender that finds the node watches it and tries again when it is gone.  All waiters wake at each
+release and all but one lose (the herd effect), and nothing says which one wins:
+:mod:`zkwire.recipes.sequential` is the fair lock.
+
+All holders' nodes have one path, and a server compares versions only.  So what makes the node makes
+a token as well, in the same multi: an ephemeral child, named by the attempt's id, of a node beside
+the lock's (ephemeral nodes have no children).  What deletes the node deletes the token with it:
+
+    /path                              the lock
+    /path-zkwire-grants/<attempt id>   the token
+
+The multi writes the tokens' parent, too, whose stat then says whether there are others: older ones,
+left where an outsider has deleted a holder's node.  The grant begins when these are gone and the
+node is still its own.
+
+Invariants:
+
+* While a grant lasts its token is there, and no older one, as long as no outsider deletes tokens.
+  So a multi that deletes its own token and the node cannot hit the node of a later grant, and one
+  that checks its own token is the holder's (``guard``).
+* A grant deletes older tokens only, so that none takes a later one's.
+
+A node made by hand, or by a zkwire without tokens, has version 0; one with a token has version 1.
+
+When the connection is lost during the multi, nobody knows whether it took effect.  So it is
+repeated, and "node exists" leads to a look at who owns the node: this attempt (the first try had
+worked), somebody else, or nobody any more (start over).  Each of these steps can lose the
 connection again.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from zkwire.errors import (
     BadVersionError,
+    LockTimeoutError,
+    MultiError,
     NodeExistsError,
     NoNodeError,
     NotSentError,
-    OperationTimeoutError,
     OutcomeUnknownError,
 )
-from zkwire.paths import parent
-from zkwire.recipes.lock import Attempt, LockCore
+from zkwire.recipes.attempt import Attempt, former, permanent
+from zkwire.recipes.lock import LockCore
 from zkwire.recipes.world import persist
+from zkwire.verbs.multi import Check, Create, Delete, SetData
 from zkwire.watches import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.model import DataAndStat
     from zkwire.verbs import Verbs
+    from zkwire.verbs.multi import Operation
+
+_VERSION = 1  # of a node that came with a token
+GRANTS = "-zkwire-grants"
+"""What the name of the tokens' parent ends in; before that is the lock's path."""
 
 
 class SingleNodeLock(LockCore):
-    """The algorithm of the blocking lock and, for one try, of the non-blocking one.
-
-    All holders' nodes have one path.  If an outsider deletes the holder's, and somebody else makes
-    it anew before the holder hears of it, a release that is on its way takes that one away: a
-    server compares the version only, which is the same.  The sequential lock has no such weakness.
-    """
+    """The algorithm of the blocking lock and, for one try, of the non-blocking one."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         while True:
@@ -52,9 +79,10 @@ class SingleNodeLock(LockCore):
                 read = self.world.verbs.get_data
                 seen = await persist(self.world, deadline, read, self.path, watch=watch)
                 if self._adopt(attempt, seen):
-                    return True
-                if await self.world.event(watch, deadline) is None:
-                    raise OperationTimeoutError(f"{self.path} was not free in time")
+                    if await self._outlast(attempt, deadline):
+                        return True
+                elif await self.world.event(watch, deadline) is None:
+                    raise LockTimeoutError(f"{self.path} was not free in time")
             except NoNodeError:
                 pass  # freed between the create and the look
             finally:
@@ -62,29 +90,79 @@ class SingleNodeLock(LockCore):
 
     async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
         """Create the node; False if it is somebody else's."""
-        verbs, doubt = self.world.verbs, False
+        doubt = False
         while True:
             attempt.entered = True
-            create = verbs.create_with_stat(self.path, attempt.id.encode(), ephemeral=True)
             try:
-                attempt.node, attempt.stat = await self.world.until(create, deadline)
-                return True
+                alone = await self._claim(attempt, deadline)
+                if alone or await self._outlast(attempt, deadline):
+                    return True
             except NodeExistsError:
                 if not doubt:
                     attempt.entered = False
                     return False
                 try:
-                    seen = await persist(self.world, deadline, verbs.get_data, self.path)
+                    read = self.world.verbs.get_data
+                    seen = await persist(self.world, deadline, read, self.path)
                 except NoNodeError:
+                    await self._start_over(attempt, deadline)
                     continue  # gone meanwhile, whosever it was
-                attempt.entered = self._adopt(attempt, seen)
-                return attempt.entered
+                if not self._adopt(attempt, seen):
+                    await self._start_over(attempt, deadline)
+                    attempt.entered = False
+                    return False
+                if await self._outlast(attempt, deadline):
+                    return True
             except NoNodeError:
-                await self._provide(parent(self.path), deadline)
+                await self._provide(self._grants, deadline)
             except NotSentError:
                 pass
             except OutcomeUnknownError:
                 doubt = True
+
+    async def _claim(self, attempt: Attempt, deadline: float | None) -> bool:
+        """Create the node and the token; whether there is no other token."""
+        claim = [
+            Create(self.path, b"", self.acl, ephemeral=True),
+            SetData(self.path, attempt.id.encode()),
+            Create(self._token(attempt), b"", self.acl, ephemeral=True),
+            SetData(self._grants, b""),
+        ]
+        try:
+            _, stat, _, grants = await self.world.until(self.world.verbs.multi(claim), deadline)
+        except MultiError as error:
+            raise error.results[error.index] or error from None
+        attempt.node, attempt.stat = self.path, stat
+        return bool(grants.num_children == 1)
+
+    async def _outlast(self, attempt: Attempt, deadline: float | None) -> bool:
+        """Delete the tokens of earlier grants; whether the node is still this attempt's then.
+
+        If it is not, somebody has deleted it, and the attempt is as if it had not begun.
+        """
+        world, verbs = self.world, self.world.verbs
+        assert attempt.stat is not None
+        czxid = attempt.stat.czxid
+        with suppress(NoNodeError):
+            for name in await persist(world, deadline, verbs.get_children, self._grants):
+                if name == attempt.id:
+                    continue
+                token = f"{self._grants}/{name}"
+                stat = await persist(world, deadline, verbs.exists, token)
+                if stat is not None and stat.czxid < czxid:
+                    with suppress(NoNodeError):
+                        await persist(world, deadline, verbs.delete, token)
+        stat = await persist(world, deadline, verbs.exists, self.path)
+        if stat is not None and stat.czxid == czxid:
+            return True
+        await self._start_over(attempt, deadline)
+        return False
+
+    async def _start_over(self, attempt: Attempt, deadline: float | None) -> None:
+        """Delete the token of a node that is gone."""
+        with suppress(NoNodeError):
+            await persist(self.world, deadline, self.world.verbs.delete, self._token(attempt))
+        attempt.node = attempt.stat = None
 
     def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
         """Whether the node that was seen is this attempt's; then it is taken over.
@@ -93,8 +171,10 @@ class SingleNodeLock(LockCore):
         """
         if not self._is_own(attempt, seen):
             if seen.stat.ephemeral_owner == 0:
-                message = f"{self.path} is no lock: the node there is not ephemeral"
-                raise NodeExistsError(message, path=self.path)
+                raise permanent(self.path)
+            own_session = seen.stat.ephemeral_owner == self.world.session_id
+            if own_session and attempt.is_former(seen.data.decode("ascii", "replace")):
+                raise former(self.path)
             return False
         attempt.node, attempt.stat, attempt.entered = self.path, seen.stat, True
         return True
@@ -105,18 +185,60 @@ class SingleNodeLock(LockCore):
         owner = seen.stat.ephemeral_owner
         return owner == self.world.session_id and seen.data == attempt.id.encode()
 
+    async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
+        world, verbs = self.world, self.world.verbs
+        try:
+            await world.until(verbs.multi(self._end(attempt, version)), deadline)
+        except MultiError as error:
+            refusal = error.results[error.index] or error
+            if isinstance(refusal, BadVersionError):
+                sync, read = verbs.sync(self.path), verbs.get_data(self.path)
+                await world.until(sync, deadline)
+                if not self._is_own(attempt, await world.until(read, deadline)):
+                    raise NoNodeError(op="delete", path=self.path) from None
+            raise refusal from None
+
     async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+        version = _VERSION
         while True:
+            try:
+                await verbs.multi(self._end(attempt, version))
+                return
+            except MultiError as error:
+                refusal = error.results[error.index] or error
+                if not isinstance(refusal, (NoNodeError, BadVersionError)):
+                    raise refusal from None
+                token_gone = error.index == 0
             # sync: a server that is behind could still show this node where another's is by now.
             sync, read = verbs.sync(self.path), verbs.get_data(self.path)
+            await sync
             try:
-                await sync
                 seen = await read
-                if self._is_own(attempt, seen):
-                    await verbs.delete(self.path, seen.stat.version)
+            except NoNodeError:
+                seen = None
+            if seen is None or not self._is_own(attempt, seen):
+                if not token_gone:
+                    await verbs.delete(self._token(attempt))
                 return
-            except BadVersionError:
-                continue  # somebody has written into it; it is still this attempt's
+            version = seen.stat.version  # somebody has written into it; it is still this attempt's
+            if token_gone:  # an outsider has deleted it
+                await verbs.delete(self.path, version)
+                return
+
+    def _end(self, attempt: Attempt, version: int) -> list[Operation]:
+        return [Delete(self._token(attempt)), Delete(self.path, version)]
+
+    def _proof(self, attempt: Attempt) -> list[Operation]:
+        assert attempt.stat is not None
+        # Of this version: the node could be one made by hand by now.
+        return [Check(self._token(attempt)), Check(self.path, attempt.stat.version)]
+
+    @property
+    def _grants(self) -> str:
+        return self.path + GRANTS
+
+    def _token(self, attempt: Attempt) -> str:
+        return f"{self._grants}/{attempt.id}"
 
 
 class TriedOnce(SingleNodeLock):

@@ -11,12 +11,15 @@ step that it names.
 from __future__ import annotations
 
 from zkwire.errors import (
+    MISSING_CHROOT,
     ConnectionLossError,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    UnimplementedError,
     ZooKeeperError,
+    error_for,
 )
 from zkwire.paths import check_path, parent
 from zkwire.recipes.world import in_time, persist
@@ -32,22 +35,40 @@ if TYPE_CHECKING:
 WINDOW = 500
 
 
-async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: float | None) -> None:
-    """Create ``path`` and what is missing above it."""
+async def ensure_path(
+    world: World,
+    path: str,
+    acl: Sequence[ACL] | None,
+    deadline: float | None,
+    *,
+    containers: bool = False,
+    kept: str = "/",
+) -> None:
+    """Create ``path`` and what is missing above it, each with this ACL (None: the client's own).
+
+    ``containers``: as nodes that the server removes when their last child has gone, all but
+    ``kept`` and the chroot.  Persistent where the server refuses that, and after a connection that
+    was lost on it: some servers answer what they do not know in no other way.
+    """
     missing, begun, limit = [path], False, in_time(world, deadline)
     try:
         while missing:
+            container = containers and missing[-1] not in ("/", kept)
             try:
-                await _ensure_node(world, missing[-1], acl, limit)
+                await _ensure_node(world, missing[-1], acl, limit, container)
                 missing.pop()
                 begun = True
             except NoNodeError:
                 if missing[-1] == "/":  # that is the chroot, and what is above it is out of reach
-                    message = "the chroot does not exist; a client without one can create it"
-                    raise NoNodeError(message, op="create", path=path) from None
+                    raise NoNodeError(MISSING_CHROOT, op="create", path=path) from None
                 missing.append(parent(missing[-1]))
+            except UnimplementedError:
+                if not container:
+                    raise
+                containers = False
             except ConnectionLossError as lost:
                 begun = begun or lost.maybe_applied
+                containers = containers and not lost.maybe_applied
                 continue
             limit = in_time(world, deadline)
     except ZooKeeperError as error:
@@ -55,10 +76,12 @@ async def ensure_path(world: World, path: str, acl: Sequence[ACL], deadline: flo
         raise
 
 
-async def _ensure_node(world: World, path: str, acl: Sequence[ACL], limit: float) -> None:
+async def _ensure_node(
+    world: World, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
+) -> None:
     """Create one node whose parent is there."""
     try:
-        await world.until(world.verbs.create(path, b"", acl), limit)
+        await world.until(world.verbs.create(path, b"", acl, container=container), limit)
     except NodeExistsError:
         pass
     except NoAuthError:
@@ -92,7 +115,7 @@ async def walk(
                     yield node
                     below += [f"{'' if node == '/' else node}/{name}" for name in names]
                 elif node == path:
-                    raise NoNodeError(op="walk", path=path)
+                    raise error_for(NoNodeError.code, "walk", path)
         level = below
 
 

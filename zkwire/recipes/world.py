@@ -46,6 +46,16 @@ if TYPE_CHECKING:
             ...
 
         @property
+        def resumed(self) -> bool:
+            """Whether the session was another client's before."""
+            ...
+
+        @property
+        def operation_timeout(self) -> float | None:
+            """The client's time limit for an operation in seconds; None without."""
+            ...
+
+        @property
         def session_timeout(self) -> float:
             """The session timeout in seconds."""
             ...
@@ -70,8 +80,17 @@ if TYPE_CHECKING:
             """The locks of which a node may stand on the server, for whoever wants to detach."""
             ...
 
+        @property
+        def going(self) -> set[str]:
+            """The ids of the attempts that are being cleaned up."""
+            ...
+
         def check(self) -> None:
             """Raise if the client cannot be used here: in a forked child, in another event loop."""
+            ...
+
+        def check_open(self) -> None:
+            """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
             ...
 
         def caller(self) -> object:
@@ -110,7 +129,11 @@ if TYPE_CHECKING:
             ...
 
         def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
-            """Run ``work(background)`` to its end, whatever becomes of the caller."""
+            """Run ``work(background)`` to its end, whatever becomes of the caller.
+
+            Its first step is taken here, so what that asks for comes before what the caller asks
+            for next.  If that is interrupted, it is open whether any of it is done.
+            """
             ...
 
         async def another_state(self) -> None:
@@ -133,8 +156,14 @@ if TYPE_CHECKING:
 
 
 def in_time(world: World, deadline: float | None) -> float:
-    """The deadline of one step; where none is given that of any operation: two session timeouts."""
-    return world.now() + 2 * world.session_timeout if deadline is None else deadline
+    """The deadline of one step; where none is given the ``operation_timeout`` from now.
+
+    Without that, two session timeouts.
+    """
+    if deadline is not None:
+        return deadline
+    limit = world.operation_timeout
+    return world.now() + (2 * world.session_timeout if limit is None else limit)
 
 
 async def persist(

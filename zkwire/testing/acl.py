@@ -1,27 +1,27 @@
 """Who a connection is to the server, and what an access list lets it do.
 
 Decides what ``PrepRequestProcessor.fixupACL`` and ``ZooKeeperServer.checkACL`` of 3.8 decide, for
-the schemes world, auth, digest, ip, and sasl where it is switched on.  Other schemes are unknown
-here, as they are to a server without a provider for them.  It must not know nodes or operations.
+the schemes world, auth, digest, ip, and of sasl and x509 what is switched on.  Other schemes are
+unknown here, as they are to a server without a provider for them.  It must not know nodes or
+operations.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 import re
 from collections.abc import Collection
 
 from zkwire.errors import InvalidACLError, NoAuthError
 from zkwire.jute.records import ACL, ClientInfo, Id
+from zkwire.testing import addresses
 
 _ANYONE = Id("world", "anyone")
 _SUPER = Id("super", "")
 _UNPROVEN = ("ip", "super")  # what "auth" does not stand for (isAuthenticated; no provider)
 _EVERY_SASL = Id("sasl", "super")  # who is this may do what any user of SASL may
-_IP_BITS = 32
-_INTEGER = re.compile(r"[+-]?\d{1,99}")  # int() refuses thousands of digits
+_SUBJECT = re.compile(r"(\s*[A-Za-z0-9.]+\s*=([^,+;\"\\]|\\.)*([,+;](?!$)|$))*")
 _PRINCIPAL = re.compile(r"[^@]*|[^/@]*(/[^/@]*)?@[^/@]*")
 
 
@@ -40,22 +40,24 @@ def digest_id(secret: bytes) -> str:
 class Credentials:
     """The ids of one connection: its address from the start, and each one it authenticates as.
 
-    ``super_password`` is that of the user "super", who may do everything; ``sasl`` says whether
-    the server knows that scheme.
+    ``super_password`` is that of the user "super", who may do everything; ``more`` has what the
+    server knows of "sasl" and "x509", ``six`` whether it reads version 6 in an ``ip`` entry.
     """
 
-    __slots__ = ("_sasl", "_super", "address", "ids")
+    __slots__ = ("_more", "_six", "_super", "address", "ids")
 
     def __init__(
         self,
         address: str = "127.0.0.1",
         *,
-        sasl: bool = False,
+        more: Collection[str] = (),
+        six: bool = False,
         super_password: str | None = None,
     ) -> None:
         self.address = address
-        self.ids: list[Id] = [Id("ip", _java_address(address))]
-        self._sasl = sasl
+        self.ids: list[Id] = [Id("ip", addresses.as_java(address))]
+        self._more = more
+        self._six = six
         self._super = None if super_password is None else f"super:{super_password}".encode()
 
     def authenticate(self, scheme: str, secret: bytes | None) -> bool:
@@ -65,12 +67,17 @@ class Credentials:
                 self._add(_SUPER)
             self._add(Id("digest", digest_id(secret)))
             return True
-        # IPAuthenticationProvider accepts anybody, as what the connection is anyway.
-        return scheme == "ip"
+        # Both add what the connection is anyway; an address it always has.
+        return scheme == "ip" or (scheme == "x509" and self.has_scheme({scheme}))
 
     def authenticated(self, user: str) -> None:
         """SASL has proved that this is ``user``."""
         self._add(Id("sasl", user))
+
+    def certified(self, subject: str | None) -> None:
+        """A certificate has proved that this is ``subject``; None if there was no certificate."""
+        if subject is not None:
+            self._add(Id("x509", subject))
 
     def has_scheme(self, schemes: Collection[str]) -> bool:
         """Whether one of the ids is of one of these schemes."""
@@ -92,7 +99,7 @@ class Credentials:
         for entry in acl:
             wanted = entry.id
             if entry.perms & perms and (
-                wanted == _ANYONE or any(_matches(own, wanted) for own in self.ids)
+                wanted == _ANYONE or any(_matches(own, wanted, six=self._six) for own in self.ids)
             ):
                 return True
         return not acl or _SUPER in self.ids
@@ -113,7 +120,7 @@ class Credentials:
                 if not own:
                     raise InvalidACLError
                 expanded += own
-            elif _is_valid(entry.id, sasl=self._sasl):
+            elif _is_valid(entry.id, self._more, six=self._six):
                 expanded.append(entry)
             else:
                 raise InvalidACLError
@@ -130,7 +137,7 @@ def without_digests(acl: tuple[ACL, ...]) -> tuple[ACL, ...]:
     )
 
 
-def _is_valid(wanted: Id, *, sasl: bool) -> bool:
+def _is_valid(wanted: Id, more: Collection[str], *, six: bool) -> bool:
     match wanted.scheme:
         case "world":
             return wanted == _ANYONE
@@ -138,43 +145,18 @@ def _is_valid(wanted: Id, *, sasl: bool) -> bool:
             # Two parts; Java's split drops empty ones at the end.
             return wanted.id.rstrip(":").count(":") == 1
         case "ip":
-            return _network(wanted.id) is not None
+            return addresses.network(wanted.id, six=six) is not None
         case "sasl":
-            return sasl and _PRINCIPAL.fullmatch(wanted.id) is not None
+            return "sasl" in more and _PRINCIPAL.fullmatch(wanted.id) is not None
+        case "x509":
+            return "x509" in more and _SUBJECT.fullmatch(wanted.id) is not None
         case _:
             return False
 
 
-def _matches(own: Id, wanted: Id) -> bool:
+def _matches(own: Id, wanted: Id, *, six: bool) -> bool:
     if own.scheme != wanted.scheme:
         return False
     if own.scheme != "ip":
         return own in (wanted, _EVERY_SASL)
-    client, network = _network(own.id), _network(wanted.id)
-    return client is not None and network is not None and client.subnet_of(network)
-
-
-def _network(expression: str) -> ipaddress.IPv4Network | None:
-    """What address[/bits] stands for; version 6 is unknown to 3.8's provider, too."""
-    address, slash, bits = expression.partition("/")
-    parts = [_number(part, 0xFF) for part in address.split(".")]
-    length = _number(bits, _IP_BITS) if slash else _IP_BITS
-    if len(parts) != 4 or -1 in {*parts, length}:
-        return None
-    return ipaddress.IPv4Network((bytes(parts), length), strict=False)
-
-
-def _number(text: str, most: int) -> int:
-    """What Integer.parseInt makes of it, from 0 to ``most``; -1 for anything else."""
-    number = int(text) if _INTEGER.fullmatch(text) else -1
-    return number if 0 <= number <= most else -1
-
-
-def _java_address(address: str) -> str:
-    """An address as Java writes it: version 6 in full."""
-    bare, percent, scope = address.partition("%")
-    try:
-        groups = ipaddress.IPv6Address(bare).exploded.split(":")
-    except ValueError:
-        return address
-    return ":".join(f"{int(group, 16):x}" for group in groups) + percent + scope
+    return addresses.contains(wanted.id, own.id, six=six)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from zkwire.model import EventType
+from zkwire.recipes.single import GRANTS
 from zkwire.testing.simulated_client import Client, Holder, ViolationError
 from zkwire.testing.simulation import Simulation
 
@@ -55,6 +56,11 @@ def readers_together(claims: Sequence[Claim]) -> bool:
 def at_most(number: int) -> Rule:
     """So many at a time."""
     return lambda claims: len(claims) <= number
+
+
+def _is_token(path: str) -> bool:
+    """Whether it stands beside the node of a lock, and is none itself."""
+    return f"{GRANTS}/" in path
 
 
 class Claims:
@@ -141,7 +147,7 @@ class Claims:
     def _must_be_own(self, sim: Simulation, claim: Claim) -> None:
         session_id = claim.client.session.session_id
         for path, node in sim.tree.nodes.items():
-            if node.czxid == claim.lock.fence:
+            if node.czxid == claim.lock.fence and not _is_token(path):
                 if node.owner != session_id:
                     raise ViolationError("STATE", f"{claim} claims by {path}, of another session")
                 return
@@ -191,7 +197,8 @@ class Orphans:
             if not (client.dead or client.session.over)
         }
         for path, node in sim.tree.nodes.items():
-            inside = path == self._path or path.startswith(self._path + "/")
+            below = path.startswith((self._path + "/", f"{self._path}{GRANTS}/"))
+            inside = path == self._path or below
             if inside and node.owner in living and node.czxid not in held:
                 raise ViolationError("ORPHAN", f"{path} of {node.owner:#x} is left")
         if held:

@@ -78,6 +78,14 @@ class Connection:
             self.waiting += len(frame)
             self._on_output(self)
 
+    def send_ahead(self, frame: bytes) -> None:
+        """Put bytes before all that the peer is still to get."""
+        rest, self.output = self.output, []
+        self.send(frame)
+        self.output += rest
+        if self.barrier is not None:
+            self.barrier += len(self.output) - len(rest)
+
     def take_back(self) -> bytes:
         """Undo the last :meth:`send`."""
         last = self.output.pop()

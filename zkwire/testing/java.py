@@ -18,6 +18,11 @@ from zkwire.jute.records import Id
 
 _R = TypeVar("_R", bound=Record)
 
+
+class NullIdError(ProtocolError):
+    """A Java server can read the record, and stumbles later, when it looks at the null id."""
+
+
 _INT: Final = struct.Struct(">i")
 _BEYOND: Final = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -87,7 +92,7 @@ def _read_id(data: bytes, at: int) -> tuple[Id, int]:
     name, at = _read_piece(data, at)
     found = Id(_text(scheme or b""), _text(name or b""))
     if name is None and found.scheme in _LOOK_AT_IDS:
-        raise ProtocolError(f"a null id of the scheme {found.scheme}")
+        raise NullIdError(f"a null id of the scheme {found.scheme}")
     return found, at
 
 

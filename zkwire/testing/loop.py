@@ -23,12 +23,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkwire.testing.clock import VirtualClock
 from zkwire.testing.connection import Connection
 from zkwire.testing.faultpoints import FaultPoints
 from zkwire.testing.processor import Processor
+
+if TYPE_CHECKING:
+    import ssl
+
+    from zkwire.testing.tls import ServerTls
 
 T = TypeVar("T")
 
@@ -45,11 +50,12 @@ _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 class _Peer:
     """A socket, its connection, the requests that wait and the bytes that wait."""
 
-    __slots__ = ("connection", "interest", "requests", "sock", "unsent")
+    __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
 
-    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+    def __init__(self, sock: socket.socket, connection: Connection, tls: ServerTls | None) -> None:
         self.sock = sock
         self.connection = connection
+        self.tls = tls
         self.interest = _READ
         self.requests: Iterator[bytes] | None = None
         self.unsent = memoryview(b"")
@@ -58,12 +64,35 @@ class _Peer:
     def backlog(self) -> int:
         return len(self.unsent) + self.connection.waiting
 
+    def receive(self) -> bytes | None:
+        """What the peer has said; None for nothing yet, empty at the end."""
+        try:
+            data = self.sock.recv(_CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+        if self.tls is None or not data:
+            return data
+        plaintext = self.tls.receive(data)
+        if plaintext and self.connection.head is not None:  # the first ones
+            self.connection.credentials.certified(self.tls.subject)
+        return plaintext or (b"" if self.tls.eof or self.tls.error else None)
+
+    def take_output(self) -> bytes:
+        """The bytes that the kernel is to get next."""
+        data = self.connection.take_output()
+        return data if self.tls is None else self.tls.encrypt(data)
+
 
 class Loop:
     """See the module's docstring.  It runs from its creation until :meth:`close`."""
 
-    def __init__(self, processor: Processor, now: Callable[[], float]) -> None:
+    def __init__(
+        self, processor: Processor, now: Callable[[], float], tls: ssl.SSLContext | None = None
+    ) -> None:
         self.processor = processor
+        self._tls = tls
         self.faults = FaultPoints(processor, self._wake_up)
         self._now = now
         self._failure: Exception | None = None
@@ -234,8 +263,15 @@ class Loop:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
-            peer = self._peers[connection] = _Peer(sock, connection)
+            peer = self._peers[connection] = _Peer(sock, connection, self._new_tls())
             self._selector.register(sock, _READ, partial(self._serve, peer))
+
+    def _new_tls(self) -> ServerTls | None:
+        if self._tls is None:
+            return None
+        from zkwire.testing.tls import ServerTls
+
+        return ServerTls(self._tls)
 
     def _serve(self, peer: _Peer, mask: int) -> None:
         if peer.connection not in self._peers:
@@ -243,12 +279,11 @@ class Loop:
         if mask & _WRITE:
             self._flush(peer)
         if mask & _READ and peer.requests is None:
-            try:
-                data = peer.sock.recv(_CHUNK)
-            except BlockingIOError:
+            data = peer.receive()
+            if peer.tls is not None:
+                self._flush(peer)  # what TLS has to say of it
+            if data is None or peer.connection not in self._peers:
                 return
-            except OSError:
-                data = b""
             if not data:
                 self.processor.lost(peer.connection)
                 self._close_peer(peer)
@@ -283,20 +318,24 @@ class Loop:
             self.processor.end(connection)
 
     def _flush_ready(self) -> None:
-        for connection in self.processor.take_ready():
-            peer = self._peers.get(connection)
-            if peer is not None:
+        while ready := self.processor.take_ready():
+            for connection in ready:
+                peer = self._peers.get(connection)
+                if peer is None:
+                    continue
                 self._flush(peer)
+                if not peer.unsent:  # nobody else would tell of room for its next replies
+                    self._work(peer)
 
     def _flush(self, peer: _Peer) -> None:
         """Send what the kernel takes; close behind the last byte if the connection has ended."""
-        if not peer.unsent:
-            peer.unsent = memoryview(peer.connection.take_output())
         try:
+            if not peer.unsent:
+                peer.unsent = memoryview(peer.take_output())
             while peer.unsent:
                 peer.unsent = peer.unsent[peer.sock.send(peer.unsent) :]
                 if not peer.unsent:
-                    peer.unsent = memoryview(peer.connection.take_output())
+                    peer.unsent = memoryview(peer.take_output())
         except BlockingIOError:
             pass
         except OSError:
@@ -334,6 +373,9 @@ class Loop:
             with suppress(OSError):
                 peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         else:
+            if peer.tls is not None and not peer.unsent:
+                with suppress(OSError):
+                    peer.sock.send(peer.tls.goodbye())
             # Unread input would turn the FIN into a reset, which can eat the last reply.
             with suppress(OSError):
                 while peer.sock.recv(_CHUNK):

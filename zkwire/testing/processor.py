@@ -12,10 +12,11 @@ between servers is as on real ones.
 
 Rules taken from the real server:
 
-* each write takes a zxid, also one that is refused, and so do opening and closing a session;
+* each write takes a zxid, also one that is refused, and so do opening and closing a session; what
+  becomes of one that cannot be read depends on the version;
 * the events that a write causes leave before its reply, on whichever connection;
-* an operation that the server does not know is answered with the zxid -1 and the end of the
-  connection (UnimplementedRequestProcessor);
+* an operation that the server does not know is answered with the zxid -1, before all answers that
+  have not been sent, and with the end of the connection (UnimplementedRequestProcessor);
 * a member without a quorum refuses writes, and where no member has one no session expires.
 """
 
@@ -52,16 +53,14 @@ _NONCE_BYTES: Final = 16
 _MOST_MEMBERS: Final = 127  # a session id begins with a signed byte that says whose it is
 _REAP_SECONDS: Final = 60.0  # ContainerManager: znode.container.checkIntervalMs
 
-# ReadOnlyRequestProcessor
-_NOT_READ_ONLY: Final = {*WRITES, *WRITES_BEFORE_39, ops.MULTI.opcode, ops.SYNC.opcode}
-
 
 class Processor:
     """See the module's docstring.
 
     ``tick`` and ``timeouts`` (the shortest and the longest session timeout) are in seconds;
     ``epoch`` is what must be added to ``now`` to have seconds since 1970, for the times in stats.
-    The other options are described with `Behaviour`.
+    ``x509``: it knows that scheme, since it has TLS.  The other options are described with
+    `Behaviour`.
     """
 
     def __init__(
@@ -72,6 +71,7 @@ class Processor:
         timeouts: tuple[float, float] | None = None,
         epoch: float = 0.0,
         members: int = 1,
+        x509: bool = False,
         **behaviour: Unpack[Behaviour],
     ) -> None:
         if not 1 <= members <= _MOST_MEMBERS:
@@ -83,6 +83,9 @@ class Processor:
         self.rules = Rules(**behaviour)
         self.world = World(DataTree(), sessions, self.rules, members)
         self._writes = {*WRITES, ops.MULTI.opcode, *self.rules.before_39 * WRITES_BEFORE_39}
+        self._not_read_only = {*self._writes, ops.SYNC.opcode}  # ReadOnlyRequestProcessor
+        self._schemes = {"sasl"} if self.rules.sasl_users is not None else set[str]()
+        self._schemes |= {"x509"} if x509 else set()
         self._rng = rng
         self._strangers: dict[Connection, float] = {}  # without a session, by their end; sorted
         self.connections: set[Connection] = set()
@@ -100,7 +103,8 @@ class Processor:
         """A peer has connected to this member."""
         credentials = Credentials(
             address,
-            sasl=self.rules.sasl_users is not None,
+            more=self._schemes,
+            six=not self.rules.before_39,
             super_password=self.rules.super_password,
         )
         connection = Connection(self._accepted, self._mark, member=member, credentials=credentials)
@@ -319,11 +323,11 @@ class Processor:
             self._reply(connection, ops.PING_XID)
         elif opcode == ops.CLOSE_SESSION.opcode:
             self._close_session(session, connection, xid)
-        elif opcode in _NOT_READ_ONLY and connection.member in self.world.read_only:
+        elif opcode in self._not_read_only and connection.member in self.world.read_only:
             self._reply(connection, xid, NotReadOnlyError.code)
         elif opcode in self._writes:
-            self.world.tree.begin(self.world.now)
             if moved:
+                self.world.tree.begin(self.world.now)
                 self.end(connection)  # SessionMovedException is never told, ZOOKEEPER-710
             else:
                 self._write(connection, xid, opcode, body)
@@ -335,7 +339,7 @@ class Processor:
             self._unknown(connection, xid)
 
     def _unknown(self, connection: Connection, xid: int) -> None:
-        connection.send(reply_frame(xid, -1, UnimplementedError.code))
+        connection.send_ahead(reply_frame(xid, -1, UnimplementedError.code))
         self.end(connection)
 
     def _read(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:

@@ -43,9 +43,11 @@ class Behaviour(TypedDict, total=False):
     """The options that `Server` and `Ensemble` share with the processor.
 
     ``version``: play a server of this line, "3.4" to "3.9".  Operations that came later are
-    unknown: answered with -6 (Unimplemented) and the end of the connection.  "3.8", the default, is
+    unknown: answered with -6 (Unimplemented), before the answers to what was sent with them, and
+    the end of the connection; what stands behind them is not carried out.  "3.8", the default, is
     3.8.0 as Debian has it; "3.9" keeps the modes of watches apart, tells the zxid of an event,
-    removes watches of the types 4 and 5, and asks for READ where ``exists`` looks.
+    removes watches of the types 4 and 5, asks for READ where ``exists`` looks, takes IPv6 in
+    access lists, and no create in a multi without an ACL or with unknown flags, as 3.9.5 does.
     ``unknown_opcodes``: further opcodes that the server does not know.
     ``extended_types`` allows nodes with a time to live.
     ``read_only``: start without a quorum; `set_read_only` changes it.

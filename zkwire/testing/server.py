@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, SESSION_EXPIRED
 from zkwire.testing.configuration import member_line
@@ -34,6 +34,9 @@ from zkwire.testing.processor import Processor
 from zkwire.testing.rules import Behaviour
 from zkwire.testing.sessions import Sessions
 from zkwire.testing.tree import DataTree
+
+if TYPE_CHECKING:
+    import ssl
 
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 0xFFFF
@@ -51,9 +54,15 @@ class _Service:
         timeouts: tuple[float, float] | None = None,
         now: Callable[[], float] | None = None,
         seed: int | None = None,
+        tls: ssl.SSLContext | None = None,
         members: int = 1,
         **behaviour: Unpack[Behaviour],
     ) -> None:
+        if tls is not None:
+            from zkwire.testing.tls import check_context
+
+            check_context(tls)
+        self._tls = tls
         self._now = now or time.monotonic
         self._processor = Processor(
             rng=random.Random(seed),
@@ -61,6 +70,7 @@ class _Service:
             timeouts=timeouts,
             epoch=0.0 if now else monotonic_epoch(),
             members=members,
+            x509=tls is not None,
             **behaviour,
         )
         self._loop: Loop | None = None
@@ -148,7 +158,7 @@ class _Service:
         """Serve at one more address; a thread that is made for it does not outlive a failure."""
         is_first = self._loop is None
         if self._loop is None:
-            self._loop = Loop(self._processor, self._now)
+            self._loop = Loop(self._processor, self._now, self._tls)
         try:
             listener.start(self._loop)
         except BaseException:
@@ -204,7 +214,9 @@ class Server(_Service):
     ``tick`` is ZooKeeper's unit of time, in seconds; session timeouts are 2 to 20 ticks unless
     ``timeouts`` says (shortest, longest).  ``now`` replaces the clock: a `VirtualClock` makes time
     stand still but for its ``advance``, and is then also what stats show as times.  ``seed`` makes
-    session ids and passwords repeatable.  Everything else that can be said about it, such as
+    session ids and passwords repeatable.  ``tls``, an SSLContext for servers, has it speak TLS and
+    nothing else; its ``verify_mode`` says whether clients may or must show a certificate, whose
+    subject is then an id of the scheme x509.  Everything else that can be said about it, such as
     ``version="3.5"`` or ``sasl_users={"bob": "secret"}``, is described with
     `zkwire.testing.rules.Behaviour`.
     """
@@ -218,9 +230,10 @@ class Server(_Service):
         timeouts: tuple[float, float] | None = None,
         now: Callable[[], float] | None = None,
         seed: int | None = None,
+        tls: ssl.SSLContext | None = None,
         **behaviour: Unpack[Behaviour],
     ) -> None:
-        super().__init__(tick=tick, timeouts=timeouts, now=now, seed=seed, **behaviour)
+        super().__init__(tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, **behaviour)
         self._listener = _Listener(host, port, 0)
 
     def __enter__(self) -> Self:
@@ -311,10 +324,11 @@ class Ensemble(_Service):
         timeouts: tuple[float, float] | None = None,
         now: Callable[[], float] | None = None,
         seed: int | None = None,
+        tls: ssl.SSLContext | None = None,
         **behaviour: Unpack[Behaviour],
     ) -> None:
         super().__init__(
-            tick=tick, timeouts=timeouts, now=now, seed=seed, members=members, **behaviour
+            tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, members=members, **behaviour
         )
         self.servers = tuple(Member(self, number) for number in range(members))
 
@@ -355,21 +369,23 @@ class Ensemble(_Service):
         super().close()
 
 
-def serve(listen: str) -> int:
+def serve(listen: str, tls: ssl.SSLContext | None = None) -> int:
     """Run a server at ``host:port`` until Ctrl-C; the exit status of the command."""
     address = _ADDRESS.fullmatch(listen)
     if address is None or int(address["port"]) > _LAST_PORT:
         print(f"not HOST:PORT or [ADDRESS]:PORT: {listen}", file=sys.stderr)
         return 2
     try:
-        server = Server(address["host"] or address["address"] or LOOPBACK, int(address["port"]))
+        host = address["host"] or address["address"] or LOOPBACK
+        server = Server(host, int(address["port"]), tls=tls)
         server.start()
     except (OSError, ValueError) as error:
         print(f"cannot listen at {listen}: {error}", file=sys.stderr)
         return 1
     with server, suppress(KeyboardInterrupt):
         print(
-            f"an in-memory ZooKeeper listens at {server.hosts}, for tests, demos, teaching.\n"
+            f"an in-memory ZooKeeper listens at {server.hosts}{' (TLS)' * (tls is not None)}, "
+            "for tests, demos, teaching.\n"
             "Never for production: it forgets everything when it ends.  Ctrl-C ends it.",
             flush=True,
         )

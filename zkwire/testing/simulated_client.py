@@ -245,6 +245,7 @@ class Shell:
 
     operation_timeout = None
     forked = False
+    closing = None
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -321,7 +322,7 @@ class Shell:
     def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         if self.session.over:
             raise self.session.ending()
-        self._sim.add_task(self._client, work(), "", background=True)
+        self._sim.step_within(self._sim.add_task(self._client, work(), "", background=True))
 
     def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
         if waitable.ready:

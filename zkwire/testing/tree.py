@@ -27,6 +27,7 @@ from zkwire.errors import (
 from zkwire.jute.records import ACL, Stat
 from zkwire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
 from zkwire.paths import CONFIG_NODE, LAST_SEQUENCE, check_path
+from zkwire.testing import quotas
 
 # Owners that are no session (EphemeralType.java); clients see 0 in their place (DataNode.copyStat).
 CONTAINER = -(2**63)
@@ -34,7 +35,7 @@ _TTL_MARK = -(2**56)  # 0xFF in the highest byte, a reserved 0x0000, then 40 bit
 LONGEST_TTL = 2**40 - 1
 
 # DataTree.isSpecialPath: nodes that exist from the start and stay.
-_SPECIAL = ("/", "/zookeeper", "/zookeeper/quota", CONFIG_NODE)
+_SPECIAL = ("/", "/zookeeper", quotas.QUOTAS, CONFIG_NODE)
 _NO_NAMES: dict[str, None] = {}
 _SIGN, _WORD = 1 << 31, 1 << 32
 
@@ -243,6 +244,18 @@ class DataTree:
             raise NotEmptyError
         return self.remove(path)
 
+    def delete_unasked(self, path: str) -> list[Event]:
+        """Delete a node that is nobody's ephemeral and has no children, for whoever asks."""
+        _above(path)
+        if path in _SPECIAL:
+            raise BadArgumentsError
+        node = self.node(path)
+        if node.children:
+            raise NotEmptyError
+        if node.ephemeral_owner:
+            raise BadVersionError
+        return self.remove(path)
+
     def remove(self, path: str) -> list[Event]:
         """Delete a node without any check (DataTree.deleteNode)."""
         above_path = _above(path)
@@ -250,6 +263,7 @@ class DataTree:
         self._undo.append(partial(_restore, above, above.created, above.pzxid))
         node = self._take(path)
         self._undo.append(partial(self._put, path, node))
+        self._count(path, -1, -len(node.data or b""))
         above.pzxid = self.zxid
         return [
             Event(EventType.NODE_DELETED, path, node.acl),
@@ -267,6 +281,7 @@ class DataTree:
         self._undo.append(
             partial(_restore_data, node, node.data, node.version, node.mzxid, node.mtime)
         )
+        self._count(path, 0, len(data or b"") - len(node.data or b""))
         node.data, node.version = data, _signed(node.version + 1)
         node.mzxid, node.mtime = self.zxid, self.now
         return node, [Event(EventType.NODE_DATA_CHANGED, path, node.acl)]
@@ -300,6 +315,25 @@ class DataTree:
         """Delete a session's ephemeral nodes."""
         for path in self.ephemerals(session_id):
             yield from self.remove(path)
+
+    def count_new(self, path: str) -> None:
+        """Have a node that was just made in the statistics of quotas; its answer comes before."""
+        if not self.nodes[quotas.QUOTAS].names:
+            return
+        node = self.nodes[path]
+        size = len(node.data or b"")
+        if (below := quotas.counted(path)) is not None:
+            node.data = quotas.statistics(self.nodes, below)
+        self._count(path, 1, size)
+
+    def _count(self, path: str, count: int, size: int) -> None:
+        """So many nodes and bytes have come, or gone, at a path."""
+        if not self.nodes[quotas.QUOTAS].names:
+            return
+        kept = quotas.statistics_for(self.nodes, path)
+        if kept is not None:
+            self._undo.append(partial(setattr, kept, "data", kept.data))
+            kept.data = quotas.moved(kept.data, count, size)
 
     # --- the indexes ------------------------------------------------------------------------------
 

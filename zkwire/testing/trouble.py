@@ -145,9 +145,12 @@ def _expire(sim: Simulation, client: Client) -> None:
 
 
 def _delete(sim: Simulation, client: Client) -> None:
+    """One node of each transaction: a lock's, and not the token beside it."""
     for path in sim.tree.ephemerals(client.session.session_id):
-        sim.stolen[sim.tree.nodes[path].czxid] = sim.now
-        _remove(sim, path)
+        czxid = sim.tree.nodes[path].czxid
+        if czxid not in sim.stolen:
+            sim.stolen[czxid] = sim.now
+            _remove(sim, path)
     sim.collect()
 
 

@@ -2,10 +2,10 @@
 
 Each function gets the world, the connection that asks and a request's record, within a transaction
 that has begun; it returns the reply's body and the events, which must be told before the reply.
-:func:`multi` puts several of them into one transaction.
+:func:`write` begins it; :func:`multi` puts several of them into one.
 
-What a real server does and this one does not: a multi with a null path, and a reconfig that cannot
-be read, are no transactions there, and the former is refused with an end marker as its body.
+What a real server does and this one does not: before 3.9 a multi with a null path is no transaction
+there, and is refused with an end marker as its body.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from zkwire import ops
 from zkwire.errors import (
     BadArgumentsError,
     MarshallingError,
+    ProtocolError,
     RuntimeInconsistencyError,
     ServerError,
     UnimplementedError,
@@ -38,6 +39,7 @@ Write: TypeAlias = Callable[[World, Connection, Any], Outcome]
 # NullPointerException and so a MarshallingError.
 _NULL: Final = b"\xff\xff\xff\xff"
 _EMPTY: Final = bytes(4)
+_NO_PATH: Final = {ops.RECONFIG.opcode, DELETE_CONTAINER.opcode}
 _VALIDATED_FIRST: Final = {ops.SET_DATA.opcode, ops.SET_ACL.opcode, ops.CHECK.opcode}
 
 # CreateMode.java: flags are an enumeration, not bits.
@@ -86,9 +88,10 @@ def create(
     owner = _owner(world, connection, opcode, request.flags, ttl)
     new = NewNode(request.path, request.data, request.acl, owner, request.flags in _SEQUENTIAL)
     path, node, events = world.tree.create(new, connection.credentials)
-    if opcode == ops.CREATE.opcode:
-        return r.CreateResponse.pack(path), events
-    return r.Create2Response.pack(path, node.stat()), events
+    is_plain = opcode == ops.CREATE.opcode
+    answer = r.CreateResponse.pack(path) if is_plain else r.Create2Response.pack(path, node.stat())
+    world.tree.count_new(path)
+    return answer, events
 
 
 def delete(world: World, connection: Connection, request: r.DeleteRequest) -> Outcome:
@@ -114,6 +117,11 @@ def check(world: World, connection: Connection, request: r.CheckVersionRequest) 
     return b"", []
 
 
+def delete_container(world: World, connection: Connection, request: r.SyncRequest) -> Outcome:
+    """The server's own; 3.9.5 does it for anybody who asks, whatever the ACL says."""
+    return b"", world.tree.delete_unasked(request.path)
+
+
 WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
     ops.CREATE.opcode: (r.CreateRequest, partial(create, opcode=ops.CREATE.opcode)),
     ops.DELETE.opcode: (r.DeleteRequest, delete),
@@ -126,17 +134,17 @@ WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
         partial(create, opcode=ops.CREATE_CONTAINER.opcode),
     ),
     ops.CREATE_TTL.opcode: (r.CreateTTLRequest, partial(create, opcode=ops.CREATE_TTL.opcode)),
+    DELETE_CONTAINER.opcode: (r.SyncRequest, delete_container),
 }
 
-WRITES_BEFORE_39: Final = (ops.CHECK.opcode, DELETE_CONTAINER.opcode)
-"""From 3.9 on unknown.  A check that succeeds is never answered; who sends a delete_container is
-refused, whatever it says."""
+WRITES_BEFORE_39: Final = (ops.CHECK.opcode,)
+"""From 3.9 on unknown.  A check that succeeds is never answered."""
 
 _IN_MULTI: Final[dict[int, tuple[type[Record], Write]]] = {
     **{
         opcode: write
         for opcode, write in WRITES.items()
-        if opcode not in {ops.SET_ACL.opcode, ops.RECONFIG.opcode}
+        if opcode not in {ops.SET_ACL.opcode, ops.RECONFIG.opcode, DELETE_CONTAINER.opcode}
     },
     ops.CHECK.opcode: (r.CheckVersionRequest, check),
 }
@@ -149,15 +157,31 @@ _ANSWERED_AS: Final = {
 
 
 def write(world: World, connection: Connection, opcode: int, body: bytes) -> Outcome:
-    """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi."""
+    """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi.
+
+    3.9 reads a request before it takes a zxid, so one that cannot be read takes none; earlier ones
+    do so with a reconfig alone.  A null path and a null id can be read.
+    """
+    old = world.rules.before_39
+    reads_first = opcode == ops.RECONFIG.opcode or not old
     if opcode == ops.MULTI.opcode:
         return multi(world, connection, body)
-    if opcode == DELETE_CONTAINER.opcode:
-        raise BadArgumentsError
-    if opcode in _VALIDATED_FIRST and body.startswith(_NULL):
-        body = _EMPTY + body[4:]
+    if not reads_first:
+        world.tree.begin(world.now)
+    if opcode == DELETE_CONTAINER.opcode and old:
+        raise BadArgumentsError  # whatever it says
     kind, carry_out = WRITES.get(opcode) or _IN_MULTI[opcode]
-    request, _ = java.read(kind, body)
+    nameless = opcode not in _NO_PATH and body.startswith(_NULL)
+    try:
+        request, _ = java.read(kind, _EMPTY + body[4:] if nameless else body)
+    except java.NullIdError:
+        if reads_first:
+            world.tree.begin(world.now)
+        raise
+    if reads_first:
+        world.tree.begin(world.now)
+    if nameless and opcode not in _VALIDATED_FIRST:
+        raise MarshallingError
     return carry_out(world, connection, request)
 
 
@@ -167,7 +191,7 @@ def multi(world: World, connection: Connection, body: bytes) -> Outcome:
     A refusal is not an error of the whole: each operation has its own code, 0 before the culprit
     and RuntimeInconsistency behind it.  What cannot be read at all is one (MarshallingError).
     """
-    requests = _read_multi(world, body)
+    requests = _begin_multi(world, body)
     events: list[Event] = []
     parts: list[bytes] = []
     for index, (opcode, request) in enumerate(requests):
@@ -182,6 +206,23 @@ def multi(world: World, connection: Connection, body: bytes) -> Outcome:
     return b"".join(parts), events
 
 
+class _BreakdownError(MarshallingError):
+    """What Java reports is no IOException, and nobody takes a zxid for it."""
+
+
+def _begin_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
+    """What it consists of; a zxid is taken also if it cannot be read."""
+    try:
+        requests = _read_multi(world, body)
+    except _BreakdownError:
+        raise
+    except (MarshallingError, ProtocolError):
+        world.tree.begin(world.now)
+        raise
+    world.tree.begin(world.now)
+    return requests
+
+
 def _read_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
     requests: list[tuple[int, Record]] = []
     header, at = r.MultiHeader.unpack(body)
@@ -192,7 +233,8 @@ def _read_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
         request, at = java.read(_IN_MULTI[opcode][0], body, at)
         if opcode == ops.CREATE2.opcode and world.rules.before_39:
             opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, mended in 3.8.2
-        requests.append(_by_flags(opcode, request))
+        by_flags = _by_flags if world.rules.before_39 else _by_flags_and_opcode
+        requests.append(by_flags(opcode, request))
         header, at = r.MultiHeader.unpack(body, at)
     return requests
 
@@ -216,6 +258,21 @@ def _by_flags(opcode: int, request: Record) -> tuple[int, Record]:
         elif opcode == ops.CREATE_CONTAINER.opcode:
             opcode = ops.CREATE.opcode
     return opcode, request
+
+
+def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
+    """The same from 3.9 on, where a create must have flags and an ACL to be read (CreateOptions).
+
+    And where one of the opcode for containers makes a container, whatever its flags say.
+    """
+    if not isinstance(request, r.CreateRequest):
+        return _by_flags(opcode, request)
+    if not 0 <= request.flags <= _LAST_FLAG:
+        raise MarshallingError
+    if request.acl is None or request.flags in _TTL:
+        raise _BreakdownError
+    found, request = _by_flags(opcode, request)
+    return (opcode if opcode == ops.CREATE_CONTAINER.opcode else found), request
 
 
 def _refused(culprit: int, code: int, count: int) -> bytes:

@@ -15,7 +15,9 @@ What holds for every operation:
 * A time limit, an interrupt, and the cancellation of the last await take a request back that has
   not been sent; one that has been is still executed, in its place in the order.
 * A server that is older than an operation refuses it with UnimplementedError and closes the
-  connection; the client connects again by itself, and the session goes on.
+  connection; the client connects again by itself, and the session goes on.  What was sent just
+  before or behind it may end in OutcomeUnknownError.  Asked again, the client refuses it by itself
+  until it loses that next connection.
 """
 
 from zkwire.verbs.admin import Admin

@@ -7,33 +7,36 @@ from __future__ import annotations
 
 from zkwire.calls import Call
 from zkwire.jute.frames import SEND_LIMIT
+from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.paths import check_path, join
 from zkwire.watches import CallbackWatch, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from typing import Any, Protocol, TypeVar
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any, Generic, TypeVar
 
+    from zkwire.jute.records import ACL
     from zkwire.model import Event
     from zkwire.ops import Op, WatchKind
 
     T_co = TypeVar("T_co", covariant=True)
     AnyWatch = Watch | Callable[[Event], object]
 
-    class Reply(Protocol[T_co]):
-        """The answer to come: ``reply.result(timeout)``, or ``await reply``."""
+    class Reply(Coroutine[Any, Any, T_co], Generic[T_co]):
+        """The answer to come: ``reply.result(timeout)``, or ``await reply``.
+
+        A coroutine under asyncio only, where ``asyncio.create_task(reply)`` runs it.
+        """
 
         def result(self, timeout: float | None = None) -> T_co:
             """The result; raises what the operation ended with, or OperationTimeoutError."""
-            ...
+            raise NotImplementedError
 
         @property
         def ready(self) -> bool:
             """Whether :meth:`result` would return, or raise, at once."""
-            ...
-
-        def __await__(self) -> Generator[Any, None, T_co]: ...
+            raise NotImplementedError
 
 
 # A request's xid and opcode count towards the server's limit as well.
@@ -48,6 +51,7 @@ class Requests:
     """What the operations have in common."""
 
     _chroot = ""
+    _acl: Sequence[ACL] = OPEN_ACL_UNSAFE  # of what is created without one
     _kind: type[Call] = Call
 
     def _submit(self, call: Call) -> Any:

@@ -17,6 +17,11 @@ LONGEST_TTL = 2**40 - 1
 
 PERSISTENT, EPHEMERAL, SEQUENTIAL, CONTAINER, TTL = 0, 1, 2, 4, 5
 
+_ACL_HINTS: dict[type, str] = {
+    r.ACL: "; put it into a list",
+    bool: "; ephemeral=... and so on have names",
+}
+
 
 def check_data(data: bytes) -> bytes:
     """``data`` itself if it is bytes."""
@@ -35,21 +40,23 @@ def check_version(version: int) -> int:
     return version
 
 
-def check_acl(acl: Sequence[r.ACL]) -> tuple[r.ACL, ...]:
-    """An ACL as a tuple; a server would refuse an empty one."""
+def check_acl(acl: Sequence[r.ACL], name: str = "acl") -> tuple[r.ACL, ...]:
+    """An ACL as a tuple; a server would refuse an empty one.  ``name`` is the argument's."""
     if acl is OPEN_ACL_UNSAFE:
         return OPEN_ACL_UNSAFE
     if isinstance(acl, r.ACL) or not isinstance(acl, list | tuple):
-        raise TypeError("acl must be a list or tuple of ACL")
+        given = type(acl)
+        hint = _ACL_HINTS.get(given, "")
+        raise TypeError(f"{name} must be a list or tuple of ACL, not {given.__name__}{hint}")
     if not acl:
-        raise ValueError("acl must not be empty")
+        raise ValueError(f"{name} must not be empty")
     for entry in acl:
         if not isinstance(entry, r.ACL) or not isinstance(entry.id, r.Id):
-            raise TypeError(f"acl must hold ACL(perms, Id(scheme, id)), not {entry!r}")
+            raise TypeError(f"{name} must hold ACL(perms, Id(scheme, id)), not {entry!r}")
         if not (isinstance(entry.id.scheme, str) and isinstance(entry.id.id, str)):
-            raise TypeError(f"scheme and id of an ACL must be str: {entry!r}")
+            raise TypeError(f"{name}: scheme and id must be str: {entry!r}")
         if not isinstance(entry.perms, int) or not 0 <= entry.perms <= 31:
-            raise ValueError(f"perms of an ACL must be 0 to 31: {entry!r}")
+            raise ValueError(f"{name}: perms must be 0 to 31: {entry!r}")
     return tuple(acl)
 
 

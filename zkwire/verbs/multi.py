@@ -22,16 +22,18 @@ from zkwire.jute.records import (
     GetDataResponse,
     Stat,
 )
+from zkwire.model import OPEN_ACL_UNSAFE
 from zkwire.verbs.base import Requests
 from zkwire.verbs.checks import check_version
 from zkwire.verbs.nodes import Nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Concatenate, NoReturn, ParamSpec
 
     from zkwire.jute.multi import MultiResponse
+    from zkwire.jute.records import ACL
     from zkwire.ops import Op
     from zkwire.verbs.base import Reply
     from zkwire.watches import Watch
@@ -56,8 +58,9 @@ class Recorder(Nodes):
 
     _kind = RecordedCall
 
-    def __init__(self, chroot: str, allowed: set[Op]) -> None:
+    def __init__(self, chroot: str, allowed: set[Op], acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
         self._chroot = chroot
+        self._acl = acl
         self._allowed = allowed
         self.calls: list[Call] = []
 
@@ -153,10 +156,12 @@ class Multi(Requests):
         return self._multi(ops.MULTI_READ, _READS, operations)
 
     def _multi(self, op: Op, allowed: set[Op], operations: Iterable[Operation]) -> Any:
-        recorder = Recorder(self._chroot, allowed)
+        recorder = Recorder(self._chroot, allowed, self._acl)
+        if isinstance(operations, Operation):
+            raise TypeError(f"operations must be a list, also of one: {operations!r}")
         for operation in operations:
             if not isinstance(operation, Operation):
-                raise TypeError(f"not an operation: {operation!r}")
+                raise TypeError(f"not an operation such as Create(path, data): {operation!r}")
             operation.record(recorder)
         return self._send_multi(op, recorder.calls)
 
@@ -172,8 +177,8 @@ class Transaction(Recorder):
     It is sent once: whoever wants to repeat it after a loss has to begin a new one.
     """
 
-    def __init__(self, chroot: str) -> None:
-        super().__init__(chroot, _WRITES)
+    def __init__(self, chroot: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
+        super().__init__(chroot, _WRITES, acl)
         self.results: list[Any] = []
         self._committed = False
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.model import (
-    OPEN_ACL_UNSAFE,
     AclAndStat,
     ChildrenAndStat,
     DataAndStat,
     PathAndStat,
+    Perms,
 )
 from zkwire.paths import strip
 from zkwire.verbs.base import Requests
@@ -37,7 +37,7 @@ class Nodes(Requests):
         self,
         path: str,
         data: bytes = b"",
-        acl: Sequence[r.ACL] = OPEN_ACL_UNSAFE,
+        acl: Sequence[r.ACL] | None = None,
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -46,12 +46,13 @@ class Nodes(Requests):
     ) -> Reply[str]:
         """Create a node; returns its path.
 
-        ``ephemeral``: the server deletes it when the session ends.  ``sequential``: ten digits are
-        put behind ``path``, which count up for this parent, to 2147483647 (a parent made anew
-        starts again); use the path that is returned.  ``container``: the server deletes it some
-        time after its last child has gone (since 3.5.1).  ``ttl``: the server deletes it when it
-        has no children and its data has not been set for so many seconds, 0.001 to about 1.1e9
-        (since 3.5.3, and only if extended types are switched on there).
+        ``acl``: who may do what with it; None for the client's ``default_acl``.  ``ephemeral``: the
+        server deletes it when the session ends.  ``sequential``: ten digits are put behind
+        ``path``, which count up for this parent, to 2147483647 (a parent made anew starts again);
+        use the path that is returned.  ``container``: the server deletes it some time after its
+        last child has gone (since 3.5.1).  ``ttl``: the server deletes it when it has no children
+        and its data has not been set for so many seconds, 0.001 to about 1.1e9 (since 3.5.3, and
+        only if extended types are switched on there).
 
         Refused with: NodeExistsError; NoNodeError (the parent is missing);
         NoChildrenForEphemeralsError; NoAuthError; InvalidACLError; QuotaExceededError;
@@ -64,14 +65,14 @@ class Nodes(Requests):
         list the children and look for it.
         """
         mode = check_create_mode(ephemeral, sequential, container, ttl)
-        op, fields = _creation(ops.CREATE, data, acl, mode)
+        op, fields = _creation(ops.CREATE, data, self._acl if acl is None else acl, mode)
         return self._call(op, path, fields, self._created, None, None, sequential)
 
     def create_with_stat(
         self,
         path: str,
         data: bytes = b"",
-        acl: Sequence[r.ACL] = OPEN_ACL_UNSAFE,
+        acl: Sequence[r.ACL] | None = None,
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -80,7 +81,7 @@ class Nodes(Requests):
     ) -> Reply[PathAndStat]:
         """Create a node as :meth:`create` does; returns its path and its stat (since 3.5)."""
         mode = check_create_mode(ephemeral, sequential, container, ttl)
-        op, fields = _creation(ops.CREATE2, data, acl, mode)
+        op, fields = _creation(ops.CREATE2, data, self._acl if acl is None else acl, mode)
         return self._call(op, path, fields, self._created_with_stat, None, None, sequential)
 
     def _created(self, record: tuple[str, ...]) -> str:
@@ -214,7 +215,12 @@ def _data(record: tuple[bytes | None, r.Stat]) -> DataAndStat:
 
 def _acl(record: tuple[tuple[r.ACL, ...], r.Stat]) -> AclAndStat:
     acl, stat = record
-    return AclAndStat(list(acl), stat)
+    return AclAndStat([r.ACL(_named(entry.perms), entry.id) for entry in acl], stat)
+
+
+def _named(perms: int) -> int:
+    """Permissions with their names; what no server gives stays the number that it is."""
+    return Perms(perms) if 0 <= perms <= Perms.ALL else perms
 
 
 def _children(record: tuple[tuple[str, ...]]) -> list[str]:

@@ -1,0 +1,138 @@
+"""The event loop that a client belongs to, and how what comes from elsewhere gets there.
+
+The client is the loop's from its first use on.  Only the loop's thread may touch the automaton, and
+not while it is in the middle of that; a finalizer runs in any thread and at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+
+from zkwire.errors import ForkedError
+from zkwire.forking import remember
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+    from typing import Any, TypeVar
+
+    Function = TypeVar("Function", bound=Callable[..., object])
+
+LOOP_CLOSED = "the client's event loop has been closed"
+
+_work: set[CodeType] = set()  # of what is uninterruptible
+
+
+def uninterruptible(function: Function) -> Function:
+    """A function in the middle of which the automaton must not be touched."""
+    _work.add(function.__code__)
+    return function
+
+
+def in_the_middle() -> bool:
+    """Whether what has called the caller interrupts the work of this thread for a client.
+
+    A finalizer does, when the collector runs it there.  The stack tells: a note of it would cost
+    each operation something.
+    """
+    frame = sys._getframe(2)
+    while frame.f_code not in _work:
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return True
+
+
+class Home:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.forked = False
+        self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Begin to look for a server, if nobody has yet; returns the running loop."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is not None and loop is self.loop and not self.forked:
+            return loop
+        if self.forked:
+            raise ForkedError(
+                "this client belongs to the parent process; make an AsyncClient in this process"
+            )
+        if loop is None:
+            raise RuntimeError("no running event loop: call this in a coroutine")
+        if self.loop is not None:
+            raise RuntimeError("this AsyncClient belongs to another event loop")
+        self.loop = loop
+        remember(self)
+        self._begin(loop)
+        return loop
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to look for a server."""
+        raise NotImplementedError
+
+    def abandon_process(self) -> None:
+        """In a forked child: let go of the parent's connection without a byte or a FIN."""
+        raise NotImplementedError
+
+    @property
+    def homeless(self) -> bool:
+        """Whether the client's loop has been closed: nothing can happen any more."""
+        return self.loop is not None and self.loop.is_closed()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the client's loop, which may be running, does not run this."""
+        if self.loop is None or self.loop.is_closed():
+            return False
+        try:
+            return asyncio.get_running_loop() is not self.loop
+        except RuntimeError:
+            return True
+
+    def soon(self, function: Callable[[], object]) -> bool:
+        """Have the loop call ``function``, from any thread; False if it is not running any more."""
+        if self.loop is None:
+            return False
+        call = self.loop.call_soon_threadsafe if self.elsewhere else self.loop.call_soon
+        try:
+            call(function)
+        except RuntimeError:  # it is closed
+            return False
+        return True
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function soon; a coroutine that it returns runs as a task."""
+        self.soon(partial(self._call, function))
+
+    def _call(self, function: Callable[[], object]) -> None:
+        result = function()  # the loop's exception handler hears of errors
+        if asyncio.iscoroutine(result):
+            task = asyncio.ensure_future(result)
+            self._running.add(task)
+            task.add_done_callback(self._ran)
+
+    def _ran(self, task: asyncio.Future[Any]) -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            message = "a callback has failed"
+            context = {"message": message, "exception": error, "task": task}
+            task.get_loop().call_exception_handler(context)
+
+    def never_retrieved(self, error: BaseException) -> None:
+        """Report an operation whose error went unnoticed, as a future's."""
+        if self.loop is not None and not self.forked:
+            message = "the error of an operation was never retrieved"
+            context = {"message": message, "exception": error}
+            tell = partial(self.loop.call_exception_handler, context)
+            if not self.soon(tell):
+                tell()
