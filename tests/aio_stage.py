@@ -30,8 +30,8 @@ from zkwire import (
     NonBlockingLock,
     SequentialLock,
 )
-from zkwire.calls import Waitable
 from zkwire.recipes.single import GRANTS
+from zkwire.waitable import Waitable
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkwire import ops
-from zkwire.calls import Call, Failed, Waitable
+from zkwire.calls import Call, Failed
 from zkwire.errors import ZooKeeperError
 from zkwire.hosts import HostList
 from zkwire.jute import records as r
@@ -27,10 +27,11 @@ from zkwire.ops import OPS, Op, WatchKind
 from zkwire.session import Session
 from zkwire.trace import TraceFrame, Tracer
 from zkwire.verbs import Verbs
+from zkwire.waitable import Waitable
 from zkwire.watches import Watch
 
 if TYPE_CHECKING:
-    from zkwire.calls import Waker
+    from zkwire.waitable import Waker
 
 SESSION_ID = 0x1000_0000_0000_0007
 PASSWD = bytes(range(16))

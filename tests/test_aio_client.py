@@ -69,13 +69,13 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
-from zkwire.calls import Awaited, Waitable
 from zkwire.dial import shut_down
 from zkwire.link import INTERRUPTED
-from zkwire.replies import Pipeline
+from zkwire.pipeline import Pipeline
 from zkwire.testing import FaultProxy, Server, VirtualClock
 from zkwire.testing.proxy import Gate, hold
 from zkwire.verbs import Verbs
+from zkwire.waitable import Awaited, Waitable
 
 # What takes longer does not end by itself.
 SLACK = 2.0

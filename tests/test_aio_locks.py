@@ -70,7 +70,7 @@ from zkwire import (
     NoNodeError,
     SequentialLock,
 )
-from zkwire.roles import LINGER
+from zkwire.pacing import LINGER
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.real

@@ -65,7 +65,6 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.calls import Waitable
 from zkwire.jute import records as r
 from zkwire.testing.proxy import (
     Action,
@@ -79,6 +78,7 @@ from zkwire.testing.proxy import (
     split,
     truncate,
 )
+from zkwire.waitable import Waitable
 from zkwire.waiting import Sleeper
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ import pytest
 import zkwire
 from zkwire import errors
 from zkwire.jute.record import Record
-from zkwire.replies import Pipeline
+from zkwire.pipeline import Pipeline
 from zkwire.verbs import Verbs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -20,12 +20,24 @@ PACKAGE = Path(__file__).resolve().parent.parent / "zkwire"
 ORDER = [
     "errors",
     *("jute", "jute.record", "jute.records", "jute.frames", "jute.multi"),
-    *("paths", "model", "digest", "ops", "calls", "watches", "watch_table", "watching"),
+    *("paths", "model", "digest", "ops", "waitable", "calls", "watches", "watch_table", "watching"),
     *("hosts", "search", "liveness", "leases", "endings", "states", "trace"),
     *("control", "authentication", "opening", "flight", "unknown", "session"),
     *("verbs.base", "verbs.checks", "verbs.nodes", "verbs.multi", "verbs.watches"),
     *("verbs.admin", "verbs"),
-    *("sasl", "tls", "options", "background", "dial", "probe", "bell", "link", "secure_link"),
+    *(
+        "pacing",
+        "pipeline",
+        "sasl",
+        "tls",
+        "options",
+        "background",
+        "dial",
+        "probe",
+        "bell",
+        "link",
+        "secure_link",
+    ),
     *("forking", "exiting", "waiting", "held", "engine", "io_thread", "roles", "pump"),
     *("following", "observe", "replies"),
     *("recipes", "recipes.world", "recipes.driver", "recipes.trees"),
@@ -52,7 +64,18 @@ TOPS = ("testing", "cli")
 
 # The only modules that may touch the world outside: sockets, threads, clocks, chance.
 SHELLS = {
-    *("sasl", "tls", "background", "dial", "probe", "bell", "link", "secure_link", "forking"),
+    *(
+        "pacing",
+        "sasl",
+        "tls",
+        "background",
+        "dial",
+        "probe",
+        "bell",
+        "link",
+        "secure_link",
+        "forking",
+    ),
     *("exiting", "waiting", "engine", "io_thread", "roles", "pump", "client_base", "client"),
     *("aio.home", "aio.engine", "aio.replies", "aio.pump", "testing", "cli", "__main__"),
     *("recipes.owners", "recipes.family", "recipes.async_locks", "recipes.async_family"),
@@ -65,7 +88,18 @@ IMPURE = {
 
 # What a recipe may know. It runs blocking, under asyncio and in simulation, so it knows no shell.
 RECIPES_MAY_USE = (
-    *("errors", "jute", "paths", "model", "ops", "calls", "watches", "verbs", "recipes"),
+    *(
+        "errors",
+        "jute",
+        "paths",
+        "model",
+        "ops",
+        "calls",
+        "waitable",
+        "watches",
+        "verbs",
+        "recipes",
+    ),
 )
 RECIPE_SHELLS = {
     "recipes.locks": ("client",),

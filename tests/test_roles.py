@@ -33,12 +33,12 @@ from zkwire import (
 )
 from zkwire.aio.engine import LoopDriver
 from zkwire.background import Late
-from zkwire.calls import Awaited, Waitable
 from zkwire.dial import readable_within
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.link import LONG_LINE, LONGEST_PAUSE
 from zkwire.testing.proxy import FaultProxy, hold
 from zkwire.testing.proxy import Gate as ProxyGate
+from zkwire.waitable import Awaited, Waitable
 
 
 @pytest.fixture

@@ -50,7 +50,8 @@ from zkwire.testing.schedule import (
     sweep,
 )
 from zkwire.testing.simulated_client import Client, Step, ViolationError
-from zkwire.testing.simulation import START, Simulation
+from zkwire.testing.simulation import Simulation
+from zkwire.testing.stage import START
 from zkwire.testing.tree import Node
 from zkwire.testing.trouble import FAULTS
 from zkwire.verbs import Verbs
@@ -281,6 +282,7 @@ class Held:
 def look(claims: Claims, client: Client, *locks: Held) -> None:
     """Each with a node of its own."""
     sim = client.sim
+    assert isinstance(sim, Simulation)
     for lock in locks:
         lock.held = True
         node = Node(b"", (), client.session.session_id, lock.fence, 0)

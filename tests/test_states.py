@@ -12,7 +12,7 @@ from zkwire.model import State
 from zkwire.states import Audience, Listener, StateWait
 
 if TYPE_CHECKING:
-    from zkwire.calls import Waker
+    from zkwire.waitable import Waker
 
 
 class Onlooker:

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkwire import ops
-from zkwire.calls import Call, Waitable
+from zkwire.calls import Call
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
 from zkwire.model import Event, EventType, State
 from zkwire.ops import WatchKind
+from zkwire.waitable import Waitable
 from zkwire.watch_table import BATCH_BYTES, WatchTable
 from zkwire.watches import CallbackWatch, Watch
 from zkwire.watching import Watching

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from zkwire.calls import Waitable
+    from zkwire.waitable import Waitable
 
 
 def report(error: BaseException) -> None:

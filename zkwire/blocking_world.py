@@ -6,7 +6,8 @@ from zkwire.client_world import ClientWorld
 from zkwire.errors import OperationTimeoutError
 from zkwire.exiting import remember
 from zkwire.model import OPEN_ACL_UNSAFE
-from zkwire.replies import BackgroundReply, Pipeline
+from zkwire.pipeline import BackgroundReply, Pipeline
+from zkwire.replies import BlockingReply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from random import Random
     from typing import TypeVar
 
-    from zkwire.calls import Waitable
     from zkwire.jute.records import ACL
     from zkwire.model import Event
     from zkwire.pump import Pump
     from zkwire.verbs import Reply
+    from zkwire.waitable import Waitable
     from zkwire.watches import Watch
 
     T = TypeVar("T")
@@ -30,7 +31,7 @@ class BlockingWorld(ClientWorld):
     def __init__(
         self, pump: Pump, chroot: str, rng: Random, acl: Sequence[ACL] = OPEN_ACL_UNSAFE
     ) -> None:
-        verbs = Pipeline(pump, chroot, acl=acl, eager=False)
+        verbs = Pipeline(pump, chroot, BlockingReply, acl=acl, eager=False)
         super().__init__(pump, verbs, Pipeline(pump, chroot, BackgroundReply), rng)
         remember(self)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from zkwire.blocking_world import BlockingWorld
-from zkwire.calls import check_timeout
 from zkwire.client_base import CLOSE_SECONDS, ClientBase
 from zkwire.model import State
+from zkwire.pipeline import Pipeline
 from zkwire.recipes import trees
 from zkwire.recipes.driver import iterate, run
-from zkwire.replies import Exchange, Pipeline
+from zkwire.replies import BlockingReply, Exchange
 from zkwire.states import StateWait
 from zkwire.verbs import Verbs
 from zkwire.verbs.multi import Transaction as Operations
+from zkwire.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Client(ClientBase, Exchange):
         self._pump = Pump(self._session, name, tls, sasl, resolver, now)
         self._chroot = self._session.chroot
         self._world = BlockingWorld(self._pump, self._chroot, rng, self._acl)
-        self.pipeline = Pipeline(self._pump, self._chroot, acl=self._acl)
+        self.pipeline = Pipeline(self._pump, self._chroot, BlockingReply, acl=self._acl)
 
     # --- the session ------------------------------------------------------------------------------
 

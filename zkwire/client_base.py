@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 
-from zkwire.calls import check_timeout
 from zkwire.errors import UnreachableError
 from zkwire.held import Made, warn_unclosed
 from zkwire.hosts import HostList, parse_hosts
@@ -26,6 +25,7 @@ from zkwire.options import (
 from zkwire.session import Session
 from zkwire.states import Listener
 from zkwire.verbs.checks import check_acl
+from zkwire.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

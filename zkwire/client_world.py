@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from itertools import count
 
-from zkwire.calls import Awaited
 from zkwire.endings import CLOSING
 from zkwire.errors import ClientClosedError
 from zkwire.model import State
 from zkwire.states import StateWait
+from zkwire.waitable import Awaited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from zkwire.recipes.lock import LockCore
-    from zkwire.replies import Pipeline
+    from zkwire.pipeline import Pipeline
+    from zkwire.recipes.world import Engaged
     from zkwire.verbs import Verbs
     from zkwire.watches import Watch
 
@@ -40,7 +40,7 @@ class ClientWorld:
         self.dispatch = pump.dispatch
         self.wait = pump.wait
         self.when_ready = pump.when_ready
-        self.engaged: set[LockCore] = set()
+        self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
         self._pump = pump
         # Drawn once: from the system's source of randomness it takes 3 µs.

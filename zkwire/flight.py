@@ -24,9 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zkwire.calls import Call, Waker
+    from zkwire.calls import Call
     from zkwire.liveness import Liveness
     from zkwire.ops import Op
+    from zkwire.waitable import Waker
 
 _REPLY = struct.Struct(">iiqi")  # length, xid, zxid, err
 _REPLY_BYTES = _REPLY.size

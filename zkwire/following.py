@@ -13,24 +13,36 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.calls import Awaited
 from zkwire.errors import BUSY, ConnectionLossError, ZooKeeperError
 from zkwire.hosts import parse_config
+from zkwire.waitable import Awaited
 from zkwire.watches import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.aio.pump import AsyncPump
-    from zkwire.calls import Waker
+    from collections.abc import Callable, Coroutine
+    from ssl import SSLContext
+    from typing import Any, Protocol
+
     from zkwire.model import State
-    from zkwire.pump import Pump
     from zkwire.verbs import Verbs
+    from zkwire.waitable import Waker
+
+    class Owner(Protocol):
+        """What this needs of a pump."""
+
+        tls: SSLContext | None
+
+        def spawn(
+            self, work: Callable[[], Coroutine[Any, Any, object]], *, lasting: bool = False
+        ) -> None: ...
+        def replace_hosts(self, hosts: list[tuple[str, int]]) -> None: ...
 
 
 class Following:
     """Starts with the first connection and ends with the session."""
 
-    def __init__(self, pump: Pump | AsyncPump, verbs: Verbs, given: list[tuple[str, int]]) -> None:
+    def __init__(self, pump: Owner, verbs: Verbs, given: list[tuple[str, int]]) -> None:
         self._pump = pump
         self._verbs = verbs
         self._given = given if pump.tls is not None else []

@@ -28,9 +28,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
     from collections.abc import Callable
+    from typing import Protocol
 
+    from zkwire import engine
+    from zkwire.background import Late, Task
     from zkwire.link import Link
-    from zkwire.pump import Pump
+    from zkwire.waiting import Sleeper
+
+    class Owner(engine.Owner, Protocol):
+        """What the I/O thread needs of the pump that it works for."""
+
+        mutex: threading.RLock
+        late: Late
+        sleepers: set[Sleeper]
+        tasks: set[Task]
+        closing: float | None
+        detaching: bool
+        ended: bool
+
+        def read(self, link: Link) -> None: ...
+        def send_rest(self, link: Link) -> None: ...
+        def hand_over(self) -> None: ...
+        def call_soon(self) -> None: ...
+        def part(self) -> None: ...
+        def abandon_process(self) -> None: ...
 
     Ready = list[tuple[selectors.SelectorKey, int]]
 
@@ -48,7 +69,7 @@ NOTHING: Ready = []
 class IOThread:
     """The loop around the engine; see the module's docstring."""
 
-    def __init__(self, pump: Pump) -> None:
+    def __init__(self, pump: Owner) -> None:
         self._pump = pump
         self._mutex = pump.mutex
         self._selector = selectors.DefaultSelector()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Protocol
 
-    from zkwire.calls import Waker
+    from zkwire.waitable import Waker
 
     class Hold(Protocol):
         """Something that is held: it is told once, by one of these."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from zkwire.calls import Waker
     from zkwire.session import Session
     from zkwire.trace import TraceFrame
+    from zkwire.waitable import Waker
 
     Dispatch = Callable[[Callable[[], object]], object]
 

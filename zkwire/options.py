@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zkwire.calls import check_timeout
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import AuthPacket, ConnectRequest
 from zkwire.liveness import LEAST_MARGINS
 from zkwire.model import Credentials
 from zkwire.ops import AUTH
 from zkwire.verbs.base import LARGEST_BODY, too_large
+from zkwire.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

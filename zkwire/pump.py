@@ -16,9 +16,10 @@ from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError
 from zkwire.forking import remember
 from zkwire.io_thread import IOThread, serve
+from zkwire.pacing import FLUSH_AT
 from zkwire.roles import Roles
 from zkwire.states import StateWait
-from zkwire.waiting import Gone
+from zkwire.waitable import Waitable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,15 +27,16 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any
 
-    from zkwire.calls import Call, Waitable, Waker
+    from zkwire.calls import Call
     from zkwire.dial import Resolver
     from zkwire.leases import Hold
+    from zkwire.link import Link
     from zkwire.sasl import Mechanism
     from zkwire.session import Session
     from zkwire.states import Onlooker
+    from zkwire.waitable import Waitable, Waker
     from zkwire.watches import Watch
 
-FLUSH_AT = 128
 LOOK_AGAIN = 0.0005  # seconds
 # How much longer than it was given a close may take: the I/O thread's way out.
 CLOSE_SLACK = 0.2
@@ -334,3 +336,19 @@ class Pump(Roles):
         """By the I/O thread, at its end: nobody will close the client."""
         if self._dropped:
             self._callbacks.end()
+
+
+class Gone(Waitable):
+    """Ready once a connection is no longer the pump's."""
+
+    __slots__ = ("_link", "_pump")
+
+    def __init__(self, pump: Pump, link: Link) -> None:
+        super().__init__()
+        self._pump = pump
+        self._link = link
+
+    @property
+    def ready(self) -> bool:
+        """Whether what is submitted now is for another connection."""
+        return self._pump.link is not self._link

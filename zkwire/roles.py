@@ -28,35 +28,24 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from functools import partial
 
 from zkwire.background import Late, report
 from zkwire.errors import ForkedError
 from zkwire.link import INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
+from zkwire.pacing import LINGER, LOOK, clock
 from zkwire.waiting import Sleeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkwire.calls import Call, Waitable, Waker
+    from zkwire.calls import Call
     from zkwire.io_thread import IOThread
     from zkwire.link import Link
     from zkwire.session import Session
-
-# Seconds between two looks at the deadlines by who reads; the shortest deadline is a ping's.
-LOOK = 0.005
+    from zkwire.waitable import Waitable, Waker
 
 LONGEST_WAIT = 1e6  # seconds; a system call takes no more
-
-# Seconds within which something is done that a moment may make unnecessary: the guard of a lock.
-LINGER = 0.01
-
-# Seconds on a clock that never goes back.  CLOCK_MONOTONIC stands still while the machine sleeps;
-# the server's clock does not.
-clock: Callable[[], float] = time.monotonic
-if hasattr(time, "CLOCK_BOOTTIME"):
-    clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Roles:

@@ -61,10 +61,10 @@ from zkwire.watching import Watching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.calls import Waker
     from zkwire.hosts import HostList
     from zkwire.leases import Hold
     from zkwire.trace import Tracer
+    from zkwire.waitable import Waker
     from zkwire.watches import Watch
 
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err

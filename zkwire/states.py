@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.calls import Waitable
 from zkwire.model import State
+from zkwire.waitable import Waitable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol
 
-    from zkwire.calls import Waker
+    from zkwire.waitable import Waker
 
     class Onlooker(Protocol):
         """Something that sees every state; returns what is to be called on its behalf."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from zkwire.calls import Waitable
+from zkwire.waitable import Waitable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.link import Link
-    from zkwire.pump import Pump
+    pass
 
 # A signal that comes between the interpreter's last look and the system call is not noticed before
 # that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on who else wakes us.
@@ -38,19 +37,3 @@ class Sleeper:
         seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
         if seconds > 0:
             self._lock.acquire(timeout=seconds)
-
-
-class Gone(Waitable):
-    """Ready once a connection is no longer the pump's."""
-
-    __slots__ = ("_link", "_pump")
-
-    def __init__(self, pump: Pump, link: Link) -> None:
-        super().__init__()
-        self._pump = pump
-        self._link = link
-
-    @property
-    def ready(self) -> bool:
-        """Whether what is submitted now is for another connection."""
-        return self._pump.link is not self._link

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from zkwire.calls import Waitable, check_timeout
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.model import Event, EventType, State
+from zkwire.waitable import Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator
     from typing import Any, Protocol
 
-    from zkwire.calls import Waker
     from zkwire.ops import WatchKind
+    from zkwire.waitable import Waker
 
     class WatchOwner(Protocol):
         """What a watch needs of the client that it is set on."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from zkwire.calls import Waker
+    from zkwire.waitable import Waker
     from zkwire.watch_table import Place, Spent, Told
     from zkwire.watches import Watch
 

@@ -49,7 +49,7 @@ from zkwire import (
     ops,
     testing,
 )
-from zkwire.roles import clock
+from zkwire.pacing import clock
 from zkwire.testing.proxy import FaultProxy, Gate, cut_after, hold
 
 

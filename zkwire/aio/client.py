@@ -5,13 +5,13 @@ from __future__ import annotations
 from zkwire.aio.pump import AsyncPump
 from zkwire.aio.replies import AsyncReply
 from zkwire.aio.world import AsyncWorld
-from zkwire.calls import check_timeout
 from zkwire.client_base import CLOSE_SECONDS, ClientBase
 from zkwire.model import State
+from zkwire.pipeline import Pipeline
 from zkwire.recipes import trees
-from zkwire.replies import Pipeline
 from zkwire.states import StateWait
 from zkwire.verbs.multi import Transaction as Operations
+from zkwire.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,10 +19,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from typing import Any
+    from typing import Any, Protocol
     from weakref import ref
 
-    from zkwire.aio.pump import AsyncPump
+    from zkwire import engine
+    from zkwire.link import Link
+
+    class Owner(engine.Owner, Protocol):
+        """What the loop's driver needs of the pump that it works for."""
+
+        def read(self, link: Link) -> None: ...
+        def send_rest(self, link: Link) -> None: ...
 
 
 # Seconds; the event loop knows no shorter ones.
@@ -82,7 +89,7 @@ def _on_timer(held: Held) -> None:
 class LoopDriver:
     """Turns the engine whenever something has happened or is due."""
 
-    def __init__(self, pump: AsyncPump, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, pump: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self._pump = pump
         self._loop = loop
         sockets: set[socket.socket] = set()

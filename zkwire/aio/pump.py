@@ -21,8 +21,7 @@ from zkwire.dial import resolve
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.forking import remember
 from zkwire.link import INTERRUPTED
-from zkwire.pump import FLUSH_AT
-from zkwire.roles import LINGER, LOOK, clock
+from zkwire.pacing import FLUSH_AT, LINGER, LOOK, clock
 from zkwire.states import StateWait
 
 TYPE_CHECKING = False
@@ -31,13 +30,14 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any
 
-    from zkwire.calls import Call, Waitable
+    from zkwire.calls import Call
     from zkwire.dial import Resolver
     from zkwire.leases import Hold
     from zkwire.link import Link
     from zkwire.sasl import Mechanism
     from zkwire.session import Session
     from zkwire.states import Onlooker
+    from zkwire.waitable import Waitable
     from zkwire.watches import Watch
 
 

@@ -7,7 +7,7 @@ import asyncio
 from zkwire import ops
 from zkwire.calls import ANSWERED, Call
 from zkwire.errors import ClientClosedError, ZooKeeperError
-from zkwire.replies import timed_out
+from zkwire.pipeline import timed_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

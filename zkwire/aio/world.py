@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from zkwire.aio.replies import StepReply
-from zkwire.calls import Waitable
 from zkwire.client_world import ClientWorld
 from zkwire.errors import OperationTimeoutError
 from zkwire.model import OPEN_ACL_UNSAFE
-from zkwire.replies import BackgroundReply, Pipeline
+from zkwire.pipeline import BackgroundReply, Pipeline
 from zkwire.states import StateWait
+from zkwire.waitable import Waitable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from zkwire.aio.pump import AsyncPump
-    from zkwire.calls import Waker
     from zkwire.jute.records import ACL
     from zkwire.model import Event
     from zkwire.verbs import Reply
+    from zkwire.waitable import Waker
     from zkwire.watches import Watch
 
     T = TypeVar("T")

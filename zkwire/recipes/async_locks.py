@@ -6,7 +6,6 @@ from asyncio import CancelledError, current_task
 from contextlib import asynccontextmanager
 
 from zkwire.aio.client import AsyncClient
-from zkwire.calls import check_timeout
 from zkwire.errors import (
     LockLostError,
     LockTakenError,
@@ -20,6 +19,7 @@ from zkwire.recipes.face import Bodied, LockFace, check_kind
 from zkwire.recipes.guarded import guarded
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
+from zkwire.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

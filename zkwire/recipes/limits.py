@@ -17,8 +17,8 @@ whether it waits, and turns a time limit into a deadline on the world's clock.
 
 from __future__ import annotations
 
-from zkwire.calls import check_timeout
 from zkwire.recipes.world import in_time
+from zkwire.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zkwire.calls import check_timeout
 from zkwire.client import Client
 from zkwire.errors import (
     LockLostError,
@@ -18,6 +17,7 @@ from zkwire.recipes.face import Bodied, LockFace, check_kind
 from zkwire.recipes.guarded import guarded
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
+from zkwire.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ without its asking; none of them is ever taken back.
 
 from __future__ import annotations
 
-from zkwire.calls import Waitable, check_timeout
 from zkwire.model import Event, EventType, State
+from zkwire.waitable import Waitable, check_timeout
 from zkwire.watches import Watch
 
 TYPE_CHECKING = False
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any, Self
 
-    from zkwire.calls import Waker
     from zkwire.errors import ZooKeeperError
     from zkwire.recipes.world import World
     from zkwire.verbs import Reply
+    from zkwire.waitable import Waker
 
 
 class Loss(Waitable):

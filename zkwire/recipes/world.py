@@ -17,15 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any, ParamSpec, Protocol, TypeVar
 
-    from zkwire.calls import Waitable
     from zkwire.leases import Hold
     from zkwire.model import Event
-    from zkwire.recipes.lock import LockCore
     from zkwire.verbs import Reply, Verbs
+    from zkwire.waitable import Waitable
     from zkwire.watches import Watch
 
     T = TypeVar("T")
     P = ParamSpec("P")
+
+    class Engaged(Protocol):
+        """A lock of which a node may stand on the server."""
+
+        @property
+        def engaged(self) -> bool:
+            """Whether a node of its may stand there now."""
+            ...
+
+        def make_good(self) -> None:
+            """Clean up what an error has kept from being cleaned up."""
+            ...
 
     class World(Protocol):
         """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
@@ -76,7 +87,7 @@ if TYPE_CHECKING:
             ...
 
         @property
-        def engaged(self) -> set[LockCore]:
+        def engaged(self) -> set[Engaged]:
             """The locks of which a node may stand on the server, for whoever wants to detach."""
             ...
 

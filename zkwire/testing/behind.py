@@ -8,6 +8,7 @@ seen before: a server that is behind that does not take it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator
 from contextlib import contextmanager
 from copy import copy
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from zkwire.jute.records import SetWatches
 from zkwire.model import EventType
-from zkwire.ops import SET_WATCHES
-from zkwire.testing.narration import event_in
+from zkwire.ops import NOTIFICATION_XID, SET_WATCHES
 from zkwire.testing.reads import READS
 from zkwire.testing.tree import Node
 from zkwire.testing.watchers import Mode
@@ -31,7 +31,19 @@ _OF_CHILDREN: Final = frozenset({EventType.NODE_CHILDREN_CHANGED, EventType.NODE
 _OF_DATA: Final = frozenset(
     {EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED}
 )
+_EVENT: Final = struct.Struct(">iii")  # behind a reply's header: type, state, length of the path
+_EVENT_AT: Final = 20
+_NOTIFICATION: Final = struct.pack(">i", NOTIFICATION_XID)
 _values = attrgetter(*Node.__slots__)
+
+
+def event_in(frame: bytes) -> tuple[EventType, str] | None:
+    """The watch event that a server's frame is, if it is one."""
+    if frame[4:8] != _NOTIFICATION:
+        return None
+    kind, _, length = _EVENT.unpack_from(frame, _EVENT_AT)
+    at = _EVENT_AT + _EVENT.size
+    return EventType(kind), frame[at : at + length].decode("utf-8", "replace")
 
 
 def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:

@@ -19,7 +19,24 @@ from zkwire.testing.acl import Credentials
 
 if TYPE_CHECKING:
     from zkwire.testing.sasl import DigestServer
-    from zkwire.testing.sessions import Session
+
+
+class Session:
+    """One session.  ``connections`` has the connection to each server that has seen it.
+
+    A ``local`` one is known to the read-only server alone that has opened it.
+    """
+
+    __slots__ = ("connections", "expires", "local", "member", "passwd", "session_id", "timeout")
+
+    def __init__(self, session_id: int, passwd: bytes, timeout: int, *, local: bool) -> None:
+        self.local = local
+        self.session_id = session_id
+        self.passwd = passwd
+        self.timeout = timeout
+        self.expires = 0
+        self.member = 0  # the server it is attached to now
+        self.connections: dict[int, Connection] = {}
 
 
 class Connection:

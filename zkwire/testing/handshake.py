@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from zkwire.errors import NotReadOnlyError, ProtocolError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse
-from zkwire.testing.connection import Connection
-from zkwire.testing.sessions import Session
+from zkwire.testing.connection import Connection, Session
 from zkwire.testing.world import World, reply_frame
 
 _PASSWD_BYTES: Final = 16

@@ -6,21 +6,16 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from zkwire import ops
-from zkwire.model import EventType
+from zkwire.testing.behind import event_in
 
 if TYPE_CHECKING:
-    from zkwire.testing.simulated_client import Link, Step
-    from zkwire.testing.simulation import Simulation
+    from zkwire.testing.simulated_client import Client, Link, Step
 
 _HEADER: Final = struct.Struct(">iii")  # length, xid, and opcode or the zxid's upper half
-_EVENT: Final = struct.Struct(">iii")  # behind a reply's header: type, state, length of the path
-_EVENT_AT: Final = 20
-_NOTIFICATION: Final = struct.pack(">i", ops.NOTIFICATION_XID)
 
 
-def told(sim: Simulation, step: Step) -> str:
-    """The step, and which frames it is about."""
-    client = next((client for client in sim.clients if client.name == step.who), None)
+def told(step: Step, client: Client | None) -> str:
+    """The step, and which frames it is about; ``client`` is the one that it happens to."""
     if client is None or client.link is None:
         return str(step)
     if step.kind in ("up", "up1"):
@@ -31,15 +26,6 @@ def told(sim: Simulation, step: Step) -> str:
         replies = map(_reply, frames) if client.session.usable else ("handshake",)
         return f"{step}: {', '.join(replies)}"
     return str(step)
-
-
-def event_in(frame: bytes) -> tuple[EventType, str] | None:
-    """The watch event that a server's frame is, if it is one."""
-    if frame[4:8] != _NOTIFICATION:
-        return None
-    kind, _, length = _EVENT.unpack_from(frame, _EVENT_AT)
-    at = _EVENT_AT + _EVENT.size
-    return EventType(kind), frame[at : at + length].decode("utf-8", "replace")
 
 
 def _request(frame: bytes, link: Link) -> str:

@@ -39,11 +39,11 @@ from zkwire.paths import CONFIG_NODE
 from zkwire.testing import authentication, words
 from zkwire.testing.acl import Credentials
 from zkwire.testing.configuration import Members, text_of
-from zkwire.testing.connection import Connection
+from zkwire.testing.connection import Connection, Session
 from zkwire.testing.handshake import greet
 from zkwire.testing.reads import READS, BegunAnswerError
 from zkwire.testing.rules import Behaviour, Rules
-from zkwire.testing.sessions import Session, Sessions
+from zkwire.testing.sessions import Sessions
 from zkwire.testing.tree import DataTree
 from zkwire.testing.world import World, reply_frame
 from zkwire.testing.writes import WRITES, WRITES_BEFORE_39, write

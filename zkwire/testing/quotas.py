@@ -13,16 +13,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from zkwire.testing.tree import Node
+from typing import Final, Protocol, TypeVar
 
 QUOTAS: Final = "/zookeeper/quota"
 _LIMITS: Final = "/zookeeper_limits"
 _STATISTICS: Final = "/zookeeper_stats"
 _SEPARATOR: Final = re.compile("[,;]")
 _UNKNOWN: Final = -1
+
+
+class HasData(Protocol):
+    """A node, as far as it is counted."""
+
+    data: bytes | None
+
+
+Node = TypeVar("Node", bound=HasData)
 
 
 def statistics_for(nodes: Mapping[str, Node], path: str) -> Node | None:
@@ -41,7 +47,7 @@ def counted(path: str) -> str | None:
     return None
 
 
-def statistics(nodes: Mapping[str, Node], path: str) -> bytes:
+def statistics(nodes: Mapping[str, HasData], path: str) -> bytes:
     """What there is at and below ``path``."""
     below = "/" if path == "/" else path + "/"
     sizes = [

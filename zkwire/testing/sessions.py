@@ -16,31 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from zkwire.testing.connection import Connection
+from zkwire.testing.connection import Connection, Session
 
 _PASSWD_BYTES = 16
 _MIN_TICKS, _MAX_TICKS = 2, 20
-
-
-class Session:
-    """One session.  ``connections`` has the connection to each server that has seen it.
-
-    A ``local`` one is known to the read-only server alone that has opened it.
-    """
-
-    __slots__ = ("connections", "expires", "local", "member", "passwd", "session_id", "timeout")
-
-    def __init__(self, session_id: int, passwd: bytes, timeout: int, *, local: bool) -> None:
-        self.local = local
-        self.session_id = session_id
-        self.passwd = passwd
-        self.timeout = timeout
-        self.expires = 0
-        self.member = 0  # the server it is attached to now
-        self.connections: dict[int, Connection] = {}
 
 
 class Sessions:

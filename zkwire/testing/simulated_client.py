@@ -12,10 +12,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from zkwire.aio.world import AsyncWorld
-from zkwire.calls import Call, Waitable
+from zkwire.calls import Call
 from zkwire.hosts import HostList
 from zkwire.session import Session
 from zkwire.testing.connection import Connection
+from zkwire.waitable import Waitable
 from zkwire.watches import Watch
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from zkwire.leases import Hold
     from zkwire.recipes.world import World
     from zkwire.states import Onlooker
-    from zkwire.testing.simulation import Simulation
+    from zkwire.testing.processor import Processor
 
 _MANY: Final = 100  # deadlines at one moment
 
@@ -126,6 +127,23 @@ class Holder(Protocol):
         ...
 
 
+class Scheduler(Protocol):
+    """What a client needs of the simulation that it is in."""
+
+    now: float
+    seed: int
+    rng: Random
+    servers: int
+    timeout: float
+    processor: Processor
+    current: Task | None
+
+    def add_task(
+        self, client: Client, coroutine: Coroutine[Any, Any, Any], name: str, *, background: bool
+    ) -> Task: ...
+    def step_within(self, task: Task) -> None: ...
+
+
 class Client:
     """One process with one client in it.
 
@@ -135,7 +153,7 @@ class Client:
     those whose claims somebody looks at.
     """
 
-    def __init__(self, sim: Simulation, name: str, chroot: str) -> None:
+    def __init__(self, sim: Scheduler, name: str, chroot: str) -> None:
         self.name = name
         self.sim = sim
         # Of its own, so that what one client draws does not depend on what others do meanwhile.

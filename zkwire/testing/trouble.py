@@ -36,7 +36,7 @@ from zkwire.testing.simulated_client import Step
 
 if TYPE_CHECKING:
     from zkwire.testing.simulated_client import Client, Link
-    from zkwire.testing.simulation import Simulation
+    from zkwire.testing.stage import Stage
 
 FAULTS: Final = (
     "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",
@@ -48,7 +48,7 @@ _BUSY: Final = ThrottledOpError.code
 _SESSION_ID: Final = slice(12, 20)  # in a handshake's answer
 
 
-def possible(sim: Simulation) -> list[Step]:
+def possible(sim: Stage) -> list[Step]:
     """Every fault that could happen now."""
     found: list[Step] = []
     for client in sim.clients:
@@ -67,7 +67,7 @@ def possible(sim: Simulation) -> list[Step]:
     return found
 
 
-def _of_network(sim: Simulation, client: Client) -> list[str]:
+def _of_network(sim: Stage, client: Client) -> list[str]:
     found: list[str] = []
     link = client.link
     if link is not None and not client.paused:  # else it would only find out later
@@ -98,7 +98,7 @@ def _of_process(client: Client) -> list[str]:
     return ["pause", "crash", "abandon"] + ["close"] * (client.close_at is None)
 
 
-def _of_session(sim: Simulation, client: Client) -> list[str]:
+def _of_session(sim: Stage, client: Client) -> list[str]:
     """To the server it is all the same whether there is a client any more."""
     session_id = client.session.session_id
     if sim.sessions.get(session_id) is None:
@@ -106,7 +106,7 @@ def _of_session(sim: Simulation, client: Client) -> list[str]:
     return ["expire"] + ["delete", "touch"] * bool(sim.tree.ephemerals(session_id))
 
 
-def _empty(sim: Simulation) -> str | None:
+def _empty(sim: Stage) -> str | None:
     """A node without children that no session owns."""
     for path, node in sim.tree.nodes.items():
         if node.czxid and not node.owner and not node.children:
@@ -117,12 +117,12 @@ def _empty(sim: Simulation) -> str | None:
 # --- what they do ---------------------------------------------------------------------------------
 
 
-def _cut(_sim: Simulation, client: Client) -> None:
+def _cut(_sim: Stage, client: Client) -> None:
     client.lose("cut")
     client.conclude()
 
 
-def _unsent(_sim: Simulation, client: Client) -> None:
+def _unsent(_sim: Stage, client: Client) -> None:
     if client.link is not None:
         client.lose("cut", written=client.link.written - _length(client.link.up))
     client.conclude()
@@ -132,19 +132,19 @@ def _length(writes: Iterable[list[bytes]]) -> int:
     return sum(len(frame) for frames in writes for frame in frames)
 
 
-def _linger(_sim: Simulation, client: Client) -> None:
+def _linger(_sim: Stage, client: Client) -> None:
     client.lose("cut", server=False)
     client.conclude()
 
 
-def _expire(sim: Simulation, client: Client) -> None:
+def _expire(sim: Stage, client: Client) -> None:
     sim.past.remember(sim.tree)
     sim.processor.expire(client.session.session_id, sim.now)
     client.killed = True
     sim.collect()
 
 
-def _delete(sim: Simulation, client: Client) -> None:
+def _delete(sim: Stage, client: Client) -> None:
     """One node of each transaction: a lock's, and not the token beside it."""
     for path in sim.tree.ephemerals(client.session.session_id):
         czxid = sim.tree.nodes[path].czxid
@@ -154,7 +154,7 @@ def _delete(sim: Simulation, client: Client) -> None:
     sim.collect()
 
 
-def _touch(sim: Simulation, client: Client) -> None:
+def _touch(sim: Stage, client: Client) -> None:
     for path in sim.tree.ephemerals(client.session.session_id):
         sim.past.remember(sim.tree)
         sim.tree.begin(round(sim.now * 1000))
@@ -164,7 +164,7 @@ def _touch(sim: Simulation, client: Client) -> None:
     sim.collect()
 
 
-def _refuse(sim: Simulation, client: Client) -> None:
+def _refuse(sim: Stage, client: Client) -> None:
     link = client.link
     if link is not None:
         body = link.take()[4:]
@@ -173,75 +173,75 @@ def _refuse(sim: Simulation, client: Client) -> None:
     sim.collect()
 
 
-def _remove(sim: Simulation, path: str) -> None:
+def _remove(sim: Stage, path: str) -> None:
     sim.past.remember(sim.tree)
     sim.tree.begin(round(sim.now * 1000))
     sim.processor.world.tell(sim.tree.remove(path))
 
 
-def _uproot(sim: Simulation) -> None:
+def _uproot(sim: Stage) -> None:
     path = _empty(sim)
     if path is not None:
         _remove(sim, path)
     sim.collect()
 
 
-def _wrap(sim: Simulation) -> None:
+def _wrap(sim: Stage) -> None:
     path = _empty(sim)
     if path is not None:
         sim.tree.nodes[path].created = LAST_SEQUENCE
 
 
-def _pause(sim: Simulation, client: Client) -> None:
+def _pause(sim: Stage, client: Client) -> None:
     client.paused_until = sim.now + sim.long
 
 
-def _partition(sim: Simulation, client: Client) -> None:
+def _partition(sim: Stage, client: Client) -> None:
     client.silent_until = sim.now + sim.long
 
 
-def _blip(sim: Simulation, client: Client) -> None:
+def _blip(sim: Stage, client: Client) -> None:
     client.silent_until = sim.now + sim.timeout * 3 / 4
 
 
-def _slow(_sim: Simulation, client: Client) -> None:
+def _slow(_sim: Stage, client: Client) -> None:
     client.stalled = True
 
 
-def _swap(_sim: Simulation, client: Client) -> None:
+def _swap(_sim: Stage, client: Client) -> None:
     if client.link is not None:
         answer = bytearray(client.link.down[0])
         answer[_SESSION_ID] = bytes(byte ^ 0x5A for byte in answer[_SESSION_ID])
         client.link.down[0] = bytes(answer)
 
 
-def _lag(sim: Simulation, client: Client) -> None:
+def _lag(sim: Stage, client: Client) -> None:
     if client.link is not None:
         connection = client.link.connection
         zxid = sim.tree.zxid if connection.greeted else client.session.last_zxid
         sim.behind[connection] = Behind(sim.past.oldest(zxid, sim.tree))
 
 
-def _close(sim: Simulation, client: Client) -> None:
+def _close(sim: Stage, client: Client) -> None:
     client.session.close(sim.now)
     client.close_at = sim.now + sim.timeout
     client.call_due()
     client.flush()
 
 
-def _abandon(_sim: Simulation, client: Client) -> None:
+def _abandon(_sim: Stage, client: Client) -> None:
     client.session.closed()
     client.conclude()
 
 
-def _crash(sim: Simulation, client: Client) -> None:
+def _crash(sim: Stage, client: Client) -> None:
     client.dead = True
     client.lose("crash")
     client.session.closed()  # or else it would dial again
     sim.abandon([task for task in sim.tasks if task.client is client])
 
 
-TROUBLE: Final[dict[str, Callable[[Simulation, Client], None]]] = {
+TROUBLE: Final[dict[str, Callable[[Stage, Client], None]]] = {
     "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
     "pause": _pause, "partition": _partition, "blip": _blip, "slow": _slow, "swap": _swap,
     "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash, "touch": _touch,
@@ -249,5 +249,5 @@ TROUBLE: Final[dict[str, Callable[[Simulation, Client], None]]] = {
 }  # fmt: skip
 """What happens to one client."""
 
-ANYWHERE: Final[dict[str, Callable[[Simulation], None]]] = {"uproot": _uproot, "wrap": _wrap}
+ANYWHERE: Final[dict[str, Callable[[Stage], None]]] = {"uproot": _uproot, "wrap": _wrap}
 """What happens to nodes."""

@@ -1,0 +1,25 @@
+"""The clock of both shells, and how often and how late they do things."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Seconds between two looks at the deadlines by who reads; the shortest deadline is a ping's.
+LOOK = 0.005
+
+# Seconds within which something is done that a moment may make unnecessary: the guard of a lock.
+LINGER = 0.01
+
+# Requests that have gathered before they are sent without waiting for more.
+FLUSH_AT = 128
+
+# Seconds on a clock that never goes back.  CLOCK_MONOTONIC stands still while the machine sleeps;
+# the server's clock does not.
+clock: Callable[[], float] = time.monotonic
+if hasattr(time, "CLOCK_BOOTTIME"):
+    clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
