@@ -31,7 +31,7 @@ from zkwire import (
     SequentialLock,
 )
 from zkwire.recipes.single import GRANTS
-from zkwire.waitable import Waitable
+from zkwire.session.waitable import Waitable
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from tests.server_control import poll
 from zkwire import Client, NoNodeError, ZooKeeperError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse
-from zkwire.testing.faults import Step
-from zkwire.testing.proxy import (
+from zkwire.testing.proxy.faults import Step
+from zkwire.testing.proxy.proxy import (
     Action,
     FaultProxy,
     Frame,

@@ -36,7 +36,7 @@ from zkwire import (
     SetData,
     ZooKeeperError,
 )
-from zkwire.recipes.driver import run
+from zkwire.blocking.run import run
 
 ROOT = "/chaos"
 LEASES = 3

@@ -21,9 +21,9 @@ from typing import Any
 from tests.differential_sides import SILENCE, Link, Side
 from tests.differential_views import View
 from tests.random_requests import Request, plain
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
+from zkwire.wire import ops
 
 TIMEOUT_MS = 30_000
 

@@ -20,9 +20,9 @@ from tests.differential import (
 )
 from tests.differential_sides import Side
 from tests.random_requests import SECRETS, Generator, Request, plain
-from zkwire import ops
 from zkwire.jute import records as r
-from zkwire.model import OPEN_ACL_UNSAFE
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 SESSIONS = 3
 BATCH = 16

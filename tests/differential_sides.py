@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from tests.server_control import ZooKeeperServer
 from zkwire.jute.frames import FrameSplitter
-from zkwire.testing.connection import Connection
-from zkwire.testing.processor import Processor
-from zkwire.testing.rules import Version
+from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.processor import Processor
+from zkwire.testing.server.rules import Version
 
 SECONDS = 30.0
 SILENCE = b"silence"

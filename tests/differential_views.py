@@ -11,9 +11,9 @@ from typing import Any
 
 from tests.differential_sides import Link
 from tests.random_requests import Request
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
+from zkwire.wire import ops
 
 
 @dataclass

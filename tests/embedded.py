@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import FrameSplitter, frame
 from zkwire.jute.record import Record
-from zkwire.model import OPEN_ACL_UNSAFE
-from zkwire.testing.processor import Processor
+from zkwire.testing.server.processor import Processor
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 
 class Reply(NamedTuple):

@@ -18,7 +18,7 @@ from tests.server_control import (
     ZooKeeperServer,
 )
 from zkwire import testing
-from zkwire.testing.server import Member
+from zkwire.testing.server.server import Member
 
 WORDS = {"ruok", "srvr", "isro", "envi"}
 

@@ -9,9 +9,9 @@
 A world is a kind of lock, what its contenders do (wait, wait for a limited time, only try) and how
 many they are.  First every schedule with every fault at every place is followed (two faults for two
 contenders, one for three), until nothing is left or the limit is reached: of equal states only one
-(`zkwire.testing.fingerprint`), of orders only those that make a difference
-(`zkwire.testing.reduction`).  Then come random histories with more contenders and up to five
-faults.  Counted are the different states of the small worlds.
+(`zkwire.testing.simulation.fingerprint`), of orders only those that make a difference
+(`zkwire.testing.simulation.reduction`).  Then come random histories with more contenders and up to
+five faults.  Counted are the different states of the small worlds.
 
 A failure prints the shortest steps that lead there, the history, and how to see it again.
 """
@@ -35,8 +35,15 @@ from tests.simulation_family import (
 )
 from tests.simulation_histories import users
 from tests.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, various
-from zkwire.testing.schedule import FailedRunError, Figures, Scenario, exhaust, explore, replay
-from zkwire.testing.trouble import FAULTS
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.schedule import (
+    FailedRunError,
+    Figures,
+    Scenario,
+    exhaust,
+    explore,
+    replay,
+)
 
 WAITING = Manners(stay=1)
 TIMED = Manners(stay=1, patience=3.0)

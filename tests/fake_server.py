@@ -33,8 +33,8 @@ from typing import Any, NamedTuple, Self
 
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
-from zkwire.model import EventType
-from zkwire.ops import OPS, PING_XID
+from zkwire.wire.model import EventType
+from zkwire.wire.ops import OPS, PING_XID
 
 NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
 _NOT_ATTEMPTED = -2

@@ -14,10 +14,10 @@ import pytest
 from tests.lock_helpers import GRACE, PATIENCE, Running, Stage, answers, requests
 from tests.server_control import poll
 from zkwire import Client, NoNodeError
-from zkwire.recipes.family import Lease
-from zkwire.recipes.locks import Locking
+from zkwire.blocking.family import Lease
+from zkwire.blocking.locks import Locking
 from zkwire.recipes.semaphore import SemaphoreCore
-from zkwire.testing.proxy import Frame
+from zkwire.testing.proxy.proxy import Frame
 
 
 class Lockable(Protocol):

@@ -23,14 +23,14 @@ import zkwire
 from tests import fuzz_corpus
 from tests.fuzz_corpus import AUTH, SASL_USERS, SEED, TALKS, Mutation, Recording, mutate
 from tests.scripted import NO_NODE, SESSION_ID, Script, welcome_frame
-from zkwire.calls import Call
 from zkwire.errors import ProtocolError, ZooKeeperError
 from zkwire.jute.frames import FrameSplitter
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS, ConnectRequest
-from zkwire.testing.conversation import Conversation
-from zkwire.testing.processor import Processor
+from zkwire.session.request import Call
+from zkwire.testing.proxy.conversation import Conversation
+from zkwire.testing.server.processor import Processor
 
 PACKAGE = zkwire.__path__[0]
 SLOWEST = 5.0

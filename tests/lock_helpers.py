@@ -32,14 +32,14 @@ from zkwire import (
     NonBlockingLock,
     NoNodeError,
     SequentialLock,
-    ops,
 )
-from zkwire.aio.pump import AsyncPump
+from zkwire.aio.driver import AsyncPump
+from zkwire.blocking.driver import Pump
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
-from zkwire.pump import Pump
 from zkwire.recipes.single import GRANTS
-from zkwire.testing.proxy import FaultProxy, Frame
+from zkwire.testing.proxy.proxy import FaultProxy, Frame
+from zkwire.wire import ops
 
 T = TypeVar("T")
 
@@ -235,12 +235,12 @@ def guards_at_once(client: Client | AsyncClient, *, alone: bool = True) -> None:
     shortly = world.shortly
 
     def at_once(stand: Callable[[], object]) -> None:
-        stand()
         if alone:
+            stand()
             pump.flush()
         else:
             put_off(pump)
-            shortly(bool)  # which has it sent
+            shortly(stand)
 
     world.shortly = at_once
 

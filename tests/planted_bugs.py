@@ -15,23 +15,23 @@ from typing import NamedTuple
 from tests import simulation_family as family
 from tests import simulation_locks as locks
 from tests.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, planted, various
-from zkwire import control, endings
-from zkwire.calls import Call, Failed
 from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
-from zkwire.leases import Leases
-from zkwire.liveness import Liveness
-from zkwire.model import Event
-from zkwire.opening import Identity
+from zkwire.operations import Verbs
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.lock import LockCore
 from zkwire.recipes.lost import OwnNode
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
-from zkwire.session import Session
-from zkwire.testing.claims import Claims
-from zkwire.testing.schedule import Scenario
-from zkwire.verbs import Verbs
+from zkwire.session import outcomes, own_frames
+from zkwire.session.handshake import Identity
+from zkwire.session.leases import Leases
+from zkwire.session.liveness import Liveness
+from zkwire.session.request import Call, Failed
+from zkwire.session.session import Session
+from zkwire.testing.simulation.invariants import Claims
+from zkwire.testing.simulation.schedule import Scenario
+from zkwire.wire.model import Event
 
 # --- recipes --------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ ORDER: tuple[str, ...] = ()
 
 AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
     "watches are not restored": (
-        Patch(control, "watches", lambda *_: iter(())), ("cut",), {"LIVE"},
+        Patch(own_frames, "watches", lambda *_: iter(())), ("cut",), {"LIVE"},
     ),
     "the lease is too long": (
         Patch(Liveness, "lease_deadline", property(_too_long)), ("partition",), {"ME", "FENCE"},
@@ -165,7 +165,7 @@ AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
         Patch(Liveness, "received", _from_receipt), ("slow", "partition"), {"ME", "FENCE", "ERROR"},
     ),
     "what was lost counts as not sent": (
-        Patch(endings, "broken", _blind), ("linger", "cancel"), {"LIVE", "ORPHAN"},
+        Patch(outcomes, "broken", _blind), ("linger", "cancel"), {"LIVE", "ORPHAN"},
     ),
     "the end of a lease is not noticed": (
         Patch(Session, "_lapse", lambda session, now: None), ("partition",), {"ERROR", "ME"},

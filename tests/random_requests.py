@@ -16,12 +16,12 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Perms
-from zkwire.testing.acl import digest_id
+from zkwire.testing.server.acl import digest_id
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Perms
 
 
 @dataclass

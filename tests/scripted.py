@@ -15,23 +15,23 @@ from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zkwire import ops
-from zkwire.calls import Call, Failed
 from zkwire.errors import ZooKeeperError
-from zkwire.hosts import HostList
 from zkwire.jute import records as r
 from zkwire.jute.frames import RECEIVE_LIMIT, frame
 from zkwire.jute.record import Record
-from zkwire.model import Credentials, Event, EventType, State
-from zkwire.ops import OPS, Op, WatchKind
-from zkwire.session import Session
-from zkwire.trace import TraceFrame, Tracer
-from zkwire.verbs import Verbs
-from zkwire.waitable import Waitable
-from zkwire.watches import Watch
+from zkwire.operations import Verbs
+from zkwire.session.hosts import HostList
+from zkwire.session.request import Call, Failed
+from zkwire.session.session import Session
+from zkwire.session.trace import TraceFrame, Tracer
+from zkwire.session.waitable import Waitable
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import Credentials, Event, EventType, State
+from zkwire.wire.ops import OPS, Op, WatchKind
 
 if TYPE_CHECKING:
-    from zkwire.waitable import Waker
+    from zkwire.session.waitable import Waker
 
 SESSION_ID = 0x1000_0000_0000_0007
 PASSWD = bytes(range(16))

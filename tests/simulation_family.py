@@ -15,23 +15,23 @@ from zkwire.errors import (
     NotEmptyError,
     OperationTimeoutError,
 )
-from zkwire.model import OPEN_ACL_UNSAFE, EventType
-from zkwire.paths import sequence_number
+from zkwire.operations.multi import Check, Create
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.lock import LockCore
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore, WriteLockCore, is_reader
+from zkwire.recipes.runtime import persist
 from zkwire.recipes.semaphore import SemaphoreCore
 from zkwire.recipes.sequential import SequentialLockCore, before, predecessor
-from zkwire.recipes.world import persist
-from zkwire.testing.acl import Credentials
-from zkwire.testing.claims import Claim, Claims, Grant, Herd, Orphans, at_most
-from zkwire.testing.schedule import Scenario
-from zkwire.testing.simulated_client import Client, ViolationError
-from zkwire.testing.simulation import Simulation
-from zkwire.testing.tree import NewNode
-from zkwire.verbs.multi import Check, Create
-from zkwire.watches import Watch
+from zkwire.session.watch import Watch
+from zkwire.testing.server.acl import Credentials
+from zkwire.testing.server.tree import NewNode
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.invariants import Claim, Claims, Grant, Herd, Orphans, at_most
+from zkwire.testing.simulation.schedule import Scenario
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType
+from zkwire.wire.paths import sequence_number
 
 READ_WRITE = "/rw"
 SEMAPHORE = "/s"

@@ -18,19 +18,19 @@ from tests.history import Record, check
 from tests.simulation_family import make, manners_of
 from tests.simulation_locks import PATH, acquired
 from zkwire.errors import LockLostError, ZooKeeperError
-from zkwire.model import EventType
+from zkwire.operations.multi import SetData
 from zkwire.recipes.guarded import guarded
 from zkwire.recipes.sequential import SequentialLockCore
-from zkwire.testing.claims import Claims, Rule, exclusive
-from zkwire.testing.simulated_client import Client, ViolationError
-from zkwire.verbs.multi import SetData
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.invariants import Claims, Rule, exclusive
+from zkwire.wire.model import EventType
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from zkwire.testing.schedule import Scenario
-    from zkwire.testing.simulated_client import Client
-    from zkwire.testing.simulation import Simulation
+    from zkwire.testing.simulation.client import Client
+    from zkwire.testing.simulation.schedule import Scenario
+    from zkwire.testing.simulation.simulation import Simulation
 
 REGISTER = "/register"
 _STEP = 1e-6
@@ -99,7 +99,7 @@ class Recorder:
     def _look_at_events(self, sim: Simulation) -> None:
         """Once an outsider has deleted nodes, whoever waits behind them may wake too soon.
 
-        Who has left the queue is not woken, see `zkwire.testing.claims.Herd`.
+        Who has left the queue is not woken, see `zkwire.testing.simulation.invariants.Herd`.
         """
         for _, kind, path, client in sim.events[self._events :] if not sim.stolen else ():
             session_id = client.session.session_id

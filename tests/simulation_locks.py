@@ -14,24 +14,24 @@ from zkwire.errors import (
     OutcomeUnknownError,
     ZooKeeperError,
 )
-from zkwire.model import OPEN_ACL_UNSAFE, DataAndStat
-from zkwire.paths import sequence_number
+from zkwire.operations import Verbs
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.lock import LockCore
 from zkwire.recipes.lost import Loss, OwnNode
 from zkwire.recipes.multi_lock import MultiLockCore
+from zkwire.recipes.runtime import persist
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import GRANTS, SingleNodeLock
-from zkwire.recipes.world import persist
-from zkwire.testing.acl import Credentials
-from zkwire.testing.claims import Claim, Claims, Fifo, Herd, Orphans
-from zkwire.testing.schedule import Scenario
-from zkwire.testing.simulated_client import Client, ViolationError
-from zkwire.testing.simulation import Simulation
-from zkwire.testing.tree import NewNode
-from zkwire.testing.trouble import FAULTS
-from zkwire.verbs import Verbs
-from zkwire.watches import Watch
+from zkwire.session.watch import Watch
+from zkwire.testing.server.acl import Credentials
+from zkwire.testing.server.tree import NewNode
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.invariants import Claim, Claims, Fifo, Herd, Orphans
+from zkwire.testing.simulation.schedule import Scenario
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.wire.model import OPEN_ACL_UNSAFE, DataAndStat
+from zkwire.wire.paths import sequence_number
 
 PATH = "/lock"
 

@@ -69,13 +69,13 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
-from zkwire.dial import shut_down
-from zkwire.link import INTERRUPTED
-from zkwire.pipeline import Pipeline
+from zkwire.net.connection import INTERRUPTED
+from zkwire.net.dial import shut_down
+from zkwire.net.pipeline import Pipeline
+from zkwire.operations import Verbs
+from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server, VirtualClock
-from zkwire.testing.proxy import Gate, hold
-from zkwire.verbs import Verbs
-from zkwire.waitable import Awaited, Waitable
+from zkwire.testing.proxy.proxy import Gate, hold
 
 # What takes longer does not end by itself.
 SLACK = 2.0

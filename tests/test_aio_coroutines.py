@@ -27,7 +27,7 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.calls import Call
+from zkwire.session.request import Call
 from zkwire.testing import Server
 
 # --- a coroutine ----------------------------------------------------------------------------------

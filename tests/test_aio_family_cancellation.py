@@ -30,7 +30,7 @@ from zkwire import (
     NoNodeError,
     ZooKeeperError,
 )
-from zkwire.recipes.async_family import AsyncLease
+from zkwire.aio.family import AsyncLease
 
 ways = pytest.mark.parametrize(("how", "cut"), every_way)
 

@@ -70,7 +70,7 @@ from zkwire import (
     NoNodeError,
     SequentialLock,
 )
-from zkwire.pacing import LINGER
+from zkwire.net.pacing import LINGER
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.real

@@ -48,11 +48,11 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
-from zkwire.dial import readable_within
-from zkwire.flight import SEND_BATCH
 from zkwire.jute import records as r
+from zkwire.net.dial import readable_within
+from zkwire.session.request_queue import SEND_BATCH
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import (
+from zkwire.testing.proxy.proxy import (
     Action,
     cut_after,
     cut_before,

@@ -57,10 +57,10 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
-from zkwire.hosts import HostList, parse_hosts
-from zkwire.io_thread import IOThread
+from zkwire.blocking.io_thread import IOThread
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.link import Link
+from zkwire.net.connection import Link
+from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.testing import Server
 
 # What a deadline may be missed by, and the bound of a close.
@@ -1772,7 +1772,9 @@ def test_close_carries_out_what_was_asked_before(
     hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A37: all of a pipeline is executed, and its session is gone."""
-    monkeypatch.setattr("zkwire.client.CLOSE_SECONDS", PATIENCE)  # a pause is not to end it
+    monkeypatch.setattr(
+        "zkwire.blocking.client.CLOSE_SECONDS", PATIENCE
+    )  # a pause is not to end it
     client = Client(hosts)
     client.create(fresh_path)
     replies = [client.pipeline.create(f"{fresh_path}/{n}") for n in range(100)]

@@ -65,8 +65,10 @@ from zkwire import (
     State,
     Watch,
 )
+from zkwire.blocking.waiting import Sleeper
 from zkwire.jute import records as r
-from zkwire.testing.proxy import (
+from zkwire.session.waitable import Waitable
+from zkwire.testing.proxy.proxy import (
     Action,
     FaultProxy,
     Frame,
@@ -78,8 +80,6 @@ from zkwire.testing.proxy import (
     split,
     truncate,
 )
-from zkwire.waitable import Waitable
-from zkwire.waiting import Sleeper
 
 ROOT = Path(__file__).resolve().parent.parent
 STALL = 60.0

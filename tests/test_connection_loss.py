@@ -24,8 +24,8 @@ from tests.connection_loss.lagging import Packets
 from tests.connection_loss.operations import OPERATIONS
 from tests.lock_helpers import LONG, PATIENCE
 from tests.server_control import Backend, ZooKeeperServer
-from zkwire.testing.proxy import FaultProxy, Gate, hold
-from zkwire.verbs import Verbs
+from zkwire.operations import Verbs
+from zkwire.testing.proxy.proxy import FaultProxy, Gate, hold
 
 TEXT = document.PATH.read_text()
 SECTIONS = document.sections(TEXT)

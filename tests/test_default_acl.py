@@ -35,8 +35,8 @@ from zkwire import (
     SequentialLock,
     digest_auth,
 )
-from zkwire.recipes.async_locks import AsyncEntered
-from zkwire.recipes.locks import Entered
+from zkwire.aio.locks import AsyncEntered
+from zkwire.blocking.locks import Entered
 from zkwire.testing import Server
 
 OWN = [digest_auth("worker", "secret")]

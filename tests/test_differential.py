@@ -18,15 +18,15 @@ from tests.differential_scenario import Scenario
 from tests.differential_sides import EmbeddedSide, RealSide, Side, playing
 from tests.random_requests import Request, multi_body, plain
 from tests.server_control import Backend, Settings, ZooKeeperServer
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
 from zkwire.jute.records import Stat
-from zkwire.model import OPEN_ACL_UNSAFE, Perms
-from zkwire.testing.processor import Processor
-from zkwire.testing.rules import DELETE_CONTAINER, Version
-from zkwire.testing.tree import Node
+from zkwire.testing.server.processor import Processor
+from zkwire.testing.server.rules import DELETE_CONTAINER, Version
+from zkwire.testing.server.tree import Node
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, Perms
 
 pytestmark = pytest.mark.apache
 

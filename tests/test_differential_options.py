@@ -18,13 +18,13 @@ from tests.random_requests import multi_body
 from tests.server_control import Backend, Settings, ZooKeeperServer, poll
 from tests.test_sasl_server import USERS, answer_to
 from tests.test_server_options import WRITES
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.model import Perms
-from zkwire.testing.acl import digest_id
-from zkwire.testing.processor import Processor
+from zkwire.testing.server.acl import digest_id
+from zkwire.testing.server.processor import Processor
+from zkwire.wire import ops
+from zkwire.wire.model import Perms
 
 pytestmark = pytest.mark.apache
 

@@ -29,13 +29,20 @@ from tests.simulation_locks import (
     various,
 )
 from zkwire.errors import NodeExistsError, ZooKeeperError
-from zkwire.testing.fingerprint import state_print
-from zkwire.testing.schedule import FailedRunError, Figures, InTurn, Scenario, Seeded, exhaust
-from zkwire.testing.simulated_client import Client, ViolationError
-from zkwire.testing.simulation import Check, Simulation
-from zkwire.testing.trouble import FAULTS
-from zkwire.verbs import Verbs
-from zkwire.watches import Watch
+from zkwire.operations import Verbs
+from zkwire.session.watch import Watch
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.fingerprint import state_print
+from zkwire.testing.simulation.schedule import (
+    FailedRunError,
+    Figures,
+    InTurn,
+    Scenario,
+    Seeded,
+    exhaust,
+)
+from zkwire.testing.simulation.simulation import Check, Simulation
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 

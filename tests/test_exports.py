@@ -14,8 +14,8 @@ import pytest
 import zkwire
 from zkwire import errors
 from zkwire.jute.record import Record
-from zkwire.pipeline import Pipeline
-from zkwire.verbs import Verbs
+from zkwire.net.pipeline import Pipeline
+from zkwire.operations import Verbs
 
 ROOT = Path(__file__).resolve().parent.parent
 

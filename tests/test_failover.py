@@ -25,7 +25,7 @@ from zkwire import (
 )
 
 if TYPE_CHECKING:
-    from zkwire.verbs import Reply
+    from zkwire.operations import Reply
 
 pytestmark = [pytest.mark.real, pytest.mark.apache]
 

@@ -54,7 +54,7 @@ from zkwire import (
     ReentrantLock,
     SequentialLock,
 )
-from zkwire.testing.proxy import Frame
+from zkwire.testing.proxy.proxy import Frame
 
 pytestmark = pytest.mark.real
 

@@ -19,8 +19,8 @@ from zkwire import (
     MultiLock,
     SequentialLock,
 )
-from zkwire.recipes.driver import run
-from zkwire.testing.proxy import FaultProxy, Gate, hold
+from zkwire.blocking.run import run
+from zkwire.testing.proxy.proxy import FaultProxy, Gate, hold
 
 pytestmark = pytest.mark.real
 

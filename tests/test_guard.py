@@ -36,8 +36,8 @@ from zkwire import (
     SetData,
     ZooKeeperError,
 )
-from zkwire.recipes.locks import QueueLock
-from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
+from zkwire.blocking.locks import QueueLock
+from zkwire.testing.proxy.proxy import Gate, cut_after, cut_before, hold
 
 pytestmark = pytest.mark.real
 

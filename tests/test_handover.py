@@ -32,7 +32,7 @@ from zkwire import (
     Watch,
 )
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.testing.proxy import cut_before
+from zkwire.testing.proxy.proxy import cut_before
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 30.0

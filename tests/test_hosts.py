@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkwire.hosts import (
+from zkwire.session.hosts import (
     DEFAULT_PORT,
     FIRST_PAUSE,
     LONGEST_PAUSE,

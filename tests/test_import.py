@@ -34,12 +34,12 @@ NOT_LOADED = {
     "threading",
     "typing",
     "zkwire.cli",
-    "zkwire.digest",
-    "zkwire.recipes.family",
-    "zkwire.recipes.locks",
-    "zkwire.sasl",
+    "zkwire.wire.digest",
+    "zkwire.blocking.family",
+    "zkwire.blocking.locks",
+    "zkwire.net.sasl",
     "zkwire.testing",
-    "zkwire.trace",
+    "zkwire.session.trace",
 }
 
 PROBE = """
@@ -105,7 +105,7 @@ def imported() -> Seen:
 
 
 def test_an_import_does_nothing(imported: Seen) -> None:
-    assert "zkwire.session" in imported["loaded"]
+    assert "zkwire.session.session" in imported["loaded"]
     assert imported["deeds"] == []
     assert imported["descriptors"] == []
 
@@ -120,8 +120,10 @@ def test_an_import_loads_little(imported: Seen) -> None:
 def test_who_asks_for_a_lock_gets_no_more_than_that() -> None:
     loaded = set(run("import zkwire; zkwire.Lock")["loaded"])
     assert "zkwire.recipes.sequential" in loaded
-    others = {"zkwire.recipes.family", "zkwire.recipes.semaphore", "zkwire.recipes.multi_lock"}
-    assert loaded.isdisjoint({*others, "asyncio", "zkwire.digest", "zkwire.sasl", "zkwire.trace"})
+    others = {"zkwire.blocking.family", "zkwire.recipes.semaphore", "zkwire.recipes.multi_lock"}
+    assert loaded.isdisjoint(
+        {*others, "asyncio", "zkwire.wire.digest", "zkwire.net.sasl", "zkwire.session.trace"}
+    )
 
 
 def test_threads_may_ask_for_late_names_at_the_same_time() -> None:

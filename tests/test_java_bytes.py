@@ -21,12 +21,12 @@ import pytest
 from tests.conftest import unavailable
 from tests.installed_servers import find_installed
 from tests.server_control import JAVA_FLAGS, NoBackendError
-from zkwire import ops
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
 from zkwire.jute.multi import MultiResponse, pack_multi
 from zkwire.jute.record import Field, Record
 from zkwire.jute.records import RECORDS
+from zkwire.wire import ops
 
 PROGRAM = Path(__file__).parent / "java" / "JuteText.java"
 COMPILE_SECONDS = 120.0

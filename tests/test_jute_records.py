@@ -17,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.test_jute_record import Everything
-from zkwire import control, ops
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.record import FIXED, Field, Record
 from zkwire.jute.records import RECORDS
+from zkwire.session import own_frames
+from zkwire.wire import ops
 
 CODECS: tuple[type[Record], ...] = (*RECORDS, Everything)
 EXAMPLES = settings(derandomize=True, deadline=None, max_examples=12)
@@ -234,11 +235,11 @@ def test_golden_frames_are_read(name: str) -> None:
 
 def test_the_clients_own_frames_are_the_golden_ones() -> None:
     golden = {name: bytes.fromhex(encoded) for name, (encoded, _) in GOLDEN.items()}
-    assert golden["ping"] == control.PING
-    assert golden["close session"] == control.header(4, ops.CLOSE_SESSION.opcode, 0)
-    assert golden["auth"] == control.authentication("digest", b"u:p")
+    assert golden["ping"] == own_frames.PING
+    assert golden["close session"] == own_frames.header(4, ops.CLOSE_SESSION.opcode, 0)
+    assert golden["auth"] == own_frames.authentication("digest", b"u:p")
     body = r.ExistsRequest.pack("/a", True)
-    assert golden["exists"] == control.header(1, ops.EXISTS.opcode, len(body)) + body
+    assert golden["exists"] == own_frames.header(1, ops.EXISTS.opcode, len(body)) + body
 
 
 # --- a second codec -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zkwire.testing.server import Ensemble, Server
+from zkwire.testing.server.server import Ensemble, Server
 
 SECONDS = 30.0
 

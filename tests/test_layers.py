@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,110 +16,35 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "zkwire"
 
-# From the bottom to the top: a module imports from above itself in this list only.
-ORDER = [
-    "errors",
-    *("jute", "jute.record", "jute.records", "jute.frames", "jute.multi"),
-    *("paths", "model", "digest", "ops", "waitable", "calls", "watches", "watch_table", "watching"),
-    *("hosts", "search", "liveness", "leases", "endings", "states", "trace"),
-    *("control", "authentication", "opening", "flight", "unknown", "session"),
-    *("verbs.base", "verbs.checks", "verbs.nodes", "verbs.multi", "verbs.watches"),
-    *("verbs.admin", "verbs"),
-    *(
-        "pacing",
-        "pipeline",
-        "sasl",
-        "tls",
-        "options",
-        "background",
-        "dial",
-        "probe",
-        "bell",
-        "link",
-        "secure_link",
-    ),
-    *("forking", "exiting", "waiting", "held", "engine", "io_thread", "roles", "pump"),
-    *("following", "observe", "replies"),
-    *("recipes", "recipes.world", "recipes.driver", "recipes.trees"),
-    *("client_base", "client_world", "blocking_world", "client"),
-    *("aio", "aio.home", "aio.engine", "aio.replies", "aio.pump", "aio.world", "aio.client"),
-    *("recipes.attempt", "recipes.insist", "recipes.lost", "recipes.lock"),
-    *("recipes.single", "recipes.sequential"),
-    *("recipes.read_write", "recipes.semaphore", "recipes.multi_lock", "recipes.contenders"),
-    *(
-        "recipes.limits",
-        "recipes.guarded",
-        "recipes.face",
-        "recipes.locks",
-        "recipes.owners",
-        "recipes.family",
-    ),
-    *("recipes.async_locks", "recipes.async_family"),
-    "zkwire",
+# The rooms from the bottom to the top: a module imports from its own room and from those before.
+ROOMS = [
+    *("errors", "jute", "wire", "session", "operations", "recipes"),  # the core: no I/O
+    *("net", "blocking", "aio", "zkwire"),
     *("testing", "cli", "__main__"),
 ]
+CORE = ROOMS[: ROOMS.index("net")]
+NOT_EACH_OTHER = {"blocking", "aio"}
+MAY_USE_TESTING = {"testing", "cli"}
 
-# Packages whose modules keep order among themselves; nobody below them may import them.
-TOPS = ("testing", "cli")
-
-# The only modules that may touch the world outside: sockets, threads, clocks, chance.
-SHELLS = {
-    *(
-        "pacing",
-        "sasl",
-        "tls",
-        "background",
-        "dial",
-        "probe",
-        "bell",
-        "link",
-        "secure_link",
-        "forking",
-    ),
-    *("exiting", "waiting", "engine", "io_thread", "roles", "pump", "client_base", "client"),
-    *("aio.home", "aio.engine", "aio.replies", "aio.pump", "testing", "cli", "__main__"),
-    *("recipes.owners", "recipes.family", "recipes.async_locks", "recipes.async_family"),
-}
+# The world outside: sockets, threads, clocks, chance.
 IMPURE = {
     *("socket", "ssl", "select", "selectors", "_socket", "_ssl"),
     *("threading", "_thread", "queue", "asyncio", "multiprocessing", "subprocess", "signal", "os"),
     *("time", "random", "secrets", "uuid"),
 }
 
-# What a recipe may know. It runs blocking, under asyncio and in simulation, so it knows no shell.
-RECIPES_MAY_USE = (
-    *(
-        "errors",
-        "jute",
-        "paths",
-        "model",
-        "ops",
-        "calls",
-        "waitable",
-        "watches",
-        "verbs",
-        "recipes",
-    ),
-)
-RECIPE_SHELLS = {
-    "recipes.locks": ("client",),
-    "recipes.family": ("client",),
-    "recipes.async_locks": ("aio.client",),
-    "recipes.async_family": ("aio.client",),
-}
+# What a recipe may know of the automaton: it runs in any shell, and in simulation.
+RECIPES_MAY_USE = {"session", "session.waitable", "session.watch", "session.leases"}
 
 # Too expensive to load for everybody who imports zkwire.
 EXPENSIVE = {"asyncio", "concurrent", "dataclasses", "logging", "typing"}
 # Loaded only by who asks for it.
-LATE = (
-    *("aio.home", "aio.replies", "aio.pump"),
-    *("recipes.async_locks", "recipes.async_family", "testing"),
-)
+LATE = ("aio", "testing", "cli")
 
 # Clocks that can be set, and what tells their time.
 WALL_CLOCKS = {"time": {"time", "time_ns", "ctime", "gmtime", "localtime", "strftime"}}
 # A server stamps nodes with the time of day.
-MAY_READ_WALL_CLOCK = {"testing.loop"}
+MAY_READ_WALL_CLOCK = {"testing.server.loop"}
 
 
 class Import(NamedTuple):
@@ -236,18 +161,12 @@ class Package:
         return module or self.name, imported.name
 
 
-def place(module: str) -> str:
-    """What ``module`` is called in ORDER."""
-    top = module.partition(".")[0]
-    return top if top in TOPS else module
-
-
-def within(module: str, places: tuple[str, ...]) -> bool:
-    return any(module == name or module.startswith(name + ".") for name in places)
+def room(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
-    """What is wrong with an import of one of the package's own modules."""
+    """What is wrong with an import of one of the package's own modules, types included."""
     target = package.own(imported)
     if target is None:
         return
@@ -258,15 +177,16 @@ def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
     known = names_in(package.trees[other])
     if name is not None and name not in known and "__getattr__" not in known:
         yield f"imports {name} from {other}, which does not define it"
-    if imported.typing_only or place(other) not in ORDER or place(module) not in ORDER:
+    here, there = room(module), room(other)
+    if here not in ROOMS or there not in ROOMS:
         return
-    below, above = ORDER.index(place(other)), ORDER.index(place(module))
-    if below > above or (below == above and place(module) not in TOPS):
+    if ROOMS.index(there) > ROOMS.index(here):
         yield f"imports {other}, which stands above it"
-    elif place(other) == "testing" and place(module) not in TOPS:
+    elif here != there and {here, there} == NOT_EACH_OTHER:
+        yield f"imports {other}; the shells do not know each other"
+    elif there == "testing" and here not in MAY_USE_TESTING:
         yield f"imports {other}; testing is for tests"
-    allowed = RECIPES_MAY_USE + RECIPE_SHELLS.get(module, ())
-    if within(module, ("recipes",)) and not within(other, allowed):
+    elif (here, there) == ("recipes", "session") and other not in RECIPES_MAY_USE:
         yield f"imports {other}, which no recipe may know"
 
 
@@ -275,20 +195,51 @@ def check_foreign(package: Package, module: str, imported: Import) -> Iterator[s
     top = imported.module.partition(".")[0]
     if top == package.name or imported.typing_only:
         return
-    if top in IMPURE and place(module) not in SHELLS:
+    if top in IMPURE and room(module) in CORE:
         yield f"imports {top}: only the shells may touch the world outside"
-    if top in EXPENSIVE and not imported.in_function and place(module) not in LATE:
+    if top in EXPENSIVE and not imported.in_function and room(module) not in LATE:
         yield f"loads {top}, which is expensive, when it is imported"
-    if top not in sys.stdlib_module_names and place(module) not in LATE:
+    if top not in sys.stdlib_module_names and room(module) not in LATE:
         yield f"imports {top}, which does not come with Python"
+
+
+def circles(arrows: Mapping[str, set[str]]) -> list[list[str]]:
+    """The groups of modules in which each one leads to every other."""
+    reached = {module: reachable(arrows, module) for module in arrows}
+    groups = {
+        tuple(sorted(other for other in reached[module] if module in reached.get(other, set())))
+        for module in arrows
+    }
+    return sorted(list(group) for group in groups if group)
+
+
+def reachable(arrows: Mapping[str, set[str]], start: str) -> set[str]:
+    """The modules to which arrows lead from one, itself only over others or by itself."""
+    found, todo = set[str](), [start]
+    while todo:
+        for other in arrows.get(todo.pop(), set()) - found:
+            found.add(other)
+            todo.append(other)
+    return found
+
+
+def arrows_of(package: Package) -> dict[str, set[str]]:
+    """Which modules of the package each of its modules imports, types included."""
+    arrows: dict[str, set[str]] = {module: set() for module in package.trees}
+    for module in package.trees:
+        for imported in package.imports(module):
+            target = package.own(imported)
+            if target is not None:
+                arrows[module].add(target[0])
+    return arrows
 
 
 def violations(root: Path) -> list[str]:
     """All that is against the rules, as ``module:line: what``."""
     package, found = Package(root), list[tuple[str, int, str]]()
     for module, tree in package.trees.items():
-        if place(module) not in ORDER:
-            found.append((module, 1, "has no place in ORDER"))
+        if room(module) not in ROOMS:
+            found.append((module, 1, "has no place in ROOMS"))
         for imported in package.imports(module):
             for check in (check_own, check_foreign):
                 found += [(module, imported.line, w) for w in check(package, module, imported)]
@@ -299,6 +250,8 @@ def violations(root: Path) -> list[str]:
             for node in ast.walk(tree)
             if isinstance(node, ast.ExceptHandler) and node.type is None
         ]
+    for group in circles(arrows_of(package)):
+        found.append((group[0], 1, f"is in a circle: {', '.join(group)}"))
     return [f"{module}:{line}: {what}" for module, line, what in sorted(found)]
 
 
@@ -309,14 +262,23 @@ def test_the_package_keeps_its_rules() -> None:
     assert violations(PACKAGE) == []
 
 
-def test_the_order_names_only_what_exists() -> None:
+def test_the_rooms_are_those_that_there_are() -> None:
     package = Package(PACKAGE)
-    assert sorted(set(ORDER)) == sorted(ORDER)
-    assert [module for module in ORDER if module not in package.trees] == []
-    assert set(ORDER) >= SHELLS
-    assert {name for names in RECIPE_SHELLS.values() for name in names} <= set(ORDER)
-    assert len(package.trees) > len(ORDER), "the walk goes into subdirectories"
+    assert {room(module) for module in package.trees} == set(ROOMS)
     assert [m for m in MAY_READ_WALL_CLOCK if not list(wall_clock_uses(package.trees[m]))] == []
+    assert set(package.trees) >= RECIPES_MAY_USE
+
+
+def test_few_arrows_lead_from_room_to_room() -> None:
+    """What a new one costs is that its two ends can no longer be read apart."""
+    arrows = arrows_of(Package(PACKAGE))
+    between = {
+        (room(module), room(other))
+        for module, others in arrows.items()
+        for other in others
+        if room(module) != room(other)
+    }
+    assert len(between) <= 60, sorted(between)
 
 
 # --- planted mistakes -----------------------------------------------------------------------------
@@ -325,34 +287,48 @@ GOOD = {
     "errors.py": "class ZooKeeperError(Exception): ...\n",
     "jute/__init__.py": "",
     "jute/record.py": "from zkwire.errors import ZooKeeperError\n",
-    "paths.py": "import struct\nfrom .errors import ZooKeeperError as Error\n",
-    "ops.py": "from zkwire import paths\nfrom zkwire.jute import record as r\n",
-    "session.py": """
-        from zkwire.ops import paths
+    "wire/__init__.py": "",
+    "wire/paths.py": "import struct\nfrom ..errors import ZooKeeperError as Error\n",
+    "wire/ops.py": "from zkwire.wire import paths\nfrom zkwire.jute import record as r\n",
+    "session/__init__.py": "",
+    "session/watch.py": "class Watch: ...\n",
+    "session/session.py": """
+        from zkwire.wire.ops import paths
         TYPE_CHECKING = False
         if TYPE_CHECKING:
             from random import Random
             from typing import Any
-            from zkwire.client import Client
+            from zkwire.session.watch import Watch
             class Hold: ...
         """,
-    "client.py": """
+    "net/__init__.py": "",
+    "net/dial.py": """
+        TYPE_CHECKING = False
+        if TYPE_CHECKING:
+            from zkwire.session.session import Hold
+        """,
+    "blocking/__init__.py": "",
+    "blocking/client.py": """
         import socket, time
-        from zkwire.session import TYPE_CHECKING
+        from zkwire.session.session import TYPE_CHECKING
         def connect():
             import asyncio
             return time.monotonic(), time.sleep(0), time.clock_gettime(time.CLOCK_BOOTTIME)
         class Client: ...
         """,
+    "aio/__init__.py": "",
+    "aio/client.py": "import asyncio\nfrom zkwire.net import dial\n",
     "recipes/__init__.py": "",
-    "recipes/world.py": """
+    "recipes/runtime.py": """
         TYPE_CHECKING = False
         if TYPE_CHECKING:
-            from zkwire.session import Hold
+            from zkwire.session.watch import Watch
         """,
-    "recipes/lock.py": "from ..paths import Error\nfrom . import world\n",
-    "recipes/locks.py": "from zkwire.client import Client\nfrom zkwire.recipes.lock import world\n",
-    "__init__.py": "from zkwire.client import Client\nfrom .errors import ZooKeeperError\n",
+    "recipes/lock.py": "from ..wire.paths import Error\nfrom . import runtime\n",
+    "__init__.py": """
+        from zkwire.blocking.client import Client
+        from .errors import ZooKeeperError
+        """,
     "testing/__init__.py": "import pytest, asyncio\n",
     "testing/server.py": "from zkwire import Client\nfrom zkwire.testing import proxy\n",
     "testing/proxy.py": "import typing\n",
@@ -363,72 +339,86 @@ GOOD = {
 
 PLANTED = {
     "upwards": (
-        "paths.py",
-        "import zkwire.session",
-        "paths:1: imports session, which stands above it",
+        "wire/paths.py",
+        "import zkwire.session.session",
+        "wire.paths:1: imports session.session, which stands above it",
     ),
     "upwards, from": (
-        "paths.py",
-        "from zkwire.session import Hold",
-        "paths:1: imports session, which stands above it",
+        "wire/paths.py",
+        "from zkwire.session.session import Hold",
+        "wire.paths:1: imports session.session, which stands above it",
     ),
     "upwards, relative": (
         "jute/record.py",
-        "from .. import ops",
-        "jute.record:1: imports ops, which stands above it",
+        "from ..wire import ops",
+        "jute.record:1: imports wire.ops, which stands above it",
     ),
     "upwards, in a function": (
-        "paths.py",
-        "def f():\n  from zkwire import ops",
-        "paths:2: imports ops, which stands above it",
+        "jute/record.py",
+        "def f():\n  from zkwire.wire import ops",
+        "jute.record:2: imports wire.ops, which stands above it",
     ),
     "upwards, behind a condition": (
-        "paths.py",
-        "try:\n  import zkwire.ops\nexcept ImportError: ...",
-        "paths:2: imports ops, which stands above it",
+        "jute/record.py",
+        "try:\n  import zkwire.wire.ops\nexcept ImportError: ...",
+        "jute.record:2: imports wire.ops, which stands above it",
+    ),
+    "upwards, for types": (
+        "wire/paths.py",
+        "TYPE_CHECKING = False\nif TYPE_CHECKING:\n  from zkwire.session.watch import Watch",
+        "wire.paths:3: imports session.watch, which stands above it",
     ),
     "upwards, where types are not checked": (
-        "paths.py",
-        "if TYPE_CHECKING: ...\nelse:\n  import zkwire.ops",
-        "paths:3: imports ops, which stands above it",
+        "jute/record.py",
+        "if TYPE_CHECKING: ...\nelse:\n  import zkwire.wire.ops",
+        "jute.record:3: imports wire.ops, which stands above it",
     ),
     "from the package itself": (
-        "session.py",
+        "session/session.py",
         "from zkwire import Client",
-        "session:1: imports zkwire, which stands above it",
+        "session.session:1: imports zkwire, which stands above it",
     ),
-    "itself": ("ops.py", "import zkwire.ops", "ops:1: imports ops, which stands above it"),
+    "itself": ("wire/ops.py", "import zkwire.wire.ops", "wire.ops:1: is in a circle: wire.ops"),
+    "a circle": (
+        "session/watch.py",
+        "import zkwire.session.session",
+        "session.session:1: is in a circle: session.session, session.watch",
+    ),
+    "one shell in the other": (
+        "aio/client.py",
+        "import zkwire.blocking.client",
+        "aio.client:1: imports blocking.client; the shells do not know each other",
+    ),
     "missing": (
-        "paths.py",
+        "wire/paths.py",
         "import zkwire.missing",
-        "paths:1: imports missing, which does not exist",
+        "wire.paths:1: imports missing, which does not exist",
     ),
     "missing, for types": (
-        "paths.py",
+        "wire/paths.py",
         "if TYPE_CHECKING:\n  from zkwire.missing import x",
-        "paths:2: imports missing, which does not exist",
+        "wire.paths:2: imports missing, which does not exist",
     ),
     "a missing name, for types": (
-        "paths.py",
-        "import typing_\nif typing_.TYPE_CHECKING:\n  from zkwire.session import Missing",
-        "paths:3: imports Missing from session, which does not define it",
+        "net/dial.py",
+        "import typing_\nif typing_.TYPE_CHECKING:\n  from zkwire.session.session import Missing",
+        "net.dial:3: imports Missing from session.session, which does not define it",
     ),
     "a missing name": (
-        "session.py",
-        "from zkwire.ops import missing",
-        "session:1: imports missing from ops, which does not define it",
+        "session/session.py",
+        "from zkwire.wire.ops import missing",
+        "session.session:1: imports missing from wire.ops, which does not define it",
     ),
-    "a new module": ("newcomer.py", "", "newcomer:1: has no place in ORDER"),
-    "a new module in a package": ("jute/new.py", "", "jute.new:1: has no place in ORDER"),
+    "a new room": ("newcomer.py", "", "newcomer:1: has no place in ROOMS"),
     "a recipe that knows the client": (
         "recipes/lock.py",
-        "from zkwire.client import Client",
-        "recipes.lock:1: imports client, which no recipe may know",
+        "from zkwire.blocking.client import Client",
+        "recipes.lock:1: imports blocking.client, which stands above it",
     ),
     "a recipe that knows the automaton": (
-        "recipes/locks.py",
-        "import zkwire.session",
-        "recipes.locks:1: imports session, which no recipe may know",
+        "recipes/lock.py",
+        "import zkwire.session.session",
+        "recipes.lock:1: imports session.session, which no recipe may know",
     ),
     "testing": (
         "__init__.py",
@@ -446,19 +436,19 @@ PLANTED = {
         "testing.server:1: imports cli.main, which stands above it",
     ),
     "a socket": (
-        "session.py",
+        "session/session.py",
         "import socket",
-        "session:1: imports socket: only the shells may touch the world outside",
+        "session.session:1: imports socket: only the shells may touch the world outside",
     ),
     "a clock, in a method": (
-        "session.py",
+        "session/session.py",
         "class Session:\n  def f(self):\n    from time import monotonic",
-        "session:3: imports time: only the shells may touch the world outside",
+        "session.session:3: imports time: only the shells may touch the world outside",
     ),
     "a submodule": (
-        "paths.py",
+        "wire/paths.py",
         "import os.path as p",
-        "paths:1: imports os: only the shells may touch the world outside",
+        "wire.paths:1: imports os: only the shells may touch the world outside",
     ),
     "chance in a recipe": (
         "recipes/lock.py",
@@ -466,21 +456,25 @@ PLANTED = {
         "recipes.lock:1: imports random: only the shells may touch the world outside",
     ),
     "expensive": (
-        "client.py",
+        "blocking/client.py",
         "import dataclasses",
-        "client:1: loads dataclasses, which is expensive, when it is imported",
+        "blocking.client:1: loads dataclasses, which is expensive, when it is imported",
     ),
     "expensive, in a class": (
-        "client.py",
+        "blocking/client.py",
         "class C:\n  from concurrent.futures import Future",
-        "client:2: loads concurrent, which is expensive, when it is imported",
+        "blocking.client:2: loads concurrent, which is expensive, when it is imported",
     ),
     "not Python's own": (
-        "client.py",
+        "blocking/client.py",
         "def f():\n  import kazoo.client",
-        "client:2: imports kazoo, which does not come with Python",
+        "blocking.client:2: imports kazoo, which does not come with Python",
     ),
-    "the time of day": ("client.py", "import time\ntime.time()", "client:2: reads time.time"),
+    "the time of day": (
+        "blocking/client.py",
+        "import time\ntime.time()",
+        "blocking.client:2: reads time.time",
+    ),
     "the time of day, renamed": (
         "testing/server.py",
         "import time as t\ndef f(): return t.time_ns",
@@ -492,15 +486,15 @@ PLANTED = {
         "cli.main:1: reads time.time",
     ),
     "the time of day, by number": (
-        "client.py",
+        "blocking/client.py",
         "import time\ntime.clock_gettime(time.CLOCK_REALTIME)",
-        "client:2: reads CLOCK_REALTIME",
+        "blocking.client:2: reads CLOCK_REALTIME",
     ),
     "a date": ("testing/proxy.py", "import datetime", "testing.proxy:1: reads datetime"),
     "a date, taken out": (
-        "client.py",
+        "blocking/client.py",
         "from datetime import datetime",
-        "client:1: reads datetime",
+        "blocking.client:1: reads datetime",
     ),
     "catching everything": (
         "testing/proxy.py",
@@ -535,4 +529,5 @@ def test_a_planted_mistake_is_found(tree: Path, name: str) -> None:
     found = [found for found in violations(tree) if "typing_" not in found]
     assert expected in found
     lines = source.count("\n") + 1
-    assert [f for f in found if f != expected and int(f.split(":")[1]) <= lines] == []
+    others = [f for f in found if f != expected and "circle" not in f]  # an upward arrow closes one
+    assert [f for f in others if int(f.split(":")[1]) <= lines] == []

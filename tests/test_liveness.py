@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkwire.liveness import LEAST_MARGINS, Liveness, Reported
+from zkwire.session.liveness import LEAST_MARGINS, Liveness, Reported
 
 
 def greeted(now: float, timeout: float = 9.0) -> Liveness:

@@ -20,12 +20,12 @@ from zkwire import (
     ReentrantLock,
     Semaphore,
     SequentialLock,
-    ops,
 )
-from zkwire.recipes.locks import Entered, QueueLock
+from zkwire.blocking.locks import Entered, QueueLock
 from zkwire.recipes.semaphore import SemaphoreCore
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.faults import Gate, cut_before, hold
+from zkwire.testing.proxy.faults import Gate, cut_before, hold
+from zkwire.wire import ops
 
 LOCKS = ["NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock", "read", "write"]
 KINDS = [*LOCKS, "lease"]

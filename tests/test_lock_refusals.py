@@ -23,7 +23,7 @@ from zkwire import (
     SequentialLock,
     SetData,
 )
-from zkwire.recipes.locks import Locking
+from zkwire.blocking.locks import Locking
 from zkwire.testing import Server
 
 BUSY = [-118, -122, -127]

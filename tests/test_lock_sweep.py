@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import zkwire.roles
+import zkwire.blocking.leader
 from tests.lock_helpers import (
     ALL_KINDS,
     GRACE,
@@ -39,8 +39,8 @@ from tests.lock_helpers import (
 )
 from tests.server_control import ZooKeeperServer
 from zkwire import Client
-from zkwire.testing.faults import Step
-from zkwire.testing.proxy import (
+from zkwire.testing.proxy.faults import Step
+from zkwire.testing.proxy.proxy import (
     Action,
     Frame,
     black_hole,
@@ -352,7 +352,7 @@ def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
     kind: Kind,
 ) -> None:
-    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "LINGER", PATIENCE)
     Sweep(zookeeper, observer, POINTS).run_all(kind, held_for_a_moment, fresh_path, capsys)
 
 

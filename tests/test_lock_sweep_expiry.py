@@ -29,7 +29,7 @@ from tests.lock_helpers import (
 from tests.server_control import ZooKeeperServer, poll
 from tests.test_lock_sweep import AT_ONCE, Run
 from zkwire import Client, LockLostError, SessionExpiredError, State
-from zkwire.testing.proxy import Gate, hold
+from zkwire.testing.proxy.proxy import Gate, hold
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 import pytest
 
-import zkwire.roles
+import zkwire.blocking.leader
 from tests.lock_frames import meaning
 from tests.lock_helpers import (
     GRACE,
@@ -25,7 +25,7 @@ from tests.lock_helpers import (
 )
 from tests.server_control import ZooKeeperServer
 from zkwire import BlockingLock, SequentialLock, Watch
-from zkwire.testing.proxy import Frame, Gate, hold
+from zkwire.testing.proxy.proxy import Frame, Gate, hold
 
 pytestmark = pytest.mark.real
 
@@ -98,7 +98,7 @@ def test_a_lock_held_for_a_moment_is_two_round_trips(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its guard has not left when it is released, and then need not leave at all."""
-    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "LINGER", PATIENCE)
     stage.observer.create(fresh_path)
     lock = stage.lock(SequentialLock, fresh_path)
     for _ in range(3):
@@ -142,7 +142,7 @@ def test_the_guard_leaves_with_the_next_request(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the answer to a `sync` says whether the lock is still held."""
-    monkeypatch.setattr(zkwire.roles, "LINGER", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "LINGER", PATIENCE)
     stage.observer.create(fresh_path)
     client = stage.client()
     lock = SequentialLock(client, fresh_path)

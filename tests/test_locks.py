@@ -59,13 +59,13 @@ from zkwire import (
     NoNodeError,
     SequentialLock,
     SessionExpiredError,
-    ops,
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import CreateRequest, RequestHeader
 from zkwire.recipes.attempt import InOtherHandsError
-from zkwire.testing.faults import Send
-from zkwire.testing.proxy import Frame, Gate, cut_before, drop, hold
+from zkwire.testing.proxy.faults import Send
+from zkwire.testing.proxy.proxy import Frame, Gate, cut_before, drop, hold
+from zkwire.wire import ops
 
 pytestmark = pytest.mark.real
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from zkwire.jute.records import ACL, Id, SetACLRequest, Stat
-from zkwire.model import (
+from zkwire.wire.model import (
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from tests.scripted import STAT, Script, reply_frame, script_in
-from zkwire import ops
-from zkwire.calls import Call
 from zkwire.errors import (
     BadVersionError,
     MarshallingError,
@@ -23,8 +21,7 @@ from zkwire.errors import (
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT, frame
 from zkwire.jute.multi import MultiResponse, pack_multi
-from zkwire.model import DataAndStat, State
-from zkwire.verbs.multi import (
+from zkwire.operations.multi import (
     Check,
     Create,
     Delete,
@@ -34,7 +31,10 @@ from zkwire.verbs.multi import (
     SetData,
     Transaction,
 )
-from zkwire.watches import Watch
+from zkwire.session.request import Call
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import DataAndStat, State
 
 END = r.MultiHeader.pack(-1, True, -1)
 

@@ -15,11 +15,11 @@ from tests.scripted import (
     script_in,
     types,
 )
-from zkwire import ops
 from zkwire.errors import AuthFailedError, NotSentError
 from zkwire.jute.records import AuthPacket, GetSASLRequest, SetSASLResponse
-from zkwire.model import Credentials, EventType, State
-from zkwire.search import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.session.read_write_search import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.wire import ops
+from zkwire.wire.model import Credentials, EventType, State
 
 ACCEPTED = reply_frame(ops.AUTH_XID)
 REJECTED = reply_frame(ops.AUTH_XID, 0, -115)

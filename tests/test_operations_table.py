@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from zkwire import ops
-from zkwire.ops import OPS
-from zkwire.verbs import Verbs
+from zkwire.operations import Verbs
+from zkwire.wire import ops
+from zkwire.wire.ops import OPS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "operations.md").read_text()
 COLUMNS = 8

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from zkwire import paths
-from zkwire.paths import (
+from zkwire.wire import paths
+from zkwire.wire.paths import (
     CONFIG_NODE,
     LAST_SEQUENCE,
     check_chroot,

@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.scripted import Script, event_frame
-from zkwire import ops
-from zkwire.calls import Call
-from zkwire.model import EventType, State
-from zkwire.watches import Watch
+from zkwire.session.request import Call
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, State
 
 NO_NODE, MOVED = -101, -118
 CALLS = ("get_data", "delete", "set_data", "exists", "get_children", "watch", "close")

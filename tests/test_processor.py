@@ -11,10 +11,10 @@ import struct
 import pytest
 
 from tests.embedded import Peer, Reply, Told, connected, make_processor
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
-from zkwire.model import OPEN_ACL_UNSAFE, EventType
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED

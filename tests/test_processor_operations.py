@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 
 from tests.embedded import Peer, Reply, Told, connected, multi_body
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
-from zkwire.model import OPEN_ACL_UNSAFE, EventType, Perms
-from zkwire.testing.acl import digest_id
-from zkwire.testing.tree import CONTAINER
+from zkwire.testing.server.acl import digest_id
+from zkwire.testing.server.tree import CONTAINER
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED

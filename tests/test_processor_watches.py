@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from tests.embedded import Peer, Received, Reply, Told, connected
-from zkwire import ops
 from zkwire.jute import records as r
-from zkwire.model import EventType, Perms
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, Perms
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED

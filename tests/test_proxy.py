@@ -18,9 +18,9 @@ from typing import Any, Literal, Self
 
 import pytest
 
-from zkwire.testing.conversation import Conversation
-from zkwire.testing.faults import Send
-from zkwire.testing.proxy import (
+from zkwire.testing.proxy.conversation import Conversation
+from zkwire.testing.proxy.faults import Send
+from zkwire.testing.proxy.proxy import (
     OPCODES,
     Action,
     FaultProxy,
@@ -43,7 +43,7 @@ from zkwire.testing.proxy import (
     split,
     truncate,
 )
-from zkwire.testing.relay import Flow
+from zkwire.testing.proxy.relay import Flow
 
 TIMEOUT = 20.0
 MEGABYTE = 1024 * 1024
@@ -183,7 +183,7 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     # On a slow machine the time for a peer to close must not run out and turn a FIN into a RST.
-    monkeypatch.setattr("zkwire.testing.relay._LINGER", TIMEOUT)
+    monkeypatch.setattr("zkwire.testing.proxy.relay._LINGER", TIMEOUT)
     with Stage() as stage:
         yield stage
 
@@ -986,7 +986,7 @@ def test_cut_all_does_not_wait_for_gates(stage: Stage) -> None:
 def test_a_cut_ends_although_the_peer_never_closes(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkwire.testing.relay._LINGER", 0.05)
+    monkeypatch.setattr("zkwire.testing.proxy.relay._LINGER", 0.05)
     client, server = stage.connect()
     stage.proxy.cut_all()
     assert client.ending() == server.ending() == (b"", "FIN")

@@ -41,7 +41,7 @@ def test_fixtures(tmp_path: Path) -> None:
 
 
 def test_loading_it_imports_no_client(tmp_path: Path) -> None:
-    loaded = "'socket' in sys.modules, 'zkwire.testing.server' in sys.modules"
+    loaded = "'socket' in sys.modules, 'zkwire.testing.server.server' in sys.modules"
     code = f"import sys, {PLUGIN}; print({loaded})"
     before = python("-c", "import sys, pytest; print('socket' in sys.modules)", folder=tmp_path)
     done = python("-c", code, folder=tmp_path)

@@ -31,8 +31,8 @@ from zkwire import (
     Watch,
 )
 from zkwire import testing as embedded
-from zkwire.endings import UNGREETED
-from zkwire.hosts import HostList, parse_hosts
+from zkwire.session.hosts import HostList, parse_hosts
+from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy
 
 RO, RW = State.CONNECTED_READ_ONLY, State.CONNECTED

@@ -30,9 +30,9 @@ from tests.lock_helpers import (
 )
 from tests.server_control import ZooKeeperServer
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
-from zkwire.recipes.locks import Locking
+from zkwire.blocking.locks import Locking
 from zkwire.recipes.read_write import is_reader
-from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy.proxy import Action, Gate, cut_after, cut_before, hold
 
 pytestmark = pytest.mark.real
 

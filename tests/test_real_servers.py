@@ -23,7 +23,7 @@ from tests.server_control import (
     poll,
 )
 from zkwire import Client, Watch
-from zkwire.testing import words
+from zkwire.testing.server import descriptions
 
 pytestmark = pytest.mark.apache
 
@@ -67,7 +67,9 @@ def test_server_answers_four_letter_words(zookeeper: ZooKeeperServer) -> None:
     names = [line.partition("=")[0] for line in lines]
     assert [head, *names[:1]] == ["Environment:", "zookeeper.version"]
     later = zookeeper.release >= (3, 5)
-    assert names[1:] == [n for n in words.ENVIRONMENT if later or not n.startswith("os.memory")]
+    assert names[1:] == [
+        n for n in descriptions.ENVIRONMENT if later or not n.startswith("os.memory")
+    ]
 
 
 @pytest.mark.smoke

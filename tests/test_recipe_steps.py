@@ -14,6 +14,11 @@ import pytest
 from tests.scripted import STAT
 from tests.test_client_threads import Interruption
 from zkwire import AsyncClient, Client
+from zkwire.aio.family import AsyncMultiLock, AsyncReentrantLock, AsyncSemaphore
+from zkwire.aio.locks import AsyncSequentialLock
+from zkwire.blocking.family import MultiLock, ReentrantLock, Semaphore
+from zkwire.blocking.locks import BlockingLock, NonBlockingLock, SequentialLock
+from zkwire.blocking.run import run
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -32,14 +37,8 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.jute.records import Stat
-from zkwire.model import DataAndStat, Event, EventType, State
-from zkwire.recipes.async_family import AsyncMultiLock, AsyncReentrantLock, AsyncSemaphore
-from zkwire.recipes.async_locks import AsyncSequentialLock
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.contenders import contenders
-from zkwire.recipes.driver import run
-from zkwire.recipes.family import MultiLock, ReentrantLock, Semaphore
-from zkwire.recipes.locks import BlockingLock, NonBlockingLock, SequentialLock
 from zkwire.recipes.lost import Lost, OwnNode
 from zkwire.recipes.multi_lock import MultiLockCore
 from zkwire.recipes.read_write import ReadLockCore
@@ -47,7 +46,8 @@ from zkwire.recipes.semaphore import SemaphoreCore
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.trees import ensure_path, walk
-from zkwire.watches import ClosedWatchError
+from zkwire.session.watch import ClosedWatchError
+from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 # ruff: noqa: PT012 - how a scope ends is what the tests of the shells are about
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import zkwire.io_thread
-import zkwire.roles
+import zkwire.blocking.io_thread
+import zkwire.blocking.leader
 from tests.conftest import open_descriptors
 from tests.fake_server import Connection, FakeServer, reply
 from tests.family_helpers import soon
@@ -31,14 +31,14 @@ from zkwire import (
     Watch,
     testing,
 )
-from zkwire.aio.engine import LoopDriver
-from zkwire.background import Late
-from zkwire.dial import readable_within
+from zkwire.aio.loop import LoopDriver
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
-from zkwire.link import LONG_LINE, LONGEST_PAUSE
-from zkwire.testing.proxy import FaultProxy, hold
-from zkwire.testing.proxy import Gate as ProxyGate
-from zkwire.waitable import Awaited, Waitable
+from zkwire.net.background import Late
+from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE
+from zkwire.net.dial import readable_within
+from zkwire.session.waitable import Awaited, Waitable
+from zkwire.testing.proxy.proxy import FaultProxy, hold
+from zkwire.testing.proxy.proxy import Gate as ProxyGate
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
     server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has stood back from callers who read, and would come back too late for this test."""
-    monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
-    monkeypatch.setattr(zkwire.io_thread, "MOMENT", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     client.create("/a")
     io = client._pump.io
     assert io is not None
@@ -95,9 +95,9 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
 def test_without_a_bell_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zkwire.io_thread, "bell_for", lambda sock: None)
-    monkeypatch.setattr(zkwire.io_thread, "REARM", 10 * PATIENCE)
-    monkeypatch.setattr(zkwire.io_thread, "LONGEST_REARM", 40 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "bell_for", lambda sock: None)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 10 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "LONGEST_REARM", 40 * PATIENCE)
     with Client(server.hosts, session_timeout=20) as client:
         client.create("/a")
         pump, io = client._pump, client._pump.io
@@ -164,7 +164,7 @@ def test_a_reader_lets_answers_gather_in_a_long_pipeline_only(
 ) -> None:
     slept: list[float] = []
     with FakeServer(dripping(count)) as server, Client(server.hosts) as client:
-        monkeypatch.setattr("zkwire.roles.time.sleep", slept.append)
+        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", slept.append)
         replies = [client.pipeline.get_data("/a") for _ in range(count)]
         assert all(reply.result(PATIENCE).data == b"x" for reply in replies)
     assert bool(slept) == pauses
@@ -226,8 +226,8 @@ def test_the_io_thread_reads_before_it_judges(
 ) -> None:
     """Nobody has run for most of a session timeout, and it has stood back from callers who read."""
     client, clock = late
-    monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
-    monkeypatch.setattr(zkwire.io_thread, "MOMENT", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     io, link = client._pump.io, client._pump.link
     assert io is not None
     assert link is not None
@@ -248,7 +248,7 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
 ) -> None:
     """It may stand in a signal handler, a finalizer or a debugger; nobody else waits for it."""
     if not bell:
-        monkeypatch.setattr(zkwire.io_thread, "bell_for", lambda sock: None)
+        monkeypatch.setattr(zkwire.blocking.io_thread, "bell_for", lambda sock: None)
     clock = Clock()
     with Client(server.hosts, session_timeout=20, _now=clock) as client:
         client.create("/a")
@@ -258,9 +258,9 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
         link.reader = "somebody"
         reply = client.pipeline.get_data("/a")
         soon("there is an answer", lambda: reply.ready)
-        monkeypatch.setattr(zkwire.io_thread, "MOMENT", 100 * PATIENCE)
-        monkeypatch.setattr(zkwire.io_thread, "LONGEST_REARM", 100 * PATIENCE)
-        monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
+        monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
+        monkeypatch.setattr(zkwire.blocking.io_thread, "LONGEST_REARM", 100 * PATIENCE)
+        monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
         reply = client.pipeline.get_data("/a")
         assert readable_within(link.sock, PATIENCE)  # and the I/O thread stands back
         clock.ahead = 19.0
@@ -386,7 +386,7 @@ def test_an_event_behind_blocking_calls_is_read_at_once(
     server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The I/O thread does not stand back from callers who read for longer than a moment."""
-    monkeypatch.setattr(zkwire.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
     called = SimpleQueue[Event]()
     client.create("/a")
     client.get_data("/a", watch=called.put)

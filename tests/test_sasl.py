@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from zkwire import sasl
 from zkwire.errors import AuthFailedError
-from zkwire.sasl import DigestMD5
+from zkwire.net import sasl
+from zkwire.net.sasl import DigestMD5
 
 PASSWORD = "correct horse"
 CHALLENGE = b'realm="zk-sasl-md5",nonce="a nonce",charset=utf-8,algorithm=md5-sess'

@@ -11,10 +11,10 @@ import re
 import pytest
 
 from tests.embedded import Peer, Reply, connected
-from zkwire import ops
 from zkwire.jute import records as r
-from zkwire.model import Perms
-from zkwire.testing.sasl import DigestServer, SaslError, directives, response_value
+from zkwire.testing.server.sasl import DigestServer, SaslError, directives, response_value
+from zkwire.wire import ops
+from zkwire.wire.model import Perms
 
 AUTH_FAILED, REQUIRE_AUTH, INVALID_ACL, NO_AUTH = -115, -124, -114, -102
 USERS = {"bob": "secret", "jos\u00e9": "p\u00e4ss", "\u5f20": "\u4e09"}

@@ -67,12 +67,12 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.endings import UNGREETED
 from zkwire.jute import records as r
-from zkwire.link import INTERRUPTED
+from zkwire.net.connection import INTERRUPTED
+from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.faults import Gate
-from zkwire.testing.proxy import Action, cut_before, hold, rst_before
+from zkwire.testing.proxy.faults import Gate
+from zkwire.testing.proxy.proxy import Action, cut_before, hold, rst_before
 
 real = [pytest.mark.real, pytest.mark.apache]
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
@@ -717,7 +717,7 @@ def test_an_interrupted_send_costs_nobody_anything(
 
 def test_a_handshake_in_single_bytes(trusting: ssl.SSLContext, shown: Certificate) -> None:
     """And everything behind it."""
-    from zkwire.testing.proxy import split
+    from zkwire.testing.proxy.proxy import split
 
     with (
         Server() as server,

@@ -20,8 +20,8 @@ from tests.certificates import Authority
 from tests.installed_servers import LOOPBACK
 from tests.secure_servers import USERS, WANTS_CERTIFICATE, SecureServer
 from zkwire.errors import AuthFailedError
-from zkwire.sasl import DigestMD5
-from zkwire.tls import TlsFilter, describe
+from zkwire.net.sasl import DigestMD5
+from zkwire.net.tls import TlsFilter, describe
 
 pytestmark = [pytest.mark.real, pytest.mark.apache]
 

@@ -31,10 +31,10 @@ from zkwire import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetChildrenResponse
-from zkwire.paths import LAST_SEQUENCE
 from zkwire.recipes.single import GRANTS
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Action, rewrite
+from zkwire.testing.proxy.proxy import Action, rewrite
+from zkwire.wire.paths import LAST_SEQUENCE
 
 TESTS = Path(__file__).parent
 DOCUMENT = TESTS.parent / "docs" / "security.md"

@@ -37,10 +37,7 @@ from zkwire import (
 )
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
-from zkwire.testing import loop
-from zkwire.testing.clock import VirtualClock
-from zkwire.testing.faultpoints import FaultPoints
-from zkwire.testing.faults import (
+from zkwire.testing.proxy.faults import (
     Action,
     Gate,
     HalfClose,
@@ -57,8 +54,11 @@ from zkwire.testing.faults import (
     split,
     truncate,
 )
-from zkwire.testing.server import Ensemble, Server, serve
-from zkwire.testing.tree import DataTree, NewNode
+from zkwire.testing.server import loop
+from zkwire.testing.server.clock import VirtualClock
+from zkwire.testing.server.faultpoints import FaultPoints
+from zkwire.testing.server.server import Ensemble, Server, serve
+from zkwire.testing.server.tree import DataTree, NewNode
 
 T = TypeVar("T")
 
@@ -624,7 +624,7 @@ def test_ten_thousand_pipelined_creates(server: Server) -> None:
 
 
 def test_memory_of_a_node() -> None:
-    from zkwire.testing.acl import Credentials
+    from zkwire.testing.server.acl import Credentials
 
     tree, caller = DataTree(), Credentials()
     count = 10_000
@@ -645,7 +645,9 @@ def test_memory_of_a_node() -> None:
 
 
 def test_serve_says_what_it_is_and_ends_at_ctrl_c() -> None:
-    code = "import sys; from zkwire.testing.server import serve; sys.exit(serve('127.0.0.1:0'))"
+    code = (
+        "import sys; from zkwire.testing.server.server import serve; sys.exit(serve('127.0.0.1:0'))"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:

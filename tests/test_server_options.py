@@ -8,14 +8,14 @@ import struct
 import pytest
 
 from tests.embedded import Peer, Reply, Told, connected, make_processor
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import FrameSplitter, frame
 from zkwire.jute.record import Record
-from zkwire.model import OPEN_ACL_UNSAFE, EventType
-from zkwire.testing.clock import VirtualClock
-from zkwire.testing.rules import DELETE_CONTAINER, Rules
-from zkwire.testing.server import Ensemble, Member, Server
+from zkwire.testing.server.clock import VirtualClock
+from zkwire.testing.server.rules import DELETE_CONTAINER, Rules
+from zkwire.testing.server.server import Ensemble, Member, Server
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType
 
 UNIMPLEMENTED, NOT_READ_ONLY, REQUIRE_AUTH, AUTH_FAILED = -6, -119, -124, -115
 NO_AUTH, BAD_VERSION, BAD_ARGUMENTS, NO_QUORUM, DISABLED = -102, -103, -8, -13, -123

@@ -10,12 +10,14 @@ import struct
 import pytest
 
 from tests.embedded import Peer, Reply, Told, connected
-from zkwire import Client, ops
+from zkwire import Client
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
-from zkwire.model import OPEN_ACL_UNSAFE, EventType, Perms
-from zkwire.testing import Server, java
+from zkwire.testing import Server
+from zkwire.testing.server import java
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
 
 NO_NODE, INVALID_ACL, MARSHALLING, BAD_ARGUMENTS, AUTH_FAILED = -101, -114, -5, -8, -115
 NULL = b"\xff\xff\xff\xff"

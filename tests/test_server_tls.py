@@ -39,10 +39,10 @@ from zkwire import (
     SequentialLock,
     Watch,
 )
-from zkwire.endings import UNGREETED
+from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import Ensemble, Server
-from zkwire.testing.clock import VirtualClock
-from zkwire.testing.tls import make_context
+from zkwire.testing.server.clock import VirtualClock
+from zkwire.testing.server.tls import make_context
 
 ROOT = Path(__file__).parent.parent
 LONG = 20.0

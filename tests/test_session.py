@@ -21,7 +21,6 @@ from tests.scripted import (
     script_in,
     welcome_frame,
 )
-from zkwire import ops
 from zkwire.errors import (
     AuthFailedError,
     ClientClosedError,
@@ -30,9 +29,10 @@ from zkwire.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from zkwire.model import Event, EventType, State, session_name
-from zkwire.states import TRANSITIONS
-from zkwire.watches import Watch
+from zkwire.session.states import TRANSITIONS
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import Event, EventType, State, session_name
 
 EDGES = {
     State.NOT_STARTED: {"start", "close"},

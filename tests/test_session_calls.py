@@ -17,8 +17,6 @@ from tests.scripted import (
     script_in,
     usable_again,
 )
-from zkwire import ops
-from zkwire.calls import Call
 from zkwire.errors import (
     SERVER_ERRORS,
     AuthFailedError,
@@ -29,10 +27,12 @@ from zkwire.errors import (
     SessionMovedError,
     error_for,
 )
-from zkwire.flight import SEND_BATCH
 from zkwire.jute.records import SyncResponse
-from zkwire.model import State
-from zkwire.watches import Watch
+from zkwire.session.request import Call
+from zkwire.session.request_queue import SEND_BATCH
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import State
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
 LAST_XID = 2**31 - 1

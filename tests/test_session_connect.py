@@ -20,13 +20,13 @@ from tests.scripted import (
     types,
     welcome_frame,
 )
-from zkwire import ops
 from zkwire.errors import AuthFailedError, SessionExpiredError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket
-from zkwire.model import EventType, State
-from zkwire.watch_table import BATCH_BYTES
-from zkwire.watches import Watch
+from zkwire.session.watch import Watch
+from zkwire.session.watch_table import BATCH_BYTES
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, State
 
 NEW_SESSION = bytes.fromhex(
     "0000002d" "00000000" "0000000000000000" "00002710" "0000000000000000"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scripted import PASSWD, SESSION_ID, TERMINAL, Claim, Script, script_in
-from zkwire.model import Credentials, State
+from zkwire.wire.model import Credentials, State
 
 
 def test_the_credentials_are_what_the_server_gave() -> None:

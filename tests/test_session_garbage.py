@@ -22,8 +22,6 @@ from tests.scripted import (
     usable_again,
     welcome_frame,
 )
-from zkwire import ops
-from zkwire.calls import Call
 from zkwire.errors import (
     GarbledError,
     NotSentError,
@@ -33,8 +31,10 @@ from zkwire.errors import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetDataResponse
-from zkwire.model import EventType, State
-from zkwire.watches import Watch
+from zkwire.session.request import Call
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, State
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
 LAST_XID = 2**31 - 1

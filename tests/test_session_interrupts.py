@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.scripted import Claim, Script, reply_frame, script_in
-from zkwire import ops
-from zkwire.calls import Call
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.records import AddWatchRequest
-from zkwire.model import Event, EventType, State
-from zkwire.ops import WatchKind
-from zkwire.watches import Watch
+from zkwire.session.request import Call
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import Event, EventType, State
+from zkwire.wire.ops import WatchKind
 
 EXPIRED, SESSION_REJECTED = -112, -115
 

@@ -27,8 +27,6 @@ from tests.scripted import (
     types,
     welcome_frame,
 )
-from zkwire import ops
-from zkwire.calls import Answered, Call, Refused
 from zkwire.errors import (
     GarbledError,
     NotSentError,
@@ -37,10 +35,12 @@ from zkwire.errors import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket
-from zkwire.model import EventType, State
-from zkwire.ops import WatchKind
-from zkwire.states import TRANSITIONS
-from zkwire.watches import Watch
+from zkwire.session.request import Answered, Call, Refused
+from zkwire.session.states import TRANSITIONS
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, State
+from zkwire.wire.ops import WatchKind
 
 PATHS = st.sampled_from(["/a", "/b"])
 READS = st.sampled_from(["get_data", "exists", "get_children", "get_children_with_stat"])

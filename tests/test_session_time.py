@@ -20,13 +20,13 @@ from tests.scripted import (
     script_in,
     welcome_frame,
 )
-from zkwire import ops
-from zkwire.control import PING
 from zkwire.errors import NotSentError, OutcomeUnknownError
-from zkwire.hosts import FIRST_PAUSE, LONGEST_PAUSE
 from zkwire.jute.records import GetDataResponse, Stat
-from zkwire.liveness import PROGRESS_BYTES, STEADY
-from zkwire.model import State
+from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.session.liveness import PROGRESS_BYTES, STEADY
+from zkwire.session.own_frames import PING
+from zkwire.wire import ops
+from zkwire.wire.model import State
 
 THIRD = TIMEOUT / 3
 SMALL = 0.001

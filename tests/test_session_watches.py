@@ -19,8 +19,6 @@ from tests.scripted import (
     script_in,
     types,
 )
-from zkwire import ops
-from zkwire.calls import Call
 from zkwire.errors import ClientClosedError, NotSentError, OutcomeUnknownError
 from zkwire.jute.records import (
     CreateResponse,
@@ -29,10 +27,12 @@ from zkwire.jute.records import (
     GetDataRequest,
     RemoveWatchesRequest,
 )
-from zkwire.model import Event, EventType, State
-from zkwire.ops import WatchKind
-from zkwire.trace import TraceFrame, Tracer
-from zkwire.watches import Watch
+from zkwire.session.request import Call
+from zkwire.session.trace import TraceFrame, Tracer
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import Event, EventType, State
+from zkwire.wire.ops import WatchKind
 
 CREATED = EventType.NODE_CREATED
 DELETED = EventType.NODE_DELETED

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.scripted import NO_NODE, STAT, Script, Sent, event_frame, events, reply_frame
-from zkwire.calls import Answered, Call
 from zkwire.jute import records as r
-from zkwire.model import Event, EventType, WatchType
-from zkwire.ops import LASTING, WatchKind
-from zkwire.paths import parent
-from zkwire.watch_table import ancestors
-from zkwire.watches import Watch
+from zkwire.session.request import Answered, Call
+from zkwire.session.watch import Watch
+from zkwire.session.watch_table import ancestors
+from zkwire.wire.model import Event, EventType, WatchType
+from zkwire.wire.ops import LASTING, WatchKind
+from zkwire.wire.paths import parent
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED

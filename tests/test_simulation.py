@@ -2,7 +2,7 @@
 thousands of random runs with several.  Planted bugs are in test_planted_bugs.py.
 
 `ZKWIRE_SIMULATION=10` makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure
-names what to give to `zkwire.testing.schedule.replay`.
+names what to give to `zkwire.testing.simulation.schedule.replay`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from tests.simulation_locks import (
     various,
 )
 from zkwire.errors import SessionExpiredError, ThrottledOpError
-from zkwire.model import EventType
+from zkwire.operations import Verbs
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
-from zkwire.testing.claims import Claim, Claims, at_most, exclusive, readers_together
-from zkwire.testing.schedule import (
+from zkwire.testing.server.tree import Node
+from zkwire.testing.simulation.client import Client, Step, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.invariants import Claim, Claims, at_most, exclusive, readers_together
+from zkwire.testing.simulation.schedule import (
     CancelAt,
     FailedRunError,
     Figures,
@@ -49,12 +52,9 @@ from zkwire.testing.schedule import (
     replay,
     sweep,
 )
-from zkwire.testing.simulated_client import Client, Step, ViolationError
-from zkwire.testing.simulation import Simulation
-from zkwire.testing.stage import START
-from zkwire.testing.tree import Node
-from zkwire.testing.trouble import FAULTS
-from zkwire.verbs import Verbs
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.testing.simulation.stage import START
+from zkwire.wire.model import EventType
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(2000 * FACTOR)

@@ -25,7 +25,9 @@ from tests.simulation_family import (
 )
 from tests.simulation_locks import Manners
 from zkwire.recipes.read_write import ReadLockCore
-from zkwire.testing.schedule import (
+from zkwire.testing.simulation.client import Step
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.schedule import (
     InTurn,
     Scenario,
     Scripted,
@@ -35,8 +37,6 @@ from zkwire.testing.schedule import (
     replay,
     sweep,
 )
-from zkwire.testing.simulated_client import Step
-from zkwire.testing.trouble import FAULTS
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(800 * FACTOR)

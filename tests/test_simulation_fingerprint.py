@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.simulation_locks import SEQUENTIAL, contenders
-from zkwire.testing.behind import Behind, Past
-from zkwire.testing.fingerprint import Reader, state_print
-from zkwire.testing.schedule import InTurn
-from zkwire.testing.simulated_client import Suspend
-from zkwire.testing.simulation import Simulation
+from zkwire.testing.simulation.client import Suspend
+from zkwire.testing.simulation.fingerprint import Reader, state_print
+from zkwire.testing.simulation.schedule import InTurn
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.testing.simulation.stale_reads import Behind, Past
 
 NOW = 107.5
 

@@ -13,10 +13,10 @@ from tests.history import Record, check
 from tests.simulation_histories import Recorder, users
 from tests.simulation_locks import LowestWatched, NoSecondLook
 from zkwire.recipes.sequential import SequentialLockCore
-from zkwire.testing.claims import Claim
-from zkwire.testing.schedule import FailedRunError, Seeded, explore
-from zkwire.testing.simulation import Simulation
-from zkwire.testing.trouble import FAULTS
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.invariants import Claim
+from zkwire.testing.simulation.schedule import FailedRunError, Seeded, explore
+from zkwire.testing.simulation.simulation import Simulation
 
 SEEDS = range(1000)
 

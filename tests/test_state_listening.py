@@ -27,8 +27,8 @@ from zkwire import (
     digest_id,
     testing,
 )
-from zkwire.states import TRANSITIONS
-from zkwire.testing.proxy import Frame, Gate, hold
+from zkwire.session.states import TRANSITIONS
+from zkwire.testing.proxy.proxy import Frame, Gate, hold
 
 PATIENCE = 30.0
 ALICE = digest_auth("alice", "secret")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scripted import TERMINAL, script_in
-from zkwire.model import State
-from zkwire.states import Audience, Listener, StateWait
+from zkwire.session.states import Audience, Listener, StateWait
+from zkwire.wire.model import State
 
 if TYPE_CHECKING:
-    from zkwire.waitable import Waker
+    from zkwire.session.waitable import Waker
 
 
 class Onlooker:

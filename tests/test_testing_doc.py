@@ -32,6 +32,6 @@ def test_code_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_modules_that_it_names_are_there() -> None:
     names = set(re.findall(r"zkwire\.testing\.(\w+)", TEXT))
-    assert {"proxy", "schedule", "trouble", "claims"} <= names
+    assert {"proxy", "simulation"} <= names
     for name in names:
         import_module(f"zkwire.testing.{name}")

@@ -28,7 +28,7 @@ from zkwire import (
     State,
     UnreachableError,
 )
-from zkwire.recipes.driver import run
+from zkwire.blocking.run import run
 
 SHORT = 0.05  # seconds that pass
 LONG = 30.0  # seconds that must not

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import EXPIRED, Authority
-from zkwire.tls import TlsFilter, check_context, describe
+from zkwire.net.tls import TlsFilter, check_context, describe
 
 BOTH_NAMES = ("DNS:localhost", "IP:127.0.0.1")
 MANY = 5 * 1024 * 1024

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.scripted import ANSWERS, GONE, NO_NODE, START, Script, reply_frame, script_in
-from zkwire import ops
-from zkwire.digest import digest_id
 from zkwire.jute.records import ACL, SetSASLResponse
-from zkwire.model import Credentials, Perms, State
-from zkwire.trace import TraceFrame
-from zkwire.verbs.multi import Create
-from zkwire.watches import Watch
+from zkwire.operations.multi import Create
+from zkwire.session.trace import TraceFrame
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.digest import digest_id
+from zkwire.wire.model import Credentials, Perms, State
 
 SECRET = b"hunter2"
 

@@ -18,10 +18,10 @@ from zkwire.errors import (
     ServerError,
 )
 from zkwire.jute.records import ACL, ClientInfo, Id, Stat
-from zkwire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
-from zkwire.paths import LAST_SEQUENCE
-from zkwire.testing.acl import Credentials, digest_id, without_digests
-from zkwire.testing.tree import CONTAINER, LONGEST_TTL, DataTree, Event, NewNode, ttl_owner
+from zkwire.testing.server.acl import Credentials, digest_id, without_digests
+from zkwire.testing.server.tree import CONTAINER, LONGEST_TTL, DataTree, Event, NewNode, ttl_owner
+from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
+from zkwire.wire.paths import LAST_SEQUENCE
 
 ANYBODY = Credentials()
 NOBODY = (ACL(Perms.ALL, Id("digest", "u:secret")),)

@@ -16,17 +16,18 @@ from tests.scripted import (
     script_in,
     types,
 )
-from zkwire import AsyncClient, Client, ops
-from zkwire.calls import Call
+from zkwire import AsyncClient, Client
 from zkwire.errors import (
     NotSentError,
     OutcomeUnknownError,
     UnimplementedError,
 )
-from zkwire.model import EventType, State
+from zkwire.session.request import Call
+from zkwire.session.watch import Watch
 from zkwire.testing import Server
-from zkwire.testing.faults import Gate, hold
-from zkwire.watches import Watch
+from zkwire.testing.proxy.faults import Gate, hold
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, State
 
 PATIENCE = 30.0
 UNKNOWN = UnimplementedError.code

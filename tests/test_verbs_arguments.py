@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.scripted import STAT, Script, script_in
-from zkwire import ops
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.model import OPEN_ACL_UNSAFE, State, WatchType
-from zkwire.verbs.checks import LONGEST_TTL
-from zkwire.watches import Watch
+from zkwire.operations.checks import LONGEST_TTL
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, State, WatchType
 
 ACL = list(OPEN_ACL_UNSAFE)
 BAD_PATHS: list[tuple[Any, type[Exception]]] = [

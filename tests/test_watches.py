@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkwire import ops
-from zkwire.calls import Call
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
-from zkwire.model import Event, EventType, State
-from zkwire.ops import WatchKind
-from zkwire.waitable import Waitable
-from zkwire.watch_table import BATCH_BYTES, WatchTable
-from zkwire.watches import CallbackWatch, Watch
-from zkwire.watching import Watching
+from zkwire.session.request import Call
+from zkwire.session.waitable import Waitable
+from zkwire.session.watch import CallbackWatch, Watch
+from zkwire.session.watch_manager import Watching
+from zkwire.session.watch_table import BATCH_BYTES, WatchTable
+from zkwire.wire import ops
+from zkwire.wire.model import Event, EventType, State
+from zkwire.wire.ops import WatchKind
 
 DATA, EXIST, CHILD, PERSISTENT, RECURSIVE = WatchKind
 ONE_SHOT = (DATA, EXIST, CHILD)

@@ -17,14 +17,14 @@ from tests.scripted import (
     script_in,
     types,
 )
-from zkwire.calls import Call
 from zkwire.errors import NoWatcherError, UnimplementedError
 from zkwire.jute import records as r
-from zkwire.model import Event, EventType, State, WatchType
-from zkwire.ops import WatchKind
-from zkwire.paths import CONFIG_NODE
-from zkwire.watch_table import BATCH_BYTES, WatchTable, ancestors
-from zkwire.watches import Watch
+from zkwire.session.request import Call
+from zkwire.session.watch import Watch
+from zkwire.session.watch_table import BATCH_BYTES, WatchTable, ancestors
+from zkwire.wire.model import Event, EventType, State, WatchType
+from zkwire.wire.ops import WatchKind
+from zkwire.wire.paths import CONFIG_NODE
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED

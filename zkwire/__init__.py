@@ -3,7 +3,7 @@
 Everything public is importable from here; importing it starts nothing.
 """
 
-from zkwire.client import Client, Transaction
+from zkwire.blocking.client import Client, Transaction
 from zkwire.errors import (
     AuthFailedError,
     BadArgumentsError,
@@ -50,7 +50,9 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.jute.records import ACL, ClientInfo, Id, Stat
-from zkwire.model import (
+from zkwire.operations.multi import Check, Create, Delete, GetChildren, GetData, SetData
+from zkwire.session.watch import Watch
+from zkwire.wire.model import (
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,
@@ -65,72 +67,70 @@ from zkwire.model import (
     State,
     WatchType,
 )
-from zkwire.verbs.multi import Check, Create, Delete, GetChildren, GetData, SetData
-from zkwire.watches import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.aio.client import AsyncClient as AsyncClient
     from zkwire.aio.client import AsyncTransaction as AsyncTransaction
-    from zkwire.digest import digest_auth as digest_auth
-    from zkwire.digest import digest_id as digest_id
-    from zkwire.recipes.async_family import AsyncElection as AsyncElection
-    from zkwire.recipes.async_family import AsyncLease as AsyncLease
-    from zkwire.recipes.async_family import AsyncMultiLock as AsyncMultiLock
-    from zkwire.recipes.async_family import AsyncReadWriteLock as AsyncReadWriteLock
-    from zkwire.recipes.async_family import AsyncReentrantLock as AsyncReentrantLock
-    from zkwire.recipes.async_family import AsyncSemaphore as AsyncSemaphore
-    from zkwire.recipes.async_locks import AsyncBlockingLock as AsyncBlockingLock
-    from zkwire.recipes.async_locks import AsyncLock as AsyncLock
-    from zkwire.recipes.async_locks import AsyncNonBlockingLock as AsyncNonBlockingLock
-    from zkwire.recipes.async_locks import AsyncSequentialLock as AsyncSequentialLock
+    from zkwire.aio.family import AsyncElection as AsyncElection
+    from zkwire.aio.family import AsyncLease as AsyncLease
+    from zkwire.aio.family import AsyncMultiLock as AsyncMultiLock
+    from zkwire.aio.family import AsyncReadWriteLock as AsyncReadWriteLock
+    from zkwire.aio.family import AsyncReentrantLock as AsyncReentrantLock
+    from zkwire.aio.family import AsyncSemaphore as AsyncSemaphore
+    from zkwire.aio.locks import AsyncBlockingLock as AsyncBlockingLock
+    from zkwire.aio.locks import AsyncLock as AsyncLock
+    from zkwire.aio.locks import AsyncNonBlockingLock as AsyncNonBlockingLock
+    from zkwire.aio.locks import AsyncSequentialLock as AsyncSequentialLock
+    from zkwire.blocking.family import Election as Election
+    from zkwire.blocking.family import Lease as Lease
+    from zkwire.blocking.family import MultiLock as MultiLock
+    from zkwire.blocking.family import ReadWriteLock as ReadWriteLock
+    from zkwire.blocking.family import ReentrantLock as ReentrantLock
+    from zkwire.blocking.family import Semaphore as Semaphore
+    from zkwire.blocking.locks import BlockingLock as BlockingLock
+    from zkwire.blocking.locks import Lock as Lock
+    from zkwire.blocking.locks import NonBlockingLock as NonBlockingLock
+    from zkwire.blocking.locks import SequentialLock as SequentialLock
+    from zkwire.net.sasl import DigestMD5 as DigestMD5
     from zkwire.recipes.contenders import Contender as Contender
-    from zkwire.recipes.family import Election as Election
-    from zkwire.recipes.family import Lease as Lease
-    from zkwire.recipes.family import MultiLock as MultiLock
-    from zkwire.recipes.family import ReadWriteLock as ReadWriteLock
-    from zkwire.recipes.family import ReentrantLock as ReentrantLock
-    from zkwire.recipes.family import Semaphore as Semaphore
-    from zkwire.recipes.locks import BlockingLock as BlockingLock
-    from zkwire.recipes.locks import Lock as Lock
-    from zkwire.recipes.locks import NonBlockingLock as NonBlockingLock
-    from zkwire.recipes.locks import SequentialLock as SequentialLock
     from zkwire.recipes.lost import Lost as Lost
-    from zkwire.sasl import DigestMD5 as DigestMD5
-    from zkwire.trace import TraceFrame as TraceFrame
+    from zkwire.session.trace import TraceFrame as TraceFrame
+    from zkwire.wire.digest import digest_auth as digest_auth
+    from zkwire.wire.digest import digest_id as digest_id
 
 __version__ = "0.1.0"
 
 # Loaded when they are first asked for: asyncio is expensive, and nobody needs all of the rest.
 _LATE = {
-    "AsyncBlockingLock": "zkwire.recipes.async_locks",
+    "AsyncBlockingLock": "zkwire.aio.locks",
     "AsyncClient": "zkwire.aio.client",
-    "AsyncElection": "zkwire.recipes.async_family",
-    "AsyncLease": "zkwire.recipes.async_family",
-    "AsyncLock": "zkwire.recipes.async_locks",
-    "AsyncMultiLock": "zkwire.recipes.async_family",
-    "AsyncNonBlockingLock": "zkwire.recipes.async_locks",
-    "AsyncReadWriteLock": "zkwire.recipes.async_family",
-    "AsyncReentrantLock": "zkwire.recipes.async_family",
-    "AsyncSemaphore": "zkwire.recipes.async_family",
-    "AsyncSequentialLock": "zkwire.recipes.async_locks",
+    "AsyncElection": "zkwire.aio.family",
+    "AsyncLease": "zkwire.aio.family",
+    "AsyncLock": "zkwire.aio.locks",
+    "AsyncMultiLock": "zkwire.aio.family",
+    "AsyncNonBlockingLock": "zkwire.aio.locks",
+    "AsyncReadWriteLock": "zkwire.aio.family",
+    "AsyncReentrantLock": "zkwire.aio.family",
+    "AsyncSemaphore": "zkwire.aio.family",
+    "AsyncSequentialLock": "zkwire.aio.locks",
     "AsyncTransaction": "zkwire.aio.client",
-    "BlockingLock": "zkwire.recipes.locks",
+    "BlockingLock": "zkwire.blocking.locks",
     "Contender": "zkwire.recipes.contenders",
-    "DigestMD5": "zkwire.sasl",
-    "Election": "zkwire.recipes.family",
-    "Lease": "zkwire.recipes.family",
-    "Lock": "zkwire.recipes.locks",
+    "DigestMD5": "zkwire.net.sasl",
+    "Election": "zkwire.blocking.family",
+    "Lease": "zkwire.blocking.family",
+    "Lock": "zkwire.blocking.locks",
     "Lost": "zkwire.recipes.lost",
-    "MultiLock": "zkwire.recipes.family",
-    "NonBlockingLock": "zkwire.recipes.locks",
-    "ReadWriteLock": "zkwire.recipes.family",
-    "ReentrantLock": "zkwire.recipes.family",
-    "Semaphore": "zkwire.recipes.family",
-    "SequentialLock": "zkwire.recipes.locks",
-    "TraceFrame": "zkwire.trace",
-    "digest_auth": "zkwire.digest",
-    "digest_id": "zkwire.digest",
+    "MultiLock": "zkwire.blocking.family",
+    "NonBlockingLock": "zkwire.blocking.locks",
+    "ReadWriteLock": "zkwire.blocking.family",
+    "ReentrantLock": "zkwire.blocking.family",
+    "Semaphore": "zkwire.blocking.family",
+    "SequentialLock": "zkwire.blocking.locks",
+    "TraceFrame": "zkwire.session.trace",
+    "digest_auth": "zkwire.wire.digest",
+    "digest_id": "zkwire.wire.digest",
 }
 
 __all__ = [

@@ -46,11 +46,11 @@ from zkwire import (
     SequentialLock,
     State,
     ZooKeeperError,
-    ops,
     testing,
 )
-from zkwire.pacing import clock
-from zkwire.testing.proxy import FaultProxy, Gate, cut_after, hold
+from zkwire.net.pacing import clock
+from zkwire.testing.proxy.proxy import FaultProxy, Gate, cut_after, hold
+from zkwire.wire import ops
 
 
 def catch_up(client: Client) -> None:

@@ -33,9 +33,9 @@ from zkwire import (
     SequentialLock,
     SessionExpiredError,
 )
-from zkwire.testing.faults import Hold, Send, Step
-from zkwire.testing.proxy import Frame, Gate, cut_after, cut_before, hold
-from zkwire.verbs.multi import SetData
+from zkwire.operations.multi import SetData
+from zkwire.testing.proxy.faults import Hold, Send, Step
+from zkwire.testing.proxy.proxy import Frame, Gate, cut_after, cut_before, hold
 
 # --- one object, used again -----------------------------------------------------------------------
 

@@ -31,9 +31,9 @@ from zkwire import (
     Watch,
     testing,
 )
-from zkwire.ops import NOTIFICATION_XID
-from zkwire.paths import LAST_SEQUENCE
-from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy.proxy import Action, Gate, cut_after, cut_before, hold
+from zkwire.wire.ops import NOTIFICATION_XID
+from zkwire.wire.paths import LAST_SEQUENCE
 
 # --- lost replies ---------------------------------------------------------------------------------
 

@@ -25,13 +25,12 @@ from tests.simulation_locks import (
     various,
 )
 from zkwire.errors import SessionExpiredError
-from zkwire.model import DataAndStat
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.sequential import SequentialLockCore
 from zkwire.recipes.single import SingleNodeLock
-from zkwire.testing import schedule
-from zkwire.testing.claims import Claims, exclusive
-from zkwire.testing.schedule import (
+from zkwire.testing.simulation import schedule
+from zkwire.testing.simulation.invariants import Claims, exclusive
+from zkwire.testing.simulation.schedule import (
     FailedRunError,
     InTurn,
     Scenario,
@@ -41,7 +40,8 @@ from zkwire.testing.schedule import (
     replay,
     sweep,
 )
-from zkwire.testing.simulation import Schedule, Simulation
+from zkwire.testing.simulation.simulation import Schedule, Simulation
+from zkwire.wire.model import DataAndStat
 
 LOSSES = ("cut", "unsent", "linger")
 BRIEF = Manners(stay=1)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from zkwire.aio.pump import AsyncPump
+from zkwire.aio.driver import AsyncPump
 from zkwire.aio.replies import AsyncReply
-from zkwire.aio.world import AsyncWorld
-from zkwire.client_base import CLOSE_SECONDS, ClientBase
-from zkwire.model import State
-from zkwire.pipeline import Pipeline
+from zkwire.aio.runtime import AsyncWorld
+from zkwire.net.client import CLOSE_SECONDS, ClientBase
+from zkwire.net.pipeline import Pipeline
+from zkwire.operations.multi import Transaction as Operations
 from zkwire.recipes import trees
-from zkwire.states import StateWait
-from zkwire.verbs.multi import Transaction as Operations
-from zkwire.waitable import check_timeout
+from zkwire.session.states import StateWait
+from zkwire.session.waitable import check_timeout
+from zkwire.wire.model import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any, Self
 
-    from zkwire.dial import Resolver
     from zkwire.jute.records import ACL
-    from zkwire.model import Credentials
-    from zkwire.sasl import Mechanism
+    from zkwire.net.dial import Resolver
+    from zkwire.net.sasl import Mechanism
+    from zkwire.wire.model import Credentials
 
 
 class AsyncClient(ClientBase, Pipeline):
@@ -128,7 +128,7 @@ class AsyncClient(ClientBase, Pipeline):
             self._pump.detach(wait)
         return wait.reached
 
-    # --- operations: documented in zkwire.verbs ---------------------------------------------------
+    # --- operations: documented in zkwire.operations ----------------------------------------------
 
     def transaction(self) -> AsyncTransaction:
         """Collect operations and execute them all or not at all; see :class:`AsyncTransaction`."""

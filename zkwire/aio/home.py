@@ -11,7 +11,7 @@ import sys
 from functools import partial
 
 from zkwire.errors import ForkedError
-from zkwire.forking import remember
+from zkwire.net.forking import remember
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

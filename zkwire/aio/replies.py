@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from zkwire import ops
-from zkwire.calls import ANSWERED, Call
 from zkwire.errors import ClientClosedError, ZooKeeperError
-from zkwire.pipeline import timed_out
+from zkwire.net.pipeline import timed_out
+from zkwire.session.request import ANSWERED, Call
+from zkwire.wire import ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
     from typing import Any
 
-    from zkwire.aio.pump import AsyncPump
+    from zkwire.aio.driver import AsyncPump
 
     Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 

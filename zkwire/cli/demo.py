@@ -85,7 +85,7 @@ def _server(screen: Screen, server: str | None) -> AbstractContextManager[str]:
     if server is not None:
         screen.say(f"On the ZooKeeper at {server}.")
         return nullcontext(server)
-    from zkwire.testing.server import Server
+    from zkwire.testing.server.server import Server
 
     screen.say("On zkwire's own server, in memory: for tests and demos, not for production.")
     return _Embedded(Server())

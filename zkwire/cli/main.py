@@ -76,7 +76,7 @@ def _tls(asked: argparse.Namespace) -> ssl.SSLContext | None:
         return None
     if asked.certificate is None:
         raise ValueError("--key and --client-ca need --certificate")
-    from zkwire.testing.tls import make_context
+    from zkwire.testing.server.tls import make_context
 
     optional = asked.client_auth == "want"
     try:
@@ -92,7 +92,7 @@ def _run(asked: argparse.Namespace) -> int:
 
         return demo(asked.server)
     if asked.command == "server":
-        from zkwire.testing.server import serve
+        from zkwire.testing.server.server import serve
 
         return serve(asked.listen, _tls(asked))
     if asked.command == "shell":

@@ -9,9 +9,10 @@ import sys
 import threading
 from contextlib import suppress
 
-from zkwire import BlockingLock, Client, ClientClosedError, SequentialLock, ops
-from zkwire.testing import faults
-from zkwire.testing.proxy import FaultProxy
+from zkwire import BlockingLock, Client, ClientClosedError, SequentialLock
+from zkwire.testing.proxy import faults
+from zkwire.testing.proxy.proxy import FaultProxy
+from zkwire.wire import ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from zkwire.cli.processes import Processes
     from zkwire.cli.screen import Screen
-    from zkwire.testing.frames import Frame
+    from zkwire.testing.proxy.frames import Frame
 
 WAITERS = 8
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 from zkwire.errors import ConnectionLossError, NoNodeError
 from zkwire.jute.record import Record
-from zkwire.paths import sequence_number
-from zkwire.recipes.world import in_time, persist
+from zkwire.recipes.runtime import in_time, persist
+from zkwire.wire.paths import sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes.world import World
+    from zkwire.recipes.runtime import World
 
 
 class Contender(Record):

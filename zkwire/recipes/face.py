@@ -87,7 +87,8 @@ class LockFace(Bodied):
         (a machine that slept, a process that was stopped).  If an outsider deletes the node, it is
         True until the client hears of that: until the event arrives, or, within some milliseconds
         of the acquisition and before the node is watched, the answer to the request that watches
-        it.  ``release`` asks the server; :meth:`check` does not.  See also :mod:`zkwire.liveness`.
+        it.  ``release`` asks the server; :meth:`check` does not.  See also
+        :mod:`zkwire.session.liveness`.
         """
         return self._core.held
 

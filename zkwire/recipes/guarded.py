@@ -7,15 +7,15 @@ which refusal is theirs, and what that says of the lock.
 from __future__ import annotations
 
 from zkwire.errors import BadVersionError, MultiError, NoNodeError, ServerError
-from zkwire.recipes.world import in_time
+from zkwire.recipes.runtime import in_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from zkwire.operations.multi import Operation
     from zkwire.recipes.lock import LockCore
-    from zkwire.verbs.multi import Operation
 
 
 async def guarded(core: LockCore, operations: Iterable[Operation]) -> list[Any]:

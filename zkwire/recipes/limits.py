@@ -17,8 +17,8 @@ whether it waits, and turns a time limit into a deadline on the world's clock.
 
 from __future__ import annotations
 
-from zkwire.recipes.world import in_time
-from zkwire.waitable import check_timeout
+from zkwire.recipes.runtime import in_time
+from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from zkwire.recipes.lock import LockCore
     from zkwire.recipes.multi_lock import MultiLockCore
-    from zkwire.recipes.world import World
+    from zkwire.recipes.runtime import World
 
     Core: TypeAlias = LockCore | MultiLockCore
 

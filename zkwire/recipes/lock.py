@@ -40,23 +40,23 @@ from zkwire.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from zkwire.paths import check_path
+from zkwire.operations.checks import check_acl
+from zkwire.operations.multi import Check
 from zkwire.recipes.attempt import NOT_NOW, Attempt, InOtherHandsError
 from zkwire.recipes.insist import insist
 from zkwire.recipes.lost import Lost, OwnNode
 from zkwire.recipes.trees import ensure_path
-from zkwire.verbs.checks import check_acl
-from zkwire.verbs.multi import Check
-from zkwire.watches import ClosedWatchError
+from zkwire.session.watch import ClosedWatchError
+from zkwire.wire.paths import check_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.world import World
-    from zkwire.verbs import Verbs
-    from zkwire.verbs.multi import Operation
+    from zkwire.operations import Verbs
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.runtime import World
 
 
 class LockCore:

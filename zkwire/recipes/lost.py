@@ -7,9 +7,9 @@ without its asking; none of them is ever taken back.
 
 from __future__ import annotations
 
-from zkwire.model import Event, EventType, State
-from zkwire.waitable import Waitable, check_timeout
-from zkwire.watches import Watch
+from zkwire.session.waitable import Waitable, check_timeout
+from zkwire.session.watch import Watch
+from zkwire.wire.model import Event, EventType, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.errors import ZooKeeperError
-    from zkwire.recipes.world import World
-    from zkwire.verbs import Reply
-    from zkwire.waitable import Waker
+    from zkwire.operations import Reply
+    from zkwire.recipes.runtime import World
+    from zkwire.session.waitable import Waker
 
 
 class Loss(Waitable):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from zkwire.recipes.lock import LockCore
     from zkwire.recipes.lost import Lost
-    from zkwire.recipes.world import World
+    from zkwire.recipes.runtime import World
 
 
 class MultiLockCore:

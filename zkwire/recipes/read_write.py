@@ -17,9 +17,9 @@ and every other name that ends in a number a writer.
 from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
+from zkwire.operations.multi import Check, Create
 from zkwire.recipes.attempt import InOtherHandsError
 from zkwire.recipes.sequential import SequentialLockCore, before
-from zkwire.verbs.multi import Check, Create
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
-    from zkwire.recipes.world import World
+    from zkwire.recipes.runtime import World
 
 _READERS = ("__READ__", "__rlock__")
 _DIGITS = 10

@@ -28,12 +28,12 @@ from zkwire.errors import (
     LockTimeoutError,
     NoNodeError,
 )
-from zkwire.paths import check_path, sequence_number
 from zkwire.recipes.attempt import permanent
 from zkwire.recipes.lost import OwnNode
+from zkwire.recipes.runtime import persist
 from zkwire.recipes.sequential import SequentialLockCore, before
-from zkwire.recipes.world import persist
-from zkwire.watches import Watch
+from zkwire.session.watch import Watch
+from zkwire.wire.paths import check_path, sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
-    from zkwire.recipes.world import World
+    from zkwire.recipes.runtime import World
 
 SHOWN_BYTES = 40  # of what somebody else has written
 LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session

@@ -36,21 +36,21 @@ from zkwire.errors import (
     SequenceExhaustedError,
     ServerError,
 )
-from zkwire.model import EventType
-from zkwire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
 from zkwire.recipes.attempt import NOT_NOW, Attempt, former, permanent
 from zkwire.recipes.lock import LockCore
 from zkwire.recipes.lost import OwnNode
-from zkwire.recipes.world import persist
-from zkwire.watches import Watch
+from zkwire.recipes.runtime import persist
+from zkwire.session.watch import Watch
+from zkwire.wire.model import EventType
+from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.world import World
-    from zkwire.verbs import Verbs
+    from zkwire.operations import Verbs
+    from zkwire.recipes.runtime import World
 
 # At the end of the counter a 3.8 server hands out the same number again and again, and two
 # contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same

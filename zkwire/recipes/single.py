@@ -47,17 +47,17 @@ from zkwire.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
+from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt, former, permanent
 from zkwire.recipes.lock import LockCore
-from zkwire.recipes.world import persist
-from zkwire.verbs.multi import Check, Create, Delete, SetData
-from zkwire.watches import Watch
+from zkwire.recipes.runtime import persist
+from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.model import DataAndStat
-    from zkwire.verbs import Verbs
-    from zkwire.verbs.multi import Operation
+    from zkwire.operations import Verbs
+    from zkwire.operations.multi import Operation
+    from zkwire.wire.model import DataAndStat
 
 _VERSION = 1  # of a node that came with a token
 GRANTS = "-zkwire-grants"

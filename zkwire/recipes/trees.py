@@ -21,15 +21,15 @@ from zkwire.errors import (
     ZooKeeperError,
     error_for,
 )
-from zkwire.paths import check_path, parent
-from zkwire.recipes.world import in_time, persist
+from zkwire.recipes.runtime import in_time, persist
+from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.world import World
+    from zkwire.recipes.runtime import World
 
 # Requests in one write: enough to hide a round trip, few enough to be answered soon.
 WINDOW = 500

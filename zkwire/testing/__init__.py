@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zkwire.testing.clock import VirtualClock as VirtualClock
-    from zkwire.testing.proxy import FaultProxy as FaultProxy
-    from zkwire.testing.server import Ensemble as Ensemble
-    from zkwire.testing.server import Server as Server
-    from zkwire.testing.simulation import Simulation as Simulation
+    from zkwire.testing.proxy.proxy import FaultProxy as FaultProxy
+    from zkwire.testing.server.clock import VirtualClock as VirtualClock
+    from zkwire.testing.server.server import Ensemble as Ensemble
+    from zkwire.testing.server.server import Server as Server
+    from zkwire.testing.simulation.simulation import Simulation as Simulation
 
 _HOMES = {
-    "Ensemble": "zkwire.testing.server",
-    "FaultProxy": "zkwire.testing.proxy",
-    "Server": "zkwire.testing.server",
-    "Simulation": "zkwire.testing.simulation",
-    "VirtualClock": "zkwire.testing.clock",
+    "Ensemble": "zkwire.testing.server.server",
+    "FaultProxy": "zkwire.testing.proxy.proxy",
+    "Server": "zkwire.testing.server.server",
+    "Simulation": "zkwire.testing.simulation.simulation",
+    "VirtualClock": "zkwire.testing.server.clock",
 }
 
 __all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock"]

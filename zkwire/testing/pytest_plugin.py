@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zkwire import Client
-    from zkwire.testing.server import Server
+    from zkwire.testing.server.server import Server
 
 
 @pytest.fixture
 def zkwire_server() -> Iterator[Server]:
     """An empty server of the test's own, with ``hosts``, ``tree``, ``expire(session_id)``, ..."""
-    from zkwire.testing.server import Server
+    from zkwire.testing.server.server import Server
 
     with Server() as server:
         yield server

@@ -1,0 +1,1 @@
+"""What both shells share: sockets, TLS, connecting, options."""

@@ -1,0 +1,168 @@
+"""What runs without a caller: user callbacks, and recipes that clean up behind themselves.
+
+Neither may run in a thread that reads the socket: a callback may block or ask the same client
+something, and an interrupt that ends a caller must not end a clean-up.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from contextlib import suppress
+from types import CoroutineType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from zkwire.session.waitable import Waitable
+
+
+def report(error: BaseException) -> None:
+    """Report an exception that has no caller, as an unhandled thread's is."""
+    args = (type(error), error, error.__traceback__, threading.current_thread())
+    try:
+        threading.excepthook(threading.ExceptHookArgs(args))
+    except BaseException as failed:  # a program's own hook must not end the thread that called it
+        sys.excepthook(type(failed), failed, failed.__traceback__)
+
+
+def _refuse_coroutine(result: object) -> None:
+    """A callback that would have to be awaited has done nothing."""
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError(f"{result.__qualname__} is async: callbacks of a Client are not awaited")
+
+
+class Late:
+    """What is to be called before the next request, or a moment later if there is none.
+
+    An interrupt that hits who calls it is raised, be it any exception out of a signal handler, and
+    leaves it there to be called again; two threads may call the same.  What is submitted by one of
+    these functions calls none.
+    """
+
+    __slots__ = ("_called", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
+        self._called = False  # at this moment
+
+    def call(self) -> None:
+        """Call them, in order."""
+        if self._called:
+            return
+        try:
+            self._called = True
+            for function in self.waiting[:]:
+                try:
+                    function()
+                except ValueError as error:  # its own: a path may be too long for it
+                    report(error)
+                with suppress(ValueError):  # another thread has called it as well
+                    self.waiting.remove(function)
+        finally:
+            self._called = False
+
+
+class Callbacks:
+    """Calls functions one after the other, in order, in a daemon thread made when first needed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._starting = threading.RLock()  # for a signal handler, which must not start another
+        self._is_starting = False
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def put(self, function: Callable[[], object]) -> None:
+        """Call ``function`` soon; its exceptions are reported as an unhandled thread's are."""
+        if self._closed:
+            return
+        self._queue.put(function)
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None and not self._is_starting:
+                    self._start()
+
+    def _start(self) -> None:
+        self._is_starting = True
+        try:
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+        finally:
+            self._is_starting = False
+
+    def _run(self) -> None:
+        while (function := self._queue.get()) is not None:
+            try:
+                _refuse_coroutine(function())
+            except BaseException as error:
+                report(error)
+            del function  # while this waits, it keeps nothing of the user's alive
+
+    def end(self) -> None:
+        """Let the thread end behind what is queued."""
+        self._closed = True
+        self._queue.put(None)
+
+    def close(self, timeout: float) -> None:
+        """:meth:`end`, and wait for that unless this is that thread."""
+        self.end()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+
+class Task:
+    """Runs a coroutine whose awaits yield Waitables, step by step, as those become ready.
+
+    ``soon(function)`` runs a function in the thread that the steps but the first belong to;
+    ``when_ready(waitable, function)`` runs one as soon as the waitable is ready.  As long as it
+    runs it is one of ``running``.
+    """
+
+    __slots__ = ("_coroutine", "_running", "_soon", "_when_ready")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, object],
+        soon: Callable[[Callable[[], None]], object],
+        when_ready: Callable[[Waitable, Callable[[], object]], None],
+        running: set[Task],
+    ) -> None:
+        self._running = running
+        running.add(self)
+        self._coroutine = coroutine
+        self._soon = soon
+        self._when_ready = when_ready
+
+    def step(self) -> None:
+        """Take one step; the first is the caller's, so that what it asks for comes in its order.
+
+        An interrupt of that is raised.  Whether the task goes on then is open, so another must be
+        made, and both of them must be harmless.
+        """
+        coroutine = self._coroutine
+        if isinstance(coroutine, CoroutineType) and coroutine.cr_frame is None:
+            self._running.discard(self)  # by the collector, with a client that is closed for that
+            return
+        try:
+            waitable = coroutine.send(None)
+            self._when_ready(waitable, lambda: self._soon(self.next_step))
+        except StopIteration:
+            self._running.discard(self)
+        except BaseException:
+            self._running.discard(self)
+            raise
+
+    def next_step(self) -> None:
+        """Take one step where nobody waits for it."""
+        try:
+            self.step()
+        except Exception as error:
+            report(error)

@@ -1,0 +1,282 @@
+"""Reaching a server: names resolved anew at each attempt, every address of a name tried.
+
+One :class:`Dialer` is one attempt; the next one begins behind the address that it has reached, for
+what accepts connections there may be no server of use.  It lives in the I/O thread's selector and
+never blocks there: connects are non-blocking, and a name (not an address) is looked up in a thread
+of its own, because a look-up can take half a minute and cannot be called off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import selectors
+import socket
+import threading
+
+from zkwire.session.outcomes import RESET
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ssl import SSLContext
+    from typing import Any
+
+    from zkwire.net.tls import TlsFilter
+    from zkwire.session.hosts import Address
+
+    Resolver = Callable[[str, int], list[Address]]
+
+
+_HANDSHAKE_BYTES = 16 * 1024
+_LONGEST_POLL = 1e6  # seconds; the system call takes a 32-bit number of milliseconds
+
+
+def resolve(host: str, port: int) -> list[Address]:
+    """Every stream address of ``host``, IPv6 and IPv4; raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def _literal(host: str, port: int) -> list[Address]:
+    """The address that ``host`` is, when it is no name."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, ValueError):  # ValueError: it cannot even be the name of anything
+        return []
+    return [(family, address) for family, _, _, _, address in found]
+
+
+class LookUp:
+    """One look-up of a name in a thread of its own; ``found`` is set once, then ``wake`` called.
+
+    ``used``: an attempt has had what was found.
+    """
+
+    def __init__(
+        self, target: tuple[str, int], resolver: Resolver, wake: Callable[[], None]
+    ) -> None:
+        self.found: list[Address] | str | None = None  # str: why there is nothing
+        self.used = False
+        self._target, self._resolver, self._wake = target, resolver, wake
+        try:
+            threading.Thread(target=self._run, name="zkwire-resolve", daemon=True).start()
+        except RuntimeError as error:
+            self.found = str(error)
+
+    def _run(self) -> None:
+        try:
+            self.found = self._resolver(*self._target)
+        except (OSError, ValueError) as error:
+            self.found = f"cannot resolve the name: {error}"
+        self._wake()
+
+
+class Dialer:
+    """One attempt to reach ``host``; ends with ``connected`` or with ``failure`` set.
+
+    ``look_up(target)`` begins or joins a look-up.  ``listen(dialer, sock, events)`` has the owner's
+    selector call :meth:`ready`; with no events it stops.  With ``secure`` a connection counts once
+    its TLS handshake is done, and ``tls`` is its filter.  ``arrange`` puts the addresses of a name
+    in order, ``first``: begin with this one, if the name still has it.
+    """
+
+    def __init__(
+        self,
+        target: tuple[str, int],
+        look_up: Callable[[tuple[str, int]], LookUp],
+        listen: Callable[[Any, socket.socket, int], None],
+        secure: SSLContext | None,
+        arrange: Callable[[list[Address]], list[Address]],
+        first: Address | None,
+    ) -> None:
+        self.target = target
+        self.address: Address | None = None  # the one in hand
+        self.connected: socket.socket | None = None
+        self.tls: TlsFilter | None = None
+        self.failure: str | None = None
+        self._listen = listen
+        self._secure = secure
+        self._sock: socket.socket | None = None
+        self._unsent = b""
+        self._reasons: list[str] = []
+        self._arrange, self._first = arrange, first
+        self._addresses: list[Address] | None = _literal(*target) or None
+        self._order = tuple(self._addresses or ())
+        self._look_up = None if self._addresses else look_up(target)
+        self._give_up = 0.0
+
+    def advance(self, now: float, until: float) -> float | None:
+        """Go on as far as possible without blocking; returns when to be called again at the latest.
+
+        ``until`` is when the whole attempt ends; the addresses that are left share what is left.
+        """
+        if self.connected is not None:
+            return None
+        if self._addresses is None:
+            look_up = self._look_up
+            if look_up is None or (found := look_up.found) is None:
+                return None
+            look_up.used = True
+            if isinstance(found, str):
+                self.failure = found
+                return None
+            found = self._arrange(found)
+            at = found.index(self._first) if self._first in found else 0
+            self._addresses = [*found[at:], *found[:at]]
+            self._order = tuple(self._addresses)
+        if self._sock is not None and now >= self._give_up:
+            self._next("no answer")
+        while self._sock is None and self._addresses:
+            share = (until - now) / len(self._addresses)
+            self._give_up = now + max(share, 0.0)
+            self.address = self._addresses.pop(0)
+            self._connect(*self.address)
+        if self._sock is None and self.failure is None:
+            self.failure = "; ".join(dict.fromkeys(self._reasons)) or "the name has no address"
+        return self._give_up
+
+    @property
+    def following(self) -> Address | None:
+        """The address behind the one in hand, around the circle; None if there is none."""
+        return next(iter(self._addresses or self._order), None)
+
+    @property
+    def stage(self) -> str:
+        """What became of the attempt so far, for somebody who ends it now."""
+        if self._addresses is None:
+            here = "the name has not been looked up in time"
+        elif self.tls is not None:
+            here = "no answer to the TLS handshake"
+        else:
+            here = "no answer"
+        return "; ".join(dict.fromkeys([*self._reasons, here]))
+
+    def _connect(self, family: int, address: Any) -> None:
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._reasons.append(str(error))
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        code = sock.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
+            sock.close()
+            self._reasons.append(os.strerror(code))
+            return
+        self._sock, self.tls = sock, None
+        self._listen(self, sock, selectors.EVENT_WRITE)
+
+    def _next(self, reason: str) -> None:
+        """Give up the address in hand."""
+        self._reasons.append(reason)
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._sock is not None:
+            self._listen(self, self._sock, 0)
+            self._sock.close()
+            self._sock = None
+
+    def ready(self, events: int) -> None:
+        """The selector says that something can be done on the socket."""
+        sock = self._sock
+        if sock is None or self.connected is not None:
+            return
+        if self.tls is not None:
+            self._shake_hands(sock, self.tls, bool(events & selectors.EVENT_READ))
+            return
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._next(os.strerror(code))
+        elif self._secure is None:
+            self._succeed(sock)
+        else:
+            from zkwire.net.tls import TlsFilter
+
+            try:
+                self.tls, self._unsent = TlsFilter(self._secure, self.target[0]), b""
+            except ValueError as error:  # the name cannot be a certificate's
+                self._next(f"TLS: {error}")
+            else:
+                self._shake_hands(sock, self.tls, False)
+
+    def _shake_hands(self, sock: socket.socket, tls: TlsFilter, readable: bool) -> None:
+        """Go on with the TLS handshake as far as possible without blocking."""
+        import ssl
+
+        from zkwire.net.tls import describe
+
+        try:
+            if readable:
+                data = sock.recv(_HANDSHAKE_BYTES)
+                if not data:
+                    self._next("TLS: the other side ended the connection; does it speak TLS?")
+                    return
+                tls.feed(data)
+            done = tls.handshake()
+            self._unsent += tls.take_output()
+            self._unsent = self._unsent[sock.send(self._unsent) :] if self._unsent else b""
+        except BlockingIOError:
+            done = False
+        except ssl.SSLError as error:
+            with contextlib.suppress(OSError):
+                sock.send(tls.take_output())  # the alert that tells the server why
+            self._next(describe(error))
+            return
+        except OSError as error:
+            self._next(f"TLS: {error.strerror or error}")
+            return
+        if done and not self._unsent:
+            self._succeed(sock)
+        else:
+            writing = selectors.EVENT_WRITE if self._unsent else 0
+            self._listen(self, sock, selectors.EVENT_READ | writing)
+
+    def _succeed(self, sock: socket.socket) -> None:
+        self._listen(self, sock, 0)  # and it never blocks: gevent's sockets know no MSG_DONTWAIT
+        self._sock, self.connected = None, sock
+
+    def cancel(self) -> None:
+        """Give the whole attempt up; a look-up that is under way ends unheard."""
+        if self._sock is not None:
+            self._listen(self, self._sock, 0)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the sockets and nothing else: in a forked child the selector is the parent's."""
+        for sock in (self._sock, self.connected):
+            if sock is not None:
+                sock.close()
+        self._sock = None
+
+
+def kernel_says(error: OSError) -> str:
+    """What went wrong with a socket.  A broken pipe is a reset that was read before.
+
+    An OSError without a number is not the kernel's: a signal handler has raised it (TimeoutError is
+    one), so it goes on to whom it is meant for.
+    """
+    if error.errno is None:
+        raise error
+    if error.errno in (errno.ECONNRESET, errno.EPIPE):
+        return RESET
+    return error.strerror or str(error)
+
+
+def shut_down(sock: socket.socket) -> None:
+    """End a connection without closing its descriptor, which another thread may be using."""
+    with contextlib.suppress(OSError):  # the peer was faster
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def readable_within(sock: socket.socket, seconds: float | None) -> bool:
+    """Whether there is something to read, or the end of the stream, in that time (None: ever)."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    if seconds is None:
+        return bool(poll.poll())
+    return bool(poll.poll(min(max(0.0, seconds), _LONGEST_POLL) * 1000))

@@ -1,0 +1,118 @@
+"""What a client lets others see of itself: lines in the log, and the trace.
+
+Logger ``zkwire``: WARNING for what somebody has to look after, INFO for what becomes of a session,
+DEBUG for each attempt to connect and each frame; names, numbers and sizes, never payloads or
+secrets.  A program that has not loaded ``logging`` wants no log, so it is not loaded for it.  Both
+log and trace are a user's code: they are called in the callback thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from zkwire.session.trace import Tracer
+from zkwire.wire.model import State, session_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from zkwire.session.session import Session
+    from zkwire.session.trace import TraceFrame
+    from zkwire.session.waitable import Waker
+
+    Dispatch = Callable[[Callable[[], object]], object]
+
+LOGGER = "zkwire"
+WARNING, INFO, DEBUG = 30, 20, 10  # as in logging
+_ATTEMPTS = frozenset({State.CONNECTING, State.HANDSHAKE})
+
+
+def attach(
+    session: Session,
+    name: str,
+    trace: Callable[[TraceFrame], object] | None,
+    dispatch: Dispatch,
+) -> None:
+    """Have the session's states logged and its frames traced, as far as anybody wants that."""
+    session.audience.add(_StateLog(session, name, dispatch))
+    wanted = [trace] if trace is not None else []
+    if _logger(DEBUG) is not None:
+        wanted.append(partial(_log_frame, name))
+    if wanted:
+        session.trace = Tracer(
+            lambda frame: session.call(partial(dispatch, partial(_to_all, wanted, frame)))
+        )
+
+
+def _to_all(functions: list[Callable[[TraceFrame], object]], frame: TraceFrame) -> None:
+    for function in functions:
+        function(frame)
+
+
+def _logger(level: int) -> Any:
+    """The logger if it takes lines of this level, else None."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return None
+    logger = logging.getLogger(LOGGER)
+    return logger if logger.isEnabledFor(level) else None
+
+
+def warn(message: str) -> None:
+    """Log what somebody has to look after."""
+    logger = _logger(WARNING)
+    if logger is not None:
+        logger.warning(message)
+
+
+class _StateLog:
+    """One line for each state, with what is known of it at that moment.
+
+    A lost connection is news once, and not with each attempt to make another.
+    """
+
+    __slots__ = ("_dispatch", "_name", "_news", "_session")
+
+    def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
+        self._session = session
+        self._name = name
+        self._dispatch = dispatch
+        self._news: State | None = None
+
+    def see(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now."""
+        is_news = state is not self._news and state not in _ATTEMPTS
+        if is_news:
+            self._news = state
+        level = INFO if is_news else DEBUG
+        if _logger(level) is None:
+            return []
+        line = f"{self._name}: {state.value}, session {session_name(self._session.session_id)}, "
+        return [partial(self._dispatch, partial(_log, level, line + self._detail(state)))]
+
+    def _detail(self, state: State) -> str:
+        session = self._session
+        if state is State.DISCONNECTED:
+            return session.last_failure
+        if state.terminal:
+            return str(session.ending())
+        return "{}:{}".format(*session.server) if session.server else "no server"
+
+
+def _log(level: int, line: str) -> None:
+    logger = _logger(level)
+    if logger is not None:
+        logger.log(level, "%s", line)
+
+
+def _log_frame(name: str, frame: TraceFrame) -> None:
+    logger, zxid = _logger(DEBUG), frame.zxid
+    if logger is not None:
+        logger.debug(
+            "%s: %s xid %s %s %s, %s bytes, zxid %s, error %s",
+            name, "sent" if frame.sent else "received", frame.xid, frame.op, frame.path or "",
+            frame.size, hex(zxid) if zxid is not None and zxid > 0 else zxid, frame.error,
+        )  # fmt: skip

@@ -1,0 +1,135 @@
+"""What a wrong option of a client is: TypeError or ValueError, when the client is made."""
+
+from __future__ import annotations
+
+from zkwire.jute.frames import SEND_LIMIT
+from zkwire.jute.records import AuthPacket, ConnectRequest
+from zkwire.operations.base import LARGEST_BODY, too_large
+from zkwire.session.liveness import LEAST_MARGINS
+from zkwire.session.waitable import check_timeout
+from zkwire.wire.model import Credentials
+from zkwire.wire.ops import AUTH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+    from ssl import SSLContext
+    from typing import Any
+
+    from zkwire.net.sasl import Mechanism
+
+# The answer to a greeting, and a reply of a few names, fit into less.
+LEAST_RECEIVE_LIMIT = 1024
+
+# Seconds.  Unconfigured servers grant 20 ticks (40 s) at most; other clients take milliseconds, so
+# that a larger number is nearly always a mistake, and a timedelta is none.
+LONGEST_SESSION = 3600
+_LONGEST_SENT = 0x7FFFFFFF / 1000
+
+
+def check_session_timeout(timeout: float | timedelta) -> float:
+    """``timeout`` in seconds: from 0.001 to an hour; as a timedelta as long as can be sent."""
+    has_unit = hasattr(timeout, "total_seconds")  # datetime is expensive to load
+    given: Any = timeout
+    seconds = check_timeout("session_timeout", given.total_seconds() if has_unit else given)
+    if seconds is None:
+        raise TypeError("session_timeout must be a number of seconds, not None")
+    if not 0.001 <= seconds <= (_LONGEST_SENT if has_unit else LONGEST_SESSION):
+        message = f"session_timeout must be 0.001 to {LONGEST_SESSION} seconds, not {timeout}"
+        if not has_unit and LONGEST_SESSION < seconds <= _LONGEST_SENT:
+            message += (
+                f": {timeout} milliseconds are {seconds / 1000:g}; for a longer session, where "
+                f"the server's maxSessionTimeout allows it: timedelta(seconds={timeout})"
+            )
+        raise ValueError(message)
+    return seconds
+
+
+def check_lease_margin(margin: float, session_timeout: float) -> float:
+    """``margin`` itself if so long a session can have it: 0 (none) to a fifth of the timeout."""
+    checked = check_timeout("lease_margin", margin)
+    if checked is None:
+        raise TypeError("lease_margin must be a number of seconds, not None")
+    if checked * LEAST_MARGINS > session_timeout:
+        raise ValueError(
+            f"lease_margin must be at most a fifth of session_timeout, {session_timeout} s, else "
+            f"locks would be lost while the server answers; not {margin}"
+        )
+    return checked
+
+
+def check_receive_limit(limit: int) -> int:
+    """``limit`` itself if it is a number of bytes that any reply fits into."""
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise TypeError(f"receive_limit must be an int, not {type(limit).__name__}")
+    if not LEAST_RECEIVE_LIMIT <= limit <= 0x7FFFFFFF:
+        raise ValueError(
+            f"receive_limit must be {LEAST_RECEIVE_LIMIT} to 2**31-1 bytes, not {limit}"
+        )
+    return limit
+
+
+def check_auth(auth: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
+    """``auth`` itself if it is a sequence of (scheme, secret) pairs that can be sent."""
+    message = (
+        "auth must be a list or tuple of (scheme, secret) pairs, a str and bytes each, such as "
+        '[digest_auth("user", "password")]'
+    )
+    if not isinstance(auth, list | tuple):
+        raise TypeError(message)
+    for pair in auth:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise TypeError(message)
+        if not isinstance(pair[0], str) or not isinstance(pair[1], bytes):
+            raise TypeError(message)
+        try:
+            body = AuthPacket.pack(0, *pair)
+        except ValueError as error:
+            raise ValueError(f"auth cannot be sent: {error}") from None
+        if len(body) > LARGEST_BODY:
+            raise too_large(AUTH, None, body)
+    return auth
+
+
+def check_resume(resume: Credentials | None) -> Credentials | None:
+    """``resume`` itself if it is what :attr:`Client.credentials` returned."""
+    if resume is None:
+        return None
+    if not isinstance(resume, Credentials):
+        raise TypeError(f"resume must be Credentials, not {type(resume).__name__}")
+    if resume.session_id == 0:
+        raise ValueError("resume names no session: its client had not connected")
+    if not isinstance(resume.session_id, int) or not isinstance(resume.passwd, bytes):
+        raise TypeError("resume must be Credentials of an int and bytes")
+    try:
+        size = len(ConnectRequest.pack(0, 0, 0, *resume, False))
+    except ValueError as error:
+        raise ValueError(f"resume cannot be sent: {error}") from None
+    if size > SEND_LIMIT:
+        raise ValueError(f"resume cannot be sent: its password has {len(resume.passwd)} bytes")
+    return resume
+
+
+def check_callable(name: str, function: object) -> None:
+    """Raise TypeError if it can be called by nobody."""
+    if not callable(function):
+        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
+
+
+def check_sasl(mechanism: Mechanism | None) -> Mechanism | None:
+    """``mechanism`` itself if it has an exchange to offer."""
+    if mechanism is not None and not callable(getattr(mechanism, "exchange", None)):
+        raise TypeError(
+            f"sasl must be a mechanism such as DigestMD5, not {type(mechanism).__name__}"
+        )
+    return mechanism
+
+
+def check_tls(context: SSLContext | None) -> SSLContext | None:
+    """``context`` itself if connections can be made with it."""
+    if context is not None:
+        from zkwire.net.tls import check_context
+
+        check_context(context)
+    return context

@@ -1,0 +1,85 @@
+"""Keeps the list of servers up to date with the ensemble's configuration, for who asks for it.
+
+A coroutine in the background: read the configuration with a watch, take its servers over, wait for
+the watch.  The connection in use stays, whatever the new list says; the next one follows it
+(``ZooKeeper.updateServerList`` may move clients at once; this does not).
+
+The configuration names the ports for clients without TLS.  A server may speak TLS there, too
+(``client.portUnification``), or nowhere but at ports that stand in no list: with TLS the servers
+that the client was given stay on its own.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import BUSY, ConnectionLossError, ZooKeeperError
+from zkwire.session.hosts import parse_config
+from zkwire.session.waitable import Awaited
+from zkwire.session.watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from ssl import SSLContext
+    from typing import Any, Protocol
+
+    from zkwire.operations import Verbs
+    from zkwire.session.waitable import Waker
+    from zkwire.wire.model import State
+
+    class Owner(Protocol):
+        """What this needs of a pump."""
+
+        tls: SSLContext | None
+
+        def spawn(
+            self, work: Callable[[], Coroutine[Any, Any, object]], *, lasting: bool = False
+        ) -> None: ...
+        def replace_hosts(self, hosts: list[tuple[str, int]]) -> None: ...
+
+
+class Following:
+    """Starts with the first connection and ends with the session."""
+
+    def __init__(self, pump: Owner, verbs: Verbs, given: list[tuple[str, int]]) -> None:
+        self._pump = pump
+        self._verbs = verbs
+        self._given = given if pump.tls is not None else []
+        self._started = False
+
+    def see(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now."""
+        if self._started or not state.usable:
+            return []
+        self._started = True
+        return [self._start]
+
+    def _start(self) -> None:
+        with suppress(ZooKeeperError):  # over already
+            self._pump.spawn(self._follow, lasting=True)
+
+    async def _follow(self) -> None:
+        while True:
+            watch = Watch()
+            try:
+                config = await self._verbs.get_config(watch=watch)
+                if _is_whole(config.data):
+                    found = parse_config(config.data)
+                    new = [server for server in found if server not in self._given]
+                    self._pump.replace_hosts([*self._given, *new] if found else [])
+                await Awaited(watch)
+            except (ConnectionLossError, *BUSY):
+                continue
+            except ZooKeeperError:
+                return  # no configuration to read, or not by us; or the session is over
+
+
+def _is_whole(config: bytes) -> bool:
+    """Whether it names every server's address for clients.
+
+    It leaves out the ones that stand in a server's own file (``clientPort``): when a server joins
+    such an ensemble, the list would shrink to the newcomer.
+    """
+    servers = [line for line in config.splitlines() if line.startswith(b"server.")]
+    return all(b";" in server for server in servers)

@@ -1,0 +1,232 @@
+"""Several operations in one request: all or nothing (multi), or just together (multi_read).
+
+An operation of a multi is written as it is written to the client, and is checked and encoded by the
+same code: a :class:`Recorder` keeps the call instead of sending it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from types import NoneType
+
+from zkwire.errors import MultiError, ProtocolError, RuntimeInconsistencyError, ServerError
+from zkwire.jute.multi import pack_multi
+from zkwire.jute.record import Record
+from zkwire.jute.records import (
+    Create2Response,
+    CreateResponse,
+    ErrorResponse,
+    GetChildrenResponse,
+    GetDataResponse,
+    Stat,
+)
+from zkwire.operations.base import Requests
+from zkwire.operations.checks import check_version
+from zkwire.operations.nodes import Nodes
+from zkwire.session.request import ANSWERED, Call, Refused
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Concatenate, NoReturn, ParamSpec
+
+    from zkwire.jute.multi import MultiResponse
+    from zkwire.jute.records import ACL
+    from zkwire.operations.base import Reply
+    from zkwire.session.watch import Watch
+    from zkwire.wire.ops import Op
+
+    P = ParamSpec("P")
+
+_NOT_ATTEMPTED = RuntimeInconsistencyError.code
+
+
+class RecordedCall(Call):
+    """One operation of a multi; ``result`` once that has been answered."""
+
+    __slots__ = ()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The operation's result, or its error; RuntimeError before the multi has ended."""
+        return self.value()
+
+
+class Recorder(Nodes):
+    """Keeps calls in their order instead of sending them; only of the ``allowed`` operations."""
+
+    _kind = RecordedCall
+
+    def __init__(self, chroot: str, allowed: set[Op], acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
+        self._chroot = chroot
+        self._acl = acl
+        self._allowed = allowed
+        self.calls: list[Call] = []
+
+    def _submit(self, call: Call) -> Any:
+        if call.op not in self._allowed:
+            raise ValueError(f"{call.op.name} cannot be part of this: {call.path}")
+        self.calls.append(call)
+        return call
+
+    def _own(self, watch: Watch) -> NoReturn:
+        raise ValueError("a read of a multi_read cannot set a watch")
+
+    def check(self, path: str, version: int = -1) -> Reply[None]:
+        """Succeed only if the node exists and has this data version (-1: any)."""
+        return self._call(ops.CHECK, path, (check_version(version),))
+
+
+class Operation:
+    """One operation of a multi: made by :data:`Create` and the others, checked when it is sent."""
+
+    __slots__ = ("_arguments", "_named", "_verb")
+
+    def __init__(self, verb: Callable[..., object], arguments: Any, named: Any) -> None:
+        self._verb, self._arguments, self._named = verb, arguments, named
+
+    def __repr__(self) -> str:
+        # The path alone: data may be large, and secret.
+        return f"<{self._verb.__name__} {self._arguments[0] if self._arguments else ''}>"
+
+    def record(self, recorder: Recorder) -> None:
+        """Do it to the recorder."""
+        self._verb(recorder, *self._arguments, **self._named)
+
+
+def _operation(
+    verb: Callable[Concatenate[Any, P], object],
+) -> Callable[P, Operation]:
+    """A function with the verb's arguments that makes the operation."""
+
+    def make(*arguments: P.args, **named: P.kwargs) -> Operation:
+        return Operation(verb, arguments, named)
+
+    make.__doc__ = verb.__doc__
+    make.__wrapped__ = partial(verb, None)  # type: ignore[attr-defined]  # for its signature
+    return make
+
+
+Create = _operation(Nodes.create)
+Delete = _operation(Nodes.delete)
+SetData = _operation(Nodes.set_data)
+Check = _operation(Recorder.check)
+GetData = _operation(Nodes.get_data)
+GetChildren = _operation(Nodes.get_children)
+
+_WRITES = {
+    ops.CREATE, ops.CREATE_CONTAINER, ops.CREATE_TTL, ops.DELETE, ops.SET_DATA, ops.CHECK,
+}  # fmt: skip
+_READS = {ops.GET_DATA, ops.GET_CHILDREN}
+# What may stand in the place of a result; 3.8.0 answers some creates without a stat.
+_ANSWERS: dict[Op, tuple[type[Record], ...]] = {
+    ops.CREATE: (CreateResponse, Create2Response),
+    ops.CREATE_CONTAINER: (CreateResponse, Create2Response),
+    ops.CREATE_TTL: (CreateResponse, Create2Response),
+    ops.SET_DATA: (Stat,),
+    ops.GET_DATA: (GetDataResponse,),
+    ops.GET_CHILDREN: (GetChildrenResponse,),
+}
+
+
+class Multi(Requests):
+    """Several operations in one request."""
+
+    def multi(self, operations: Iterable[Operation]) -> Reply[list[Any]]:
+        """Execute ``Create``, ``Delete``, ``SetData`` and ``Check`` operations, all or none.
+
+            client.multi([Check("/config", 3), SetData("/config", b"new"), Delete("/old")])
+
+        Returns their results in order: a path, a stat, or None.  Later ones see earlier ones, all
+        have one zxid, and nobody sees a state in between.
+
+        Refused with: MultiError, which carries each operation's own result; nothing was changed.
+        If the connection is lost (OutcomeUnknownError): all of it was done, or nothing.  Let the
+        multi create a node of a unique name, or check a version that it changes, and look.
+        """
+        return self._multi(ops.MULTI, _WRITES, operations)
+
+    def multi_read(self, operations: Iterable[Operation]) -> Reply[list[Any]]:
+        """Execute ``GetData`` and ``GetChildren`` operations in one request (since 3.6).
+
+        Returns their results in order; where one was refused, its ServerError instead.  They are
+        no snapshot: changes may come in between.  If the connection is lost: read again.
+        """
+        return self._multi(ops.MULTI_READ, _READS, operations)
+
+    def _multi(self, op: Op, allowed: set[Op], operations: Iterable[Operation]) -> Any:
+        recorder = Recorder(self._chroot, allowed, self._acl)
+        if isinstance(operations, Operation):
+            raise TypeError(f"operations must be a list, also of one: {operations!r}")
+        for operation in operations:
+            if not isinstance(operation, Operation):
+                raise TypeError(f"not an operation such as Create(path, data): {operation!r}")
+            operation.record(recorder)
+        return self._send_multi(op, recorder.calls)
+
+    def _send_multi(self, op: Op, calls: list[Call]) -> Any:
+        body = pack_multi((call.op.opcode, call.body) for call in calls)
+        finish = _all_or_error if op is ops.MULTI else _each
+        return self._send(op, None, body, partial(finish, op, calls))
+
+
+class Transaction(Recorder):
+    """The operations of a multi, collected one by one; ``results`` once it has been executed.
+
+    It is sent once: whoever wants to repeat it after a loss has to begin a new one.
+    """
+
+    def __init__(self, chroot: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
+        super().__init__(chroot, _WRITES, acl)
+        self.results: list[Any] = []
+        self._committed = False
+
+    def _submit(self, call: Call) -> Any:
+        self._refuse_if_committed()
+        return super()._submit(call)
+
+    def _sent_by(self, verbs: Any) -> Any:
+        self._refuse_if_committed()
+        self._committed = True
+        return verbs._send_multi(ops.MULTI, self.calls)
+
+    def _refuse_if_committed(self) -> None:
+        if self._committed:
+            raise RuntimeError("this transaction has been committed: begin a new one")
+
+
+def _each(op: Op, calls: list[Call], answers: MultiResponse) -> list[Any]:
+    """The results, with an error in the place of each operation that was refused."""
+    if len(calls) != len(answers):
+        raise _misunderstood(op, f"{len(answers)} results for {len(calls)} operations")
+    results: list[Any] = []
+    for call, answer in zip(calls, answers, strict=True):
+        if isinstance(answer, ErrorResponse):
+            # Nothing was wrong with it, but it was undone: its own result is that of those behind.
+            call.outcome = Refused(answer.err or _NOT_ATTEMPTED)
+            refusal = call.error() if answer.err else None
+            if not isinstance(refusal, ServerError | None):
+                raise _misunderstood(op, f"{call.op.name} was refused with {answer.err}")
+            results.append(refusal)
+        elif not isinstance(answer, _ANSWERS.get(call.op, NoneType)):
+            raise _misunderstood(op, f"{call.op.name} was answered by {type(answer).__name__}")
+        else:
+            call.record, call.outcome = answer, ANSWERED
+            results.append(call.value())
+    return results
+
+
+def _misunderstood(op: Op, message: str) -> ProtocolError:
+    """The error for an answer that says nothing but that the server has executed something."""
+    return ProtocolError(message, op=op.name, maybe_applied=op.changes)
+
+
+def _all_or_error(op: Op, calls: list[Call], answers: MultiResponse) -> list[Any]:
+    """The results; or the one error that carries them."""
+    results = _each(op, calls, answers)
+    refused = [index for index, result in enumerate(results) if isinstance(result, ServerError)]
+    if refused:
+        culprits = [index for index in refused if results[index].code != _NOT_ATTEMPTED]
+        raise MultiError(results, (culprits or refused)[0])
+    return results

@@ -1,0 +1,195 @@
+"""What a recipe may ask of the world around it, and nothing else.
+
+A recipe is an ``async def`` over these verbs, written once.  The blocking client runs it in the
+caller's thread: every await blocks in place, so the traceback of a stuck thread shows the line of
+the recipe.  Under asyncio it is awaited as it is; in simulation a scheduler sees every await.
+
+A verb sends its request when it is *called*; awaiting its reply only waits.  Two verbs called one
+after the other therefore leave in one write, and by the session's order the second sees the first.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import ConnectionLossError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any, ParamSpec, Protocol, TypeVar
+
+    from zkwire.operations import Reply, Verbs
+    from zkwire.session.leases import Hold
+    from zkwire.session.waitable import Waitable
+    from zkwire.session.watch import Watch
+    from zkwire.wire.model import Event
+
+    T = TypeVar("T")
+    P = ParamSpec("P")
+
+    class Engaged(Protocol):
+        """A lock of which a node may stand on the server."""
+
+        @property
+        def engaged(self) -> bool:
+            """Whether a node of its may stand there now."""
+            ...
+
+        def make_good(self) -> None:
+            """Clean up what an error has kept from being cleaned up."""
+            ...
+
+    class World(Protocol):
+        """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
+
+        @property
+        def verbs(self) -> Verbs:
+            """The operations."""
+            ...
+
+        @property
+        def background(self) -> Verbs:
+            """The operations, for coroutines given to ``spawn``."""
+            ...
+
+        @property
+        def session_id(self) -> int:
+            """The session's id; 0 before the first handshake."""
+            ...
+
+        @property
+        def resumed(self) -> bool:
+            """Whether the session was another client's before."""
+            ...
+
+        @property
+        def operation_timeout(self) -> float | None:
+            """The client's time limit for an operation in seconds; None without."""
+            ...
+
+        @property
+        def session_timeout(self) -> float:
+            """The session timeout in seconds."""
+            ...
+
+        @property
+        def usable(self) -> bool:
+            """Whether requests go out at once."""
+            ...
+
+        @property
+        def lease_deadline(self) -> float:
+            """Until then the session is surely alive; 0 when it may be gone."""
+            ...
+
+        @property
+        def connection(self) -> object:
+            """Another object for each connection, to be compared by ``is``."""
+            ...
+
+        @property
+        def engaged(self) -> set[Engaged]:
+            """The locks of which a node may stand on the server, for whoever wants to detach."""
+            ...
+
+        @property
+        def going(self) -> set[str]:
+            """The ids of the attempts that are being cleaned up."""
+            ...
+
+        def check(self) -> None:
+            """Raise if the client cannot be used here: in a forked child, in another event loop."""
+            ...
+
+        def check_open(self) -> None:
+            """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
+            ...
+
+        def caller(self) -> object:
+            """The thread or the task that runs; equal for the same."""
+            ...
+
+        def now(self) -> float: ...
+        def unique(self) -> str: ...
+
+        def shortly(self, function: Callable[[], object]) -> None:
+            """Have ``function`` called some milliseconds from now, or before the next request.
+
+            In any thread, perhaps twice, and never if the client ends before.  It must be quick and
+            never wait.
+            """
+            ...
+
+        def withdraw(self, reply: Reply[Any]) -> bool:
+            """Take back a request if it has not been sent; whether it now never will be."""
+            ...
+
+        async def connected(self, deadline: float | None) -> None:
+            """Wait until requests go out; OperationTimeoutError when the deadline passes first."""
+            ...
+
+        async def until(self, reply: Reply[T], deadline: float | None) -> T:
+            """The reply's result; OperationTimeoutError when the deadline passes first."""
+            ...
+
+        async def event(self, watch: Watch, deadline: float | None) -> Event | None:
+            """The watch's next event; None when the deadline passes first."""
+            ...
+
+        async def ready(self, waitable: Waitable) -> None:
+            """Wait until ``waitable`` is ready."""
+            ...
+
+        def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
+            """Run ``work(background)`` to its end, whatever becomes of the caller.
+
+            Its first step is taken here, so what that asks for comes before what the caller asks
+            for next.  If that is interrupted, it is open whether any of it is done.
+            """
+            ...
+
+        async def another_state(self) -> None:
+            """In a coroutine given to ``spawn``: wait until the session is in another state."""
+            ...
+
+        def warn(self, message: str) -> None:
+            """Tell the people who read the log."""
+            ...
+
+        def forget(self, watch: Watch) -> None:
+            """Take a watch out of the client's table, without telling the server."""
+            ...
+
+        def hold(self, hold: Hold) -> None: ...
+        def unhold(self, hold: Hold) -> None: ...
+        def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
+        def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None: ...
+        def dispatch(self, function: Callable[[], object]) -> None: ...
+
+
+def in_time(world: World, deadline: float | None) -> float:
+    """The deadline of one step; where none is given the ``operation_timeout`` from now.
+
+    Without that, two session timeouts.
+    """
+    if deadline is not None:
+        return deadline
+    limit = world.operation_timeout
+    return world.now() + (2 * world.session_timeout if limit is None else limit)
+
+
+async def persist(
+    world: World,
+    deadline: float | None,
+    verb: Callable[P, Reply[T]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """The result of a verb that can be repeated without harm, over as many connections as it takes.
+
+    Each try waits for a connection by itself, so this does not spin.
+    """
+    while True:
+        try:
+            return await world.until(verb(*args, **kwargs), deadline)
+        except ConnectionLossError:
+            pass

@@ -1,0 +1,1 @@
+"""The automaton: bytes and the time in, bytes and deadlines out."""

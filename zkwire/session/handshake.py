@@ -1,0 +1,180 @@
+"""From the first byte of a connection to the moment when it is as good as the one before.
+
+    greeting -> SASL, if the client has a mechanism -> credentials and watches, in one go -> done
+
+A new connection knows neither what the old one was authenticated for nor its watches.  This module
+decides in which order a server learns it and when that is done; it must not know what comes after.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import REJECTIONS, AuthFailedError, NotReadOnlyError, ProtocolError
+from zkwire.jute.frames import frame
+from zkwire.jute.records import (
+    ConnectRequest,
+    ConnectResponse,
+    GetSASLRequest,
+    ReplyHeader,
+    SetSASLResponse,
+)
+from zkwire.session import own_frames
+from zkwire.session.authentication import Authentication
+from zkwire.wire import ops
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.session.watch_table import WatchTable
+
+# A connect request names a protocol version that has never changed.
+_PROTOCOL_VERSION = 0
+_PASSWD_BYTES = 16
+_REPLY_HEADER_BYTES = 16
+# No server's greeting has more bytes: a length, a version, a time, an id and a password of 16.
+_LONGEST_GREETING = 1024
+_SHOWN_BYTES = 40
+_REFUSALS = {
+    NotReadOnlyError.code: (
+        "the server is read-only and refuses new sessions: for those it must have "
+        "localSessionsEnabled=true; a session from before is taken"
+    )
+}
+
+
+class Identity:
+    """Who the session is to a server: id, password, credentials; ``timeout`` in seconds."""
+
+    __slots__ = (
+        "_local", "_timeout", "authentication", "passwd", "read_only", "sasl", "session_id",
+    )  # fmt: skip
+
+    def __init__(self, timeout: float) -> None:
+        self.session_id = 0
+        self.passwd = bytes(_PASSWD_BYTES)
+        self.authentication = Authentication()
+        self.sasl = False  # a mechanism comes first
+        self.read_only = False  # a read-only server will do
+        self._local = False  # only the read-only server that gave the session knows it
+        self._timeout = timeout
+
+    def greeting(self, last_zxid: int) -> bytes:
+        """The first frame of a connection; without an id it asks for a new session."""
+        request = ConnectRequest(
+            _PROTOCOL_VERSION,
+            last_zxid,
+            round(self._timeout * 1000),
+            0 if self._local else self.session_id,
+            bytes(_PASSWD_BYTES) if self._local else self.passwd,
+            self.read_only,
+        )
+        return frame(request.encode())
+
+    def recognised(self, answer: ConnectResponse) -> bool:
+        """Whether the server has taken the connection for this session's; False: it is gone.
+
+        A server may answer with a session of its own making; ours is gone then, too.
+        """
+        known = 0 if self._local else self.session_id
+        if answer.time_out <= 0 or answer.session_id == 0:
+            if known == 0:
+                raise ProtocolError("the server refuses a new session")
+            return False
+        if known not in {0, answer.session_id}:
+            return False
+        self.session_id, self.passwd = answer.session_id, answer.passwd or b""
+        # What the ensemble knows stays what it is on a server that has lost the ensemble.
+        self._local = bool(answer.read_only) and known == 0
+        return True
+
+
+class Opening:
+    """See the module's docstring.  One for each connection.
+
+    ``challenge`` is what the shell must answer by way of its SASL mechanism; b"" to begin with.
+    """
+
+    __slots__ = (
+        "_identity", "_missing", "_sasl_xid", "challenge", "greeted", "read_only", "restored",
+    )  # fmt: skip
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._missing = 0  # answers to pieces of the watches
+        self._sasl_xid = 0
+        self.challenge: bytes | None = None
+        self.greeted = False
+        self.read_only = False
+        self.restored = False  # credentials and watches have been sent
+
+    @property
+    def done(self) -> bool:
+        """Whether the connection is ready for requests."""
+        return self.restored and self._missing == 0 and self._identity.authentication.answered
+
+    @staticmethod
+    def check_beginning(data: bytes) -> None:
+        """Raise ProtocolError if what has come cannot be the beginning of a greeting."""
+        if len(data) >= 4 and not 0 <= int.from_bytes(data[:4], signed=True) <= _LONGEST_GREETING:
+            raise _stranger(data)
+
+    def receive_greeting(self, chunk: bytes, at: int, end: int) -> ConnectResponse | None:
+        """The server's first frame; None if it says that the session is gone."""
+        if end - at == _REPLY_HEADER_BYTES:
+            code = ReplyHeader.decode(chunk, at, end).err
+            raise ProtocolError(_REFUSALS.get(code, "the server refuses sessions at the moment"))
+        try:
+            answer = ConnectResponse.decode(chunk, at, end)
+        except ProtocolError as error:
+            raise _stranger(chunk[at - 4 : end]) from error
+        if not self._identity.recognised(answer):
+            return None
+        self.greeted = True
+        self.read_only = bool(answer.read_only)
+        if self._identity.sasl:
+            self.challenge = b""
+        return answer
+
+    # --- SASL -------------------------------------------------------------------------------------
+
+    def sasl_token(self, token: bytes, xid: int) -> bytes:
+        """The frame with the mechanism's answer to the challenge."""
+        self.challenge, self._sasl_xid = None, xid
+        return own_frames.request(xid, ops.SASL, GetSASLRequest.pack(token))
+
+    def receive_sasl(self, xid: int, code: int, chunk: bytes, at: int, end: int) -> None:
+        """The server's answer to a token.  Raises AuthFailedError, or ProtocolError."""
+        if xid != self._sasl_xid:
+            raise ProtocolError(f"a reply has the xid {xid}, but none is expected")
+        self._sasl_xid = 0
+        if code in REJECTIONS:
+            raise AuthFailedError("the server rejected the SASL authentication")
+        if code:
+            raise ProtocolError(f"the server answered SASL with the error code {code}")
+        # A server without SASL sends null, and so may one that has nothing to add at the end.
+        self.challenge = SetSASLResponse.decode(chunk, at, end).token or b""
+
+    # --- credentials and watches ------------------------------------------------------------------
+
+    def restore(self, watches: WatchTable, last_zxid: int) -> list[bytes]:
+        """The frames that make the connection as good as the last one."""
+        self.challenge, self.restored = None, True
+        pieces = list(own_frames.watches(watches, last_zxid))
+        self._missing = len(pieces)
+        return self._identity.authentication.restart() + pieces
+
+    def receive_watches(self, code: int) -> None:
+        """An answer to a piece of the watches.  Raises AuthFailedError, or ProtocolError."""
+        if code in REJECTIONS:
+            raise AuthFailedError(REJECTIONS[code])
+        if code:
+            raise ProtocolError(f"the server refused to set watches again: {code}")
+        self._missing -= self._missing > 0
+
+
+def _stranger(data: bytes) -> ProtocolError:
+    """The error for a server whose first bytes are no greeting."""
+    if data.startswith(b"\x15\x03"):  # an alert
+        return ProtocolError(
+            "the server expects TLS on this port: tls=ssl.create_default_context()"
+        )
+    said = "HTTP" if data.startswith(b"HTTP/") else repr(bytes(data[:_SHOWN_BYTES]))
+    return ProtocolError(f"this is not a ZooKeeper server; it answered {said}")

@@ -1,0 +1,154 @@
+"""The connect string, and which server to try when.
+
+Decides the order of servers, and of the addresses of a name (shuffled once, then in turn), and how
+long to pause: not at all in the first round after a connection that was of use, then before each
+attempt, twice as long from round to round, with jitter, up to a second.  Randomness comes in as
+``rng``; names are not resolved here.
+"""
+
+from __future__ import annotations
+
+from zkwire.wire.paths import check_chroot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+    from typing import Any
+
+    Address = tuple[int, Any]  # address family, socket address
+
+DEFAULT_PORT = 2181
+FIRST_PAUSE = 0.05
+MOST_RANKS = 1000  # where addresses change for ever, as those of containers do
+LONGEST_PAUSE = 1.0
+
+# How a server writes that its clients may use any of its addresses.
+_EVERY_ADDRESS = {"", "0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]"}
+
+
+def parse_hosts(text: str) -> tuple[list[tuple[str, int]], str]:
+    """``"a:2181,[::1]:2182,b/chroot"`` as a list of (host, port), and the chroot ("" for none)."""
+    if not isinstance(text, str):
+        raise TypeError(f"hosts must be a str such as 'host:2181,...', not {type(text).__name__}")
+    if "://" in text:
+        raise ValueError(f"hosts has no scheme: 'host:port,...', not {text!r}")
+    servers, slash, chroot = text.partition("/")
+    hosts = [_parse_host(server.strip(), text) for server in servers.split(",")]
+    for rest in chroot.split(",")[1:]:
+        host, _, port = rest.partition("/")[0].strip().rpartition(":")
+        if host and port.isdigit():
+            raise ValueError(f"hosts: write the chroot once, behind the last server: {text!r}")
+    try:
+        return hosts, check_chroot(slash + chroot)
+    except ValueError as error:
+        raise ValueError(f"hosts: what stands behind the servers is the chroot: {error}") from None
+
+
+def _parse_host(server: str, text: str) -> tuple[str, int]:
+    if server.startswith("["):
+        host, bracket, rest = server[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"hosts: bad address {server!r} in {text!r}")
+        port = rest[1:]
+    elif server.count(":") > 1:
+        if ";" in server or " " in server:
+            raise ValueError(f"hosts: write commas between servers: {server!r}")
+        raise ValueError(f"hosts: write IPv6 addresses as [address]:port: {server!r} in {text!r}")
+    else:
+        host, _, port = server.partition(":")
+    if not host:
+        raise ValueError(f"hosts: a server without a name in {text!r}")
+    if not port and not server.endswith(":"):
+        return host, DEFAULT_PORT
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"hosts: bad port in {server!r}")
+    return host, int(port)
+
+
+def parse_config(data: bytes) -> list[tuple[str, int]]:
+    """The (host, port) of each server in an ensemble's configuration that has one for clients.
+
+    ``server.1=zoo1:2888:3888:participant;[zoo1:]2181``: without a client's address, or with the one
+    that means every address, it is the server's own.
+    """
+    hosts: list[tuple[str, int]] = []
+    for line in data.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition("=")
+        server, semicolon, client = value.partition(";")
+        if not (name.strip().startswith("server.") and semicolon):
+            continue
+        host, _, port = client.strip().rpartition(":")
+        if host in _EVERY_ADDRESS:
+            # Of several addresses ("a:2888:3888|b:2888:3888", since 3.6) the first.
+            host = server.strip()
+            host = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        try:
+            hosts.append(_parse_host(f"{host}:{port}", line))
+        except ValueError:
+            continue  # a server this client cannot reach is not a server to it
+    return hosts
+
+
+class HostList:
+    """The servers in the order in which they are tried."""
+
+    def __init__(self, hosts: list[tuple[str, int]], rng: Random) -> None:
+        self._hosts = list(hosts)
+        self._rng = rng
+        rng.shuffle(self._hosts)
+        self._next = 0
+        self._failures = 0
+        self._ranks: dict[Address, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def next(self) -> tuple[str, int]:
+        """The server to try now."""
+        host = self._hosts[self._next]
+        self._next = (self._next + 1) % len(self._hosts)
+        return host
+
+    def arrange(self, addresses: list[Address]) -> list[Address]:
+        """The addresses of one name, in an order of this client's own that stays.
+
+        A resolver has the same first for all clients.  But which family goes first is for it to
+        say: it knows what this machine can reach (RFC 6724).
+        """
+        if len(self._ranks) > MOST_RANKS:
+            self._ranks.clear()
+        for address in addresses:
+            if address not in self._ranks:
+                self._ranks[address] = self._rng.random()
+        ranked = sorted(addresses, key=self._ranks.__getitem__)
+        turns = {family: iter([a for a in ranked if a[0] == family]) for family, _ in addresses}
+        return [next(turns[family]) for family, _ in addresses]
+
+    def prefer(self, server: tuple[str, int]) -> None:
+        """Try this one next, if it still is one."""
+        if server in self._hosts:
+            self._next = self._hosts.index(server)
+
+    def replace(self, hosts: list[tuple[str, int]]) -> None:
+        """The ensemble has other servers now."""
+        if sorted(hosts) != sorted(self._hosts):
+            self._hosts = list(hosts)
+            self._rng.shuffle(self._hosts)
+            self._next = 0
+
+    def served(self) -> None:
+        """The last attempt led to a connection of use: the next round starts without a pause."""
+        self._failures = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether an attempt that fails now completes a round since a connection of use."""
+        return self._failures >= len(self._hosts)
+
+    def pause(self) -> float:
+        """Seconds to wait before :meth:`next`, after an attempt failed or a connection broke."""
+        rounds, self._failures = self._failures // len(self._hosts), self._failures + 1
+        if rounds == 0:
+            return 0.0
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(rounds - 1, 10))
+        return pause * (0.5 + 0.5 * self._rng.random())

@@ -1,0 +1,91 @@
+"""How a call ends that no server has answered: which error, whether it may have been executed, and
+what the message tells the caller to do next.  One place for these texts; they decide nothing.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import (
+    AuthFailedError,
+    ClientClosedError,
+    GarbledError,
+    NotSentError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+)
+from zkwire.session.request import Failed
+from zkwire.wire.model import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.errors import ZooKeeperError
+    from zkwire.session.request import Call
+
+# How a terminal state ends whatever is still open.
+TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
+    State.EXPIRED: (
+        SessionExpiredError,
+        "the session has expired: its ephemeral nodes, locks and watches are gone; "
+        "make a new Client",
+    ),
+    State.AUTH_FAILED: (AuthFailedError, "the server rejected the credentials"),
+    State.CLOSED: (ClientClosedError, "the client is closed"),
+}
+NOT_RESUMED = (
+    "the session cannot be resumed: it is over, or these are not its id and password; make a new "
+    "Client"
+)
+CLOSED = "the server closed it"
+RESET = "the server reset it"
+UNANSWERED = "no answer to the connection attempt"
+SILENT = "no answer to the greeting (is it a ZooKeeper server? does it expect TLS?)"
+UNGREETED = (
+    " before it greeted (does it expect TLS, or a certificate? is it without a quorum, not yet up, "
+    "or full? read_only=True is for one without a quorum)"
+)
+_BEHIND = (
+    " before it greeted (it does so as long as its data are older than zxid {:#x}, which this "
+    "client has seen: after a restart without its data that does not end, and the way out is a "
+    "new client with a new session; or is it without a quorum, not yet up, or full?)"
+)
+CLOSING = "the client is being closed"
+LAPSED = "no server has answered for a session timeout; the session may have expired"
+GIVEN_UP = Failed(NotSentError, "given up before it was sent", False)
+
+
+def ungreeted(last_zxid: int) -> str:
+    """Why a server may have closed a connection in place of an answer to the greeting."""
+    return _BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED
+
+
+def terminal(state: State, call: Call, why: str | None) -> Failed:
+    """The session is over; ``why`` is more precise than the state, where it is known."""
+    kind, message = TERMINAL[state]
+    return Failed(kind, why or message, call.sent)
+
+
+def unreachable(seconds: float, last_failure: str) -> Failed:
+    """The call has waited for a connection for a session timeout."""
+    return Failed(
+        NotSentError,
+        f"no server could be reached for {seconds:.1f} s (last: {last_failure}); "
+        "it was not sent: repeat it freely",
+        False,
+    )
+
+
+def broken(call: Call, written: int, why: str, garbled: bool) -> Failed:
+    """The connection that the call was given to has broken.
+
+    A server executes whole frames only, so a call whose last byte the kernel never took was not
+    sent; ``written`` is the number of bytes that it took at most.
+    """
+    if not (call.sent and call.end <= written):
+        message = f"the connection broke ({why}) before it was sent: repeat it freely"
+        return Failed(NotSentError, message, False)
+    advice = (
+        "it may have been executed; look before you repeat it"
+        if call.op.changes
+        else "repeat it freely, it changes nothing"
+    )
+    message = f"the connection broke ({why}) after it was sent, before the answer: {advice}"
+    return Failed(GarbledError if garbled else OutcomeUnknownError, message, True)

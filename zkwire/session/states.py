@@ -1,0 +1,162 @@
+"""The states of a session: which follows which, and who is told.
+
+TRANSITIONS is the whole of the state machine; :meth:`StateMachine.enter` is the only place that
+assigns the state.  Whoever wants to know is told in the step that makes the transition, so nobody
+who waits for a state can miss a short one.  When a transition is taken is the automaton's business.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zkwire.session.waitable import Waitable
+from zkwire.wire.model import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Protocol
+
+    from zkwire.session.waitable import Waker
+
+    class Onlooker(Protocol):
+        """Something that sees every state; returns what is to be called on its behalf."""
+
+        def see(self, state: State) -> Sequence[Waker]: ...
+
+
+_WITH_CONNECTION = {
+    "lost": State.DISCONNECTED,
+    "expire": State.EXPIRED,
+    "reject": State.AUTH_FAILED,
+    "close": State.CLOSED,
+}
+TRANSITIONS: dict[State, dict[str, State]] = {
+    State.NOT_STARTED: {"start": State.CONNECTING, "close": State.CLOSED},
+    State.CONNECTING: {
+        "dialled": State.HANDSHAKE,
+        "lost": State.DISCONNECTED,
+        "close": State.CLOSED,
+    },
+    State.HANDSHAKE: {
+        "usable": State.CONNECTED,
+        "usable read-only": State.CONNECTED_READ_ONLY,
+        **_WITH_CONNECTION,
+    },
+    State.CONNECTED: _WITH_CONNECTION,
+    State.CONNECTED_READ_ONLY: _WITH_CONNECTION,
+    State.DISCONNECTED: {"start": State.CONNECTING, "close": State.CLOSED},
+    State.EXPIRED: {},
+    State.AUTH_FAILED: {},
+    State.CLOSED: {},
+}
+
+
+class StateChange(Waitable):
+    """Ready once the session is usable or over: calls go out at once, or never will."""
+
+    __slots__ = ("_machine",)
+
+    def __init__(self, machine: StateMachine) -> None:
+        super().__init__()
+        self._machine = machine
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is."""
+        return self._machine.state.usable or self._machine.state.terminal
+
+
+class StateWait(Waitable):
+    """Ready once one of some states has been seen; ``reached`` is the first of them."""
+
+    __slots__ = ("_wanted", "reached")
+
+    def __init__(self, wanted: Iterable[State], current: State) -> None:
+        super().__init__()
+        self._wanted = frozenset(wanted)
+        self.reached: State | None = None
+        self.see(current)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has been seen."""
+        return self.reached is not None
+
+    def see(self, state: State) -> Sequence[Waker]:
+        """The session is in ``state`` now.  A terminal one ends every wait."""
+        if self.reached is None and (state in self._wanted or state.terminal):
+            self.reached = state
+            return self.take_wakers()
+        return ()
+
+
+class Listener:
+    """A function that is to be told of every state, by way of ``dispatch``."""
+
+    __slots__ = ("_dispatch", "function")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Listener) and other.function == self.function
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+    def __init__(
+        self,
+        function: Callable[[State], object],
+        dispatch: Callable[[Callable[[], object]], object],
+    ) -> None:
+        self.function = function
+        self._dispatch = dispatch
+
+    def see(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now."""
+        return [partial(self._dispatch, partial(self.function, state))]
+
+
+class Audience:
+    """All that want to know."""
+
+    __slots__ = ("_onlookers",)
+
+    def __init__(self) -> None:
+        self._onlookers: dict[Onlooker, None] = {}  # a set in the order of its making
+
+    def add(self, onlooker: Onlooker) -> None:
+        """Tell this one of every transition from now on."""
+        self._onlookers[onlooker] = None
+
+    def remove(self, onlooker: Onlooker) -> None:
+        """The opposite.  Idempotent."""
+        self._onlookers.pop(onlooker, None)
+
+    def tell(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now; returns what is to be called."""
+        return [waker for onlooker in list(self._onlookers) for waker in onlooker.see(state)]
+
+
+class StateMachine:
+    """The state of one session; ``wakeups`` is the automaton's list of functions to call."""
+
+    __slots__ = ("_told", "_wakeups", "audience", "change", "state")
+
+    def __init__(self, wakeups: list[Waker]) -> None:
+        self.state = State.NOT_STARTED
+        self.audience = Audience()
+        self.change = StateChange(self)
+        self._wakeups = wakeups
+        self._told = self.state
+
+    def enter(self, by: str) -> None:
+        """Take the transition ``by``; KeyError if there is none."""
+        self.state = TRANSITIONS[self.state][by]
+        self.tell()
+
+    def tell(self) -> None:
+        """Let everybody know where the session stands, who does not yet."""
+        if self._told is not self.state:
+            self._wakeups += self.audience.tell(self.state)
+            self._told = self.state
+        if self.change.ready:
+            self._wakeups += self.change.take_wakers()

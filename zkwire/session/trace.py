@@ -1,0 +1,87 @@
+"""What went over the wire, as data: one :class:`TraceFrame` for each frame, in both directions.
+
+Names, numbers and sizes only: no payload, no secret and no password is in it, by construction.
+``emit`` gets the frames in their order; nothing here is called when there is no tracer.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+
+from zkwire.jute.record import Record
+from zkwire.wire import ops
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zkwire.session.request import Call
+
+_HEADER = struct.Struct(">iii")
+_OUT_OF_BAND = {
+    ops.NOTIFICATION_XID: "notification",
+    ops.PING_XID: ops.PING.name,
+    ops.AUTH_XID: ops.AUTH.name,
+    ops.SET_WATCHES_XID: ops.SET_WATCHES.name,
+}
+_CONNECT = "connect"
+_UNKNOWN = "unknown"
+
+
+class TraceFrame(Record):
+    """One frame that went over the wire; ``size`` is in bytes, without the length in front.
+
+    ``time`` is on the client's monotonic clock.  For a reply ``op`` and ``path`` are those of the
+    request that it answers and ``sent_at`` is when that was sent; ``zxid`` and ``error`` are the
+    reply header's.
+    """
+
+    time: float
+    sent: bool
+    xid: int
+    op: str
+    path: str | None
+    size: int
+    zxid: int | None = None
+    error: int = 0
+    sent_at: float | None = None
+
+
+class Tracer:
+    """Turns frames into TraceFrames; see the module's docstring."""
+
+    __slots__ = ("_emit",)
+
+    def __init__(self, emit: Callable[[TraceFrame], object]) -> None:
+        self._emit = emit
+
+    def control(self, frames: Sequence[bytes], now: float) -> None:
+        """The session sends these on its own account."""
+        for frame in frames:
+            _, xid, opcode = _HEADER.unpack_from(frame)
+            op = ops.OPS.get(opcode) if xid else None  # a connect request begins with a zero
+            name = op.name if op else _CONNECT
+            self._emit(TraceFrame(now, True, xid, name, None, len(frame) - 4))
+
+    def sent(self, calls: Sequence[Call], now: float) -> None:
+        """These calls are being sent."""
+        for call in calls:
+            size = len(call.body) + 8
+            self._emit(TraceFrame(now, True, call.xid, call.op.name, call.path, size))
+
+    def greeted(self, size: int, now: float) -> None:
+        """The answer to a connect request has come."""
+        self._emit(TraceFrame(now, False, 0, _CONNECT, None, size))
+
+    def received(
+        self, xid: int, zxid: int, code: int, size: int, line: Sequence[Call], now: float
+    ) -> None:
+        """A frame has come; a reply can only be for the head of the ``line``."""
+        call = next(islice(line, 1), None)
+        name = ops.SASL.name if xid > 0 else _OUT_OF_BAND.get(xid, _UNKNOWN)
+        path: str | None = None
+        sent_at: float | None = None
+        if call is not None and call.xid == xid:
+            name, path, sent_at = call.op.name, call.path, call.sent_at
+        self._emit(TraceFrame(now, False, xid, name, path, size, zxid, code, sent_at))

@@ -1,0 +1,85 @@
+"""Whatever can be waited for, and the time limits of waits.
+
+A shell puts wakers into a :class:`Waitable`; this module must not know how a shell waits.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    Waker = Callable[[], object]
+
+
+class Waitable:
+    """Something that becomes ready.
+
+    ``wakers`` are functions that the shell calls once, soon after ``ready`` has turned true,
+    outside of all locks.  Adding one, and turning ready, happens under the shell's state lock.
+    Most have one at most; where thousands wait a tuple of them would not do.
+    """
+
+    __slots__ = ("wakers",)
+
+    def __init__(self) -> None:
+        self.wakers: tuple[Waker, ...] | dict[Waker, None] = ()  # in the order of their coming
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        raise NotImplementedError
+
+    def add_waker(self, waker: Waker) -> None:
+        """Have ``waker`` called when this turns ready."""
+        if not self.wakers:
+            self.wakers = (waker,)
+        elif isinstance(self.wakers, tuple):
+            self.wakers = dict.fromkeys((*self.wakers, waker))
+        else:
+            self.wakers[waker] = None
+
+    def drop_waker(self, waker: Waker) -> None:
+        """The opposite.  Idempotent."""
+        if isinstance(self.wakers, dict):
+            self.wakers.pop(waker, None)
+        elif waker in self.wakers:
+            self.wakers = tuple(other for other in self.wakers if other != waker)
+
+    def take_wakers(self) -> tuple[Waker, ...]:
+        """The wakers to call now; each is handed out once."""
+        wakers = tuple(self.wakers)  # first: an interrupt behind the store would lose them
+        self.wakers = ()
+        return wakers
+
+
+def check_timeout(name: str, seconds: float | None) -> float | None:
+    """``seconds`` itself if it is a time limit: a number not below 0, or None."""
+    if seconds is None:
+        return None
+    if type(seconds) is float and seconds >= 0.0:
+        return seconds  # first: each release comes here
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
+    try:
+        limit = float(seconds)
+    except OverflowError:
+        raise ValueError(f"{name} is out of the range of a float") from None
+    if limit < 0:
+        raise ValueError(f"{name} must not be negative: {seconds}")
+    if not limit >= 0:
+        raise ValueError(f"{name} must be a number of seconds, not nan")
+    return limit
+
+
+class Awaited:
+    """Awaited in the background (:class:`zkwire.net.background.Task`): until something is ready."""
+
+    __slots__ = ("_waitable",)
+
+    def __init__(self, waitable: Waitable) -> None:
+        self._waitable = waitable
+
+    def __await__(self) -> Generator[Waitable, None, None]:
+        if not self._waitable.ready:
+            yield self._waitable

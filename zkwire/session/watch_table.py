@@ -1,0 +1,186 @@
+"""The table of all watches that are set: which of them an event concerns, which to set again.
+
+A server keeps a watch per *connection*; the table is what outlives the connection, so that
+:meth:`WatchTable.batches` can set them again.  It decides which local watches an event concerns
+(``ZKWatchManager`` in the Java client).  It must not know when a watch gets in or out: that is
+:mod:`zkwire.session.watch_manager`.
+"""
+
+from __future__ import annotations
+
+from zkwire.wire.model import EventType
+from zkwire.wire.ops import LASTING, WatchKind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    from zkwire.session.watch import Watch
+
+    Place = tuple[WatchKind, str]
+    Paths = dict[str, dict[Hashable, Watch]]
+    Told = tuple[Watch, bool]
+    Spent = tuple[WatchKind, Paths]
+    Batch = tuple[list[str], list[str], list[str], list[str], list[str]]
+
+# A set_watches frame must stay far below a server's limit of 1 MiB (ZOOKEEPER-706).
+BATCH_BYTES = 128 * 1024
+_LATE = (WatchKind.CHILD, True)  # a child watch on the path of a recursive one
+
+_CONCERNED: dict[int, tuple[WatchKind, ...]] = {
+    EventType.NODE_CREATED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.PERSISTENT),
+    EventType.NODE_DATA_CHANGED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.PERSISTENT),
+    EventType.NODE_CHILDREN_CHANGED: (WatchKind.CHILD, WatchKind.PERSISTENT),
+    EventType.NODE_DELETED: (
+        WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD, WatchKind.PERSISTENT,
+    ),
+}  # fmt: skip
+
+
+class WatchTable:
+    """All watches that are set, by kind and by the server's path."""
+
+    __slots__ = ("_concerned", "_recursive", "_set")
+
+    def __init__(self) -> None:
+        self._set: dict[WatchKind, Paths] = {kind: {} for kind in WatchKind}
+        # For each event the tables to look into, and whether it spends what it finds there.
+        self._concerned: dict[int, list[tuple[WatchKind, Paths, bool]]] = {
+            event: [(kind, self._set[kind], kind not in LASTING) for kind in kinds]
+            for event, kinds in _CONCERNED.items()
+        }
+        self._recursive = self._set[WatchKind.RECURSIVE]
+
+    def __len__(self) -> int:
+        return sum(len(w) for paths in self._set.values() for w in paths.values())
+
+    def has(self, kind: WatchKind, path: str) -> bool:
+        """Whether any watch of this kind is set on exactly this path."""
+        return path in self._set[kind]
+
+    def at(self, kind: WatchKind, path: str) -> list[Watch]:
+        """The watches of this kind on exactly this path."""
+        return list(self._set[kind].get(path, {}).values())
+
+    def paths(self, kind: WatchKind) -> list[str]:
+        """The paths with a watch of this kind."""
+        return list(self._set[kind])
+
+    def add(self, kind: WatchKind, path: str, watch: Watch) -> Watch:
+        """Register ``watch``; a second registration of the same one on the same path is one.
+
+        Returns the one that is there now, which may be another of the same identity.
+        """
+        watches = self._set[kind].setdefault(path, {})
+        if watch.identity in watches:
+            watch.disarm(lasting=kind in LASTING)
+        else:
+            watches[watch.identity] = watch
+            watch.places.add((kind, path))
+        return watches[watch.identity]
+
+    def concerned(self, event: int, path: str) -> tuple[list[Told], list[Spent]]:
+        """The watches that an event of this type on ``path`` concerns, each once.
+
+        With each: whether the event spends it, or it goes on because it is persistent only.  And
+        where those are that it spends, for :meth:`take_out`.
+        """
+        found: list[Told] = []
+        spent: list[Spent] = []
+        for kind, paths, spends in self._concerned.get(event, ()):
+            if path in paths:
+                for watch in paths[path].values():
+                    found.append((watch, spends))
+                if spends:
+                    spent.append((kind, paths))
+        recursive = self._recursive
+        # A server sends it for a child watch on the same path; recursive watches do not see it.
+        if recursive and event in _CONCERNED and event != EventType.NODE_CHILDREN_CHANGED:
+            for above in self._above(path):
+                if above in recursive:
+                    found += [(watch, False) for watch in recursive[above].values()]
+        return found if len(found) < 2 else _each_once(found), spent
+
+    def _above(self, path: str) -> Iterable[str]:
+        """Where a recursive watch may stand that sees ``path``; no costlier for a path of 1 MB."""
+        if path.count("/") <= len(self._recursive):
+            return ancestors(path)
+        # Deepest first, as the other way.
+        seeing = [at for at in self._recursive if path.startswith(at if at == "/" else f"{at}/")]
+        seeing += [path] * (path in self._recursive)
+        return sorted(seeing, key=len, reverse=True)
+
+    def take_out(self, path: str, spent: list[Spent]) -> None:
+        """Take the watches out that an event on ``path`` has spent.  Idempotent."""
+        seen: set[Hashable] = set()
+        for kind, paths in spent:
+            for identity, watch in paths.pop(path, {}).items():
+                watch.places.discard((kind, path))
+                if identity in seen:
+                    watch.disarm()  # it was told once, and had been set twice
+                seen.add(identity)
+
+    def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
+        """Take out one registration; False if it is not there any more."""
+        watches = self._set[kind].get(path, {})
+        watch.places.discard((kind, path))
+        found = watches.pop(watch.identity, None) is not None
+        if not watches:
+            self._set[kind].pop(path, None)
+        return found
+
+    def all(self) -> list[Watch]:
+        """What is in it, each watch once."""
+        watches = {id(w): w for ps in self._set.values() for ws in ps.values() for w in ws.values()}
+        return list(watches.values())
+
+    def clear(self) -> None:
+        """Empty it."""
+        for paths in self._set.values():
+            paths.clear()
+
+    def batches(self) -> Iterator[Batch]:
+        """The paths to set again, by kind, in pieces of about BATCH_BYTES.
+
+        Before 3.9 a server keeps one mode for each path of a connection, and the last one wins.  So
+        persistent ones come last, but behind a recursive one a child watch on the same path, whose
+        event it does not get.
+        """
+        recursive = self._recursive
+        late = [path for path in self._set[WatchKind.CHILD] if path in recursive]
+        early = ((k, p) for k in WatchKind for p in self._set[k] if (k, p in recursive) != _LATE)
+        yield from _pieces(early)
+        yield from _pieces((WatchKind.CHILD, path) for path in late)
+
+
+def _each_once(found: list[Told]) -> list[Told]:
+    """By identity; of several the first."""
+    once: dict[Hashable, Told] = {}
+    for watch, spent in found:
+        once.setdefault(watch.identity, (watch, spent))
+    return list(once.values())
+
+
+def _pieces(places: Iterable[Place]) -> Iterator[Batch]:
+    lists, size = _no_paths(), 0
+    for kind, path in places:
+        cost = len(path.encode()) + 4
+        if size and size + cost > BATCH_BYTES:
+            yield lists
+            lists, size = _no_paths(), 0
+        lists[kind].append(path)
+        size += cost
+    if size:
+        yield lists
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """``path`` itself and every path above it, up to the root."""
+    while path != "/":
+        yield path
+        path = path[: path.rfind("/")] or "/"
+    yield path
+
+
+def _no_paths() -> Batch:
+    return [], [], [], [], []

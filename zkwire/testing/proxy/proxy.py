@@ -1,0 +1,327 @@
+"""A TCP proxy between clients and a ZooKeeper that does to a chosen frame what networks do.
+
+::
+
+    with FaultProxy(upstream="127.0.0.1:2181") as proxy:
+        proxy.on("create2", nth=1, action=cut_after)
+        ...  # a client of proxy.hosts loses its first create2: executed, but never answered
+        proxy.wait_for(lambda frames: any(frame.op == "set_watches" for frame in frames))
+
+Decides which action a frame gets, and keeps the log; must not know sockets (`relay`), what an
+action does (`faults`), nor how frames are told apart (`conversation`).
+
+Invariants: a frame is judged and logged in one step under one lock, so a rule counts exactly the
+frames logged after it was made; being logged means seen, not yet passed on; every rule sees every
+frame, and the first one that answers decides.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from zkwire.testing.proxy.faults import (
+    Action,
+    Cut,
+    Gate,
+    Step,
+    black_hole,
+    cut_after,
+    cut_before,
+    delay,
+    delay_reply,
+    drip,
+    drop,
+    duplicate,
+    forward,
+    half_close,
+    hold,
+    rewrite,
+    rst_after,
+    rst_before,
+    split,
+    truncate,
+)
+from zkwire.testing.proxy.frames import OPCODES, Frame, request_words
+from zkwire.testing.proxy.relay import Address, Relay
+
+__all__ = [
+    "OPCODES",
+    "Action",
+    "FaultProxy",
+    "Frame",
+    "Gate",
+    "Rule",
+    "black_hole",
+    "cut_after",
+    "cut_before",
+    "delay",
+    "delay_reply",
+    "drip",
+    "drop",
+    "duplicate",
+    "forward",
+    "half_close",
+    "hold",
+    "rewrite",
+    "rst_after",
+    "rst_before",
+    "split",
+    "truncate",
+]
+
+Rule: TypeAlias = Callable[[Frame], Action | None]
+
+
+class FaultProxy:
+    """A proxy on a free port of 127.0.0.1, running from its creation until `close`.
+
+    A rule or action that raises costs its connection, and `wait_for` and `close` raise the error
+    again, so that a mistake in a test does not look like a fault.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.log: list[Frame] = []
+        self._upstream = upstream
+        self._changed = threading.Condition()
+        self._rules: list[Rule] = []
+        self._requests = 0
+        self._failure: Exception | None = None
+        self._relay = Relay(_resolve(upstream), self._judge, self._notify)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections and the thread; may be called again."""
+        self._relay.close()
+        self._raise_failure()
+
+    # --- where it stands ---
+
+    @property
+    def hosts(self) -> str:
+        """The connect string for a client; the same for the life of the proxy."""
+        return f"127.0.0.1:{self._relay.port}"
+
+    @property
+    def upstream(self) -> str:
+        """The server as "host:port"; a new one serves the connections accepted from then on."""
+        return self._upstream
+
+    @upstream.setter
+    def upstream(self, upstream: str) -> None:
+        self._relay.upstream = _resolve(upstream)
+        self._upstream = upstream
+
+    @property
+    def connections(self) -> int:
+        """How many clients' connections it has; in a black hole nobody sees one end."""
+        return len(self._relay.links)
+
+    # --- what has passed ---
+
+    def frames(self) -> list[Frame]:
+        """A copy of ``log``: every frame of both directions, in the order in which they came."""
+        with self._changed:
+            return self.log.copy()
+
+    def wait_for(
+        self, predicate: Callable[[list[Frame]], object], timeout: float = 15.0
+    ) -> list[Frame]:
+        """Wait until ``predicate`` of the log is true, and return the log; else TimeoutError.
+
+        It is asked again after new frames and when a connection begins or ends, with the log
+        locked: it must neither wait nor command the proxy.
+        """
+        with self._changed:
+            done = self._changed.wait_for(
+                lambda: self._failure is not None or predicate(self.log), timeout
+            )
+            self._raise_failure()
+            if not done:
+                raise TimeoutError(
+                    f"not within {timeout} s; the last of {len(self.log)} frames: {self.log[-8:]}"
+                )
+            return self.log.copy()
+
+    # --- rules ---
+
+    def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
+        """Do ``action`` to the ``nth`` request of an operation, over all connections, from now on.
+
+        ``op`` is a name of `OPCODES` or "connect"; or "notification", which counts what the server
+        sends.  With ``reply``, do it to the reply of that request instead.
+        """
+        if op not in OPCODES and op not in ("connect", "notification"):
+            raise ValueError(f"unknown operation {op!r}")
+        if nth < 1:
+            raise ValueError(f"nth counts from 1: {nth!r}")
+        if op == "notification" and reply:
+            raise ValueError("a notification has no reply")
+        direction = "s2c" if op == "notification" else "c2s"
+
+        def chosen(frame: Frame) -> bool:
+            return frame.op == op and frame.direction == direction
+
+        self.rule(_Once(chosen, request_words(op, nth, reply), nth, action, reply))
+
+    def on_frame(self, k: int, action: Action, *, reply: bool = False) -> None:
+        """Do ``action`` to request ``k`` (its ``number``), or with ``reply`` to its reply.
+
+        Counted from 0 since the last `reset`, over all connections and operations; handshakes and
+        pings do not count.  ValueError if that request has come already.
+        """
+        with self._changed:
+            if k < self._requests:
+                raise ValueError(f"request {k!r} is past or negative; next is {self._requests}")
+            words = f"the reply to request {k}" if reply else f"request {k}"
+            self.rule(_Once(lambda frame: frame.number == k, words, 1, action, reply))
+
+    def rule(self, fn: Rule) -> None:
+        """Ask ``fn`` for the action of every frame; None leaves it to the other rules.
+
+        ``fn`` runs in the proxy's thread, with the log locked, and must not wait.
+        """
+        with self._changed:
+            self._rules.append(fn)
+
+    @property
+    def unfired(self) -> list[str]:
+        """What the rules of :meth:`on` and :meth:`on_frame` still wait for, in words.
+
+        At the end of a test: the rules that were none, because their frame has not come.
+        """
+        with self._changed:
+            return [rule.words for rule in self._rules if isinstance(rule, _Once) and rule.waits]
+
+    def clear(self) -> None:
+        """Drop the rules; what they have already decided stays."""
+        with self._changed:
+            self._rules.clear()
+
+    def reset(self) -> None:
+        """Drop rules and log, and number the requests from 0 again; connections stay."""
+        with self._changed:
+            self._rules.clear()
+            self.log.clear()
+            self._requests = 0
+
+    # --- all connections at once; done when the call returns ---
+
+    def cut_all(self) -> None:
+        """Close every connection with FIN, on both sides."""
+        self._relay.call(partial(self._relay.cut_all, reset=False))
+
+    def reset_all(self) -> None:
+        """Close every connection with RST, on both sides."""
+        self._relay.call(partial(self._relay.cut_all, reset=True))
+
+    def black_hole(self, on: bool = True) -> None:
+        """Stop forwarding in both directions, or go on; what was sent meanwhile is not lost.
+
+        Connections stay open, new ones are accepted; ends of connections do not pass either.
+        """
+        self._relay.call(partial(setattr, self._relay, "frozen", on))
+
+    def refuse(self, on: bool = True) -> None:
+        """Close new connections at once, or accept them again."""
+        self._relay.call(partial(setattr, self._relay, "refusing", on))
+
+    # --- for the relay ---
+
+    def _judge(
+        self, arrivals: Iterable[tuple[Frame, Action | None]]
+    ) -> list[tuple[Frame, tuple[Step, ...]]]:
+        verdicts: list[tuple[Frame, tuple[Step, ...]]] = []
+        with self._changed:
+            for arrival, promised in arrivals:
+                frame = self._numbered(arrival)
+                self.log.append(frame)
+                verdicts.append((frame, self._steps(frame, promised)))
+            self._changed.notify_all()
+        return verdicts
+
+    def _numbered(self, frame: Frame) -> Frame:
+        if frame.direction == "s2c" or frame.kind not in ("request", "auth"):
+            return frame
+        self._requests += 1
+        return frame._replace(number=self._requests - 1)
+
+    def _steps(self, frame: Frame, promised: Action | None) -> tuple[Step, ...]:
+        try:
+            # Every rule is asked, also behind the one that decides: it may be counting.
+            answers = [rule(frame) for rule in tuple(self._rules)]
+            action = promised or next(filter(None, answers), forward)
+            steps = tuple(action(frame))
+            if not all(isinstance(step, Step) for step in steps):
+                raise TypeError(f"not all of these are steps: {steps!r}")
+            return steps
+        except Exception as error:
+            self._failure = self._failure or error
+            return (Cut(reset=True),)
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise RuntimeError("a rule or an action of the proxy failed") from failure
+
+
+class _Once:
+    """The rule that answers ``action`` to the ``nth`` chosen frame, or to the reply of it.
+
+    ``waits`` until that has come.
+    """
+
+    def __init__(
+        self, chosen: Callable[[Frame], bool], words: str, nth: int, action: Action, reply: bool
+    ) -> None:
+        self.words = words
+        self.waits = True
+        self._chosen = chosen
+        self._left = nth
+        self._action = action
+        self._reply = reply
+        self._request: Frame | None = None
+
+    def __call__(self, frame: Frame) -> Action | None:
+        if not self._is_it(frame):
+            return None
+        self.waits = False
+        return self._action
+
+    def _is_it(self, frame: Frame) -> bool:
+        if self._request is not None:
+            return frame.request is self._request
+        if not self._chosen(frame):
+            return False
+        self._left -= 1
+        if self._left == 0 and self._reply:
+            self._request = frame
+        return self._left == 0 and not self._reply
+
+
+def _resolve(upstream: str) -> Address:
+    host, colon, port = upstream.rpartition(":")
+    if not (host and colon and port.isdecimal()) or "," in host:
+        raise ValueError(f"upstream must be one host:port: {upstream!r}")
+    family, _, _, _, address = socket.getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_STREAM
+    )[0]
+    return family, address

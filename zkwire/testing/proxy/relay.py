@@ -1,0 +1,454 @@
+"""The thread between clients and server: it moves the bytes and performs the steps of the faults.
+
+Decides when something may leave; must not know which fault belongs to which frame (it asks its
+judge) nor what is inside a frame (`Conversation` tells).
+
+Rules of this file:
+
+* Only the relay's thread touches sockets, selector and links.  Others hand it commands, which run
+  between two rounds, so that no event of a round meets a socket that a command has closed.
+* Nothing blocks but the one ``select``.  A peer that does not read stops being read for, once
+  `_HIGH_WATER` bytes wait for it; all other connections go on.
+* An end is a step like any other: what was received before it leaves before it.
+* A FIN is a FIN.  Closing a socket with unread input sends a reset, so a cut socket is shut for
+  writing and read empty until its peer closes, for `_LINGER` seconds at most.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from errno import EALREADY, EINPROGRESS, EISCONN, EWOULDBLOCK
+from functools import partial
+from itertools import islice
+from time import monotonic
+from typing import Any, TypeAlias, assert_never
+
+from zkwire.testing.proxy.conversation import Conversation
+from zkwire.testing.proxy.faults import (
+    Action,
+    BlackHole,
+    Cut,
+    Gate,
+    HalfClose,
+    Hold,
+    Send,
+    Step,
+    Wait,
+)
+from zkwire.testing.proxy.frames import Direction, Frame
+
+Address: TypeAlias = tuple[socket.AddressFamily, Any]
+Judge: TypeAlias = Callable[
+    [Iterable[tuple[Frame, Action | None]]], list[tuple[Frame, tuple[Step, ...]]]
+]
+Handler: TypeAlias = Callable[[int], None]
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_RESET = struct.pack("ii", 1, 0)
+_CHUNK = 64 * 1024
+_HIGH_WATER = 1024 * 1024
+_LINGER = 1.0
+# Sends of one direction in one round: a frame in single bytes must not keep the others waiting.
+_ROUND = 64
+
+
+class Flow:
+    """One direction of a connection: steps in, bytes out."""
+
+    def __init__(
+        self,
+        direction: Direction,
+        source: socket.socket,
+        target: socket.socket,
+        wake: Callable[[], None],
+    ) -> None:
+        self.direction: Direction = direction
+        self.source = source
+        self.target = target
+        self.ended = False  # nothing more can be read
+        self.closed = False  # nothing more can be written
+        self.blocked = False  # the target takes no bytes at the moment
+        self._wake = wake
+        self._steps: deque[Step] = deque()
+        self._backlog = 0
+        self._offset = 0  # what of the first step has been sent
+        self._due = 0.0
+        self._gate: Gate | None = None
+
+    def add(self, steps: Iterable[Step]) -> None:
+        """Perform ``steps`` after all earlier ones."""
+        for step in steps:
+            self._steps.append(step)
+            if isinstance(step, Send):
+                self._backlog += len(step.data)
+
+    @property
+    def readable(self) -> bool:
+        """Whether more may be read for it."""
+        return not self.ended and self._backlog < _HIGH_WATER
+
+    @property
+    def deadline(self) -> float:
+        """When something can be done without any event: a time, maybe past, or infinity."""
+        if not self._steps or self.blocked or (self._gate and not self._gate.is_open):
+            return math.inf
+        return self._due
+
+    def pump(self, now: float) -> Cut | BlackHole | None:
+        """Perform what can be performed now; a step that concerns both directions is returned."""
+        for _ in range(_ROUND):
+            if self.deadline > now:
+                break
+            step = self._steps[0]
+            if isinstance(step, Send):
+                self._send(step, now)
+                continue
+            self._steps.popleft()
+            match step:
+                case Wait():
+                    self._due = step.until
+                case Hold():
+                    self._gate = step.gate
+                    step.gate.arrive(step.frame, self._wake)
+                case HalfClose():
+                    self._shut()
+                case Cut() | BlackHole():
+                    return step
+                case _:
+                    assert_never(step)
+        return None
+
+    def _send(self, step: Send, now: float) -> None:
+        if self.closed:
+            self._sent(len(step.data) - self._offset)
+            return
+        try:
+            self._sent(self.target.send(self._segment(step)))
+        except BlockingIOError:
+            self.blocked = True
+        except OSError:
+            # Why, the other direction reads from the same socket, behind what it still has to say.
+            self.closed = True
+        if step.gap and self._offset and self._offset % step.size == 0:
+            self._due = now + step.gap
+
+    def _segment(self, step: Send) -> bytes | memoryview:
+        """What to send at once: one piece, or as many whole frames as are worth one call."""
+        if step.size:
+            return memoryview(step.data)[self._offset :][: step.size - self._offset % step.size]
+        parts = [memoryview(step.data)[self._offset :]]
+        size = len(parts[0])
+        for following in islice(self._steps, 1, None):
+            if not isinstance(following, Send) or following.size or size >= _CHUNK:
+                break
+            parts.append(memoryview(following.data))
+            size += len(following.data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _sent(self, count: int) -> None:
+        self._backlog -= count
+        self._offset += count
+        while self._steps and isinstance(step := self._steps[0], Send):
+            if self._offset < len(step.data):
+                break
+            self._offset -= len(step.data)
+            self._steps.popleft()
+
+    def _shut(self) -> None:
+        self.closed = True
+        with suppress(OSError):
+            self.target.shutdown(socket.SHUT_WR)
+
+
+class Link:
+    """One client's connection, and the one to the server that belongs to it."""
+
+    def __init__(self, relay: Relay, client: socket.socket, number: int) -> None:
+        family, self._address = relay.upstream
+        self._relay = relay
+        self._client = client
+        self._server = socket.socket(family, socket.SOCK_STREAM)
+        self._conversation = Conversation(number)
+        self._requests = Flow("c2s", client, self._server, relay.wake)
+        self._replies = Flow("s2c", self._server, client, relay.wake)
+        self._on_client = partial(self._on_event, self._requests, self._replies)
+        self._on_server = partial(self._on_event, self._replies, self._requests)
+        self._connected = False
+        self._black_hole = False
+        self._watched = (0, 0)
+        self.deadline = 0.0  # when to advance it next, if nothing happens before
+        for end in (client, self._server):
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def advance(self, now: float) -> None:
+        """Do everything that can be done now."""
+        self.deadline = math.inf
+        if self._black_hole or self._relay.frozen:
+            self._watch(0, 0)
+            return
+        if not self._connected and not self._connect():
+            return
+        for flow in (self._requests, self._replies):
+            match flow.pump(now):
+                case Cut(reset):
+                    self.cut(reset=reset)
+                    return
+                case BlackHole():
+                    self._black_hole = True
+                    self._watch(0, 0)
+                    return
+                case None:
+                    pass
+        if self._requests.closed and self._replies.closed:
+            self.cut(reset=False)
+            return
+        self._watch(
+            _READ * self._requests.readable | _WRITE * self._replies.blocked,
+            _READ * self._replies.readable | _WRITE * self._requests.blocked,
+        )
+        self.deadline = min(self._requests.deadline, self._replies.deadline)
+
+    def cut(self, *, reset: bool) -> None:
+        """Close both sides now, whatever is still to be sent: RST with ``reset``, or else FIN."""
+        self._relay.forget(self)
+        for end in (self._client, self._server):
+            if reset:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                self._relay.close_socket(end)
+            else:
+                self._relay.drain(end)
+
+    def close(self) -> None:
+        """Give both sockets back, without ceremony."""
+        self._relay.close_socket(self._client)
+        self._relay.close_socket(self._server)
+
+    def _connect(self) -> bool:
+        # A repeated connect tells how the first one is getting on.
+        status = self._server.connect_ex(self._address)
+        if status in (EINPROGRESS, EALREADY, EWOULDBLOCK):
+            # The client is not read before, so the log shows only what had a server to go to.
+            self._watch(0, _WRITE)
+            return False
+        if status not in (0, EISCONN):
+            self.cut(reset=False)
+            return False
+        self._connected = True
+        return True
+
+    def _watch(self, client_events: int, server_events: int) -> None:
+        if self._watched == (client_events, server_events):
+            return
+        self._watched = (client_events, server_events)
+        self._relay.watch(self._client, client_events, self._on_client)
+        self._relay.watch(self._server, server_events, self._on_server)
+
+    def _on_event(self, incoming: Flow, outgoing: Flow, events: int) -> None:
+        self.deadline = 0.0
+        if events & _WRITE:
+            outgoing.blocked = False
+        if events & _READ:
+            self._receive(incoming)
+
+    def _receive(self, flow: Flow) -> None:
+        try:
+            data = flow.source.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            flow.ended = True
+            flow.add((Cut(reset=True),))
+            return
+        if not data:
+            flow.ended = True
+            flow.add(Send(rest) for rest in self._conversation.rest(flow.direction))
+            flow.add((HalfClose(),))
+            return
+        arrivals = self._conversation.receive(flow.direction, data, monotonic())
+        for frame, steps in self._relay.judge(arrivals):
+            flow.add(steps)
+            if flow.direction == "s2c":
+                continue
+            for step in steps:
+                if isinstance(step, Send):
+                    self._conversation.expect(frame, step.data, step.reply)
+
+
+class Relay:
+    """Listener, links, and the thread that serves them."""
+
+    def __init__(self, upstream: Address, judge: Judge, changed: Callable[[], None]) -> None:
+        self.upstream = upstream
+        self.frozen = False
+        self.refusing = False
+        self.links: list[Link] = []
+        self.judge = judge
+        self._changed = changed
+        self._accepted = 0
+        self._draining: dict[socket.socket, float] = {}
+        self._commands: deque[tuple[Callable[[], None], threading.Event]] = deque()
+        self._woken = False
+        self._closing = False
+        self._closed = False
+        self._closed_lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, _READ, self._accept)
+        self._selector.register(self._wake_in, _READ, self._on_wake)
+        self._thread = threading.Thread(target=self._run, name="zkwire-proxy", daemon=True)
+        self._thread.start()
+
+    # --- from any thread ---
+
+    def wake(self) -> None:
+        """Have another look at every link: something that it may be waiting for has changed."""
+        # A full pipe wakes as well, and a closed one has nobody to be woken.
+        with suppress(OSError):
+            self._wake_out.send(b"\0")
+
+    def call(self, command: Callable[[], None]) -> None:
+        """Have the relay's thread run ``command``, and wait for it.
+
+        From the relay's own thread (a rule, an action) it runs at the end of the round instead.
+        """
+        done = threading.Event()
+        with self._closed_lock:
+            if self._closed:
+                raise RuntimeError("the proxy is closed")
+            self._commands.append((command, done))
+        if threading.current_thread() is self._thread:
+            self._woken = True
+            return
+        self.wake()
+        done.wait()
+
+    def close(self) -> None:
+        """Close everything and end the thread; the second time does nothing."""
+        self._closing = True
+        self.wake()
+        self._thread.join()
+
+    # --- in the relay's thread ---
+
+    def cut_all(self, *, reset: bool) -> None:
+        """Cut every link."""
+        for link in self.links.copy():
+            link.cut(reset=reset)
+
+    def forget(self, link: Link) -> None:
+        """``link`` is over."""
+        self.links.remove(link)
+        self._changed()
+
+    def watch(self, end: socket.socket, events: int, handler: Handler) -> None:
+        """Call ``handler`` on exactly these events from now on."""
+        key = self._selector.get_map().get(end)
+        if key is None:
+            if events:
+                self._selector.register(end, events, handler)
+        elif not events:
+            self._selector.unregister(end)
+        elif key.events != events or key.data is not handler:
+            self._selector.modify(end, events, handler)
+
+    def close_socket(self, end: socket.socket) -> None:
+        """Close a socket of a link."""
+        if end in self._selector.get_map():
+            self._selector.unregister(end)
+        self._draining.pop(end, None)
+        end.close()
+
+    def drain(self, end: socket.socket) -> None:
+        """Close a socket of a link so that its peer sees FIN and never RST."""
+        try:
+            end.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close_socket(end)
+            return
+        self._draining[end] = monotonic() + _LINGER
+        self.watch(end, _READ, partial(self._on_drain, end))
+
+    def _run(self) -> None:
+        deadline = 0.0
+        try:
+            while not self._closing:
+                timeout = None if deadline == math.inf else max(0.0, deadline - monotonic())
+                for key, events in self._selector.select(timeout):
+                    key.data(events)
+                if self._woken:
+                    self._obey()
+                deadline = self._advance(monotonic())
+        finally:
+            self._close_all()
+
+    def _obey(self) -> None:
+        self._woken = False
+        while self._commands:
+            command, done = self._commands.popleft()
+            command()
+            done.set()
+        # A gate may be open now, or the black hole over.
+        for link in self.links:
+            link.deadline = 0.0
+
+    def _advance(self, now: float) -> float:
+        for end in [end for end, until in self._draining.items() if until <= now]:
+            self.close_socket(end)
+        for link in self.links.copy():
+            if link.deadline <= now:
+                link.advance(now)
+        deadlines = [link.deadline for link in self.links]
+        return min([*deadlines, *self._draining.values()], default=math.inf)
+
+    def _accept(self, events: int) -> None:
+        try:
+            client, _ = self._listener.accept()
+        except OSError:  # the client is gone already
+            return
+        if self.refusing:
+            client.setblocking(False)
+            self.drain(client)
+            return
+        self.links.append(Link(self, client, self._accepted))
+        self._accepted += 1
+        self._changed()
+
+    def _on_wake(self, events: int) -> None:
+        self._wake_in.recv(_CHUNK)
+        self._woken = True
+
+    def _on_drain(self, end: socket.socket, events: int) -> None:
+        try:
+            if end.recv(_CHUNK):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self.close_socket(end)
+
+    def _close_all(self) -> None:
+        for link in self.links:
+            link.close()
+        self.links.clear()
+        for end in [*self._draining, self._listener, self._wake_in, self._wake_out]:
+            end.close()
+        self._selector.close()
+        with self._closed_lock:
+            self._closed = True
+        for _, done in self._commands:
+            done.set()
+        self._changed()

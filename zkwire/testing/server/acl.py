@@ -1,0 +1,162 @@
+"""Who a connection is to the server, and what an access list lets it do.
+
+Decides what ``PrepRequestProcessor.fixupACL`` and ``ZooKeeperServer.checkACL`` of 3.8 decide, for
+the schemes world, auth, digest, ip, and of sasl and x509 what is switched on.  Other schemes are
+unknown here, as they are to a server without a provider for them.  It must not know nodes or
+operations.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Collection
+
+from zkwire.errors import InvalidACLError, NoAuthError
+from zkwire.jute.records import ACL, ClientInfo, Id
+from zkwire.testing.server import addresses
+
+_ANYONE = Id("world", "anyone")
+_SUPER = Id("super", "")
+_UNPROVEN = ("ip", "super")  # what "auth" does not stand for (isAuthenticated; no provider)
+_EVERY_SASL = Id("sasl", "super")  # who is this may do what any user of SASL may
+_SUBJECT = re.compile(r"(\s*[A-Za-z0-9.]+\s*=([^,+;\"\\]|\\.)*([,+;](?!$)|$))*")
+_PRINCIPAL = re.compile(r"[^@]*|[^/@]*(/[^/@]*)?@[^/@]*")
+
+
+def digest_id(secret: bytes) -> str:
+    """The id of somebody who authenticates with ``user:password``; anything is accepted.
+
+    DigestAuthenticationProvider.generateDigest: what stands before the first colon, then the hash
+    of all of it.
+    """
+    text = secret.decode("utf-8", "replace")
+    user = text.split(":", 1)[0]
+    digest = base64.b64encode(hashlib.sha1(text.encode()).digest()).decode()
+    return f"{user}:{digest}"
+
+
+class Credentials:
+    """The ids of one connection: its address from the start, and each one it authenticates as.
+
+    ``super_password`` is that of the user "super", who may do everything; ``more`` has what the
+    server knows of "sasl" and "x509", ``six`` whether it reads version 6 in an ``ip`` entry.
+    """
+
+    __slots__ = ("_more", "_six", "_super", "address", "ids")
+
+    def __init__(
+        self,
+        address: str = "127.0.0.1",
+        *,
+        more: Collection[str] = (),
+        six: bool = False,
+        super_password: str | None = None,
+    ) -> None:
+        self.address = address
+        self.ids: list[Id] = [Id("ip", addresses.as_java(address))]
+        self._more = more
+        self._six = six
+        self._super = None if super_password is None else f"super:{super_password}".encode()
+
+    def authenticate(self, scheme: str, secret: bytes | None) -> bool:
+        """Add an id; False if the server does not know the scheme or the secret is null."""
+        if scheme == "digest" and secret is not None:
+            if secret == self._super:
+                self._add(_SUPER)
+            self._add(Id("digest", digest_id(secret)))
+            return True
+        # Both add what the connection is anyway; an address it always has.
+        return scheme == "ip" or (scheme == "x509" and self.has_scheme({scheme}))
+
+    def authenticated(self, user: str) -> None:
+        """SASL has proved that this is ``user``."""
+        self._add(Id("sasl", user))
+
+    def certified(self, subject: str | None) -> None:
+        """A certificate has proved that this is ``subject``; None if there was no certificate."""
+        if subject is not None:
+            self._add(Id("x509", subject))
+
+    def has_scheme(self, schemes: Collection[str]) -> bool:
+        """Whether one of the ids is of one of these schemes."""
+        return any(own.scheme in schemes for own in self.ids)
+
+    def _add(self, new: Id) -> None:
+        if new not in self.ids:
+            self.ids.append(new)
+
+    def client_infos(self) -> tuple[ClientInfo, ...]:
+        """What who_am_i answers: schemes and user names, no digests."""
+        return tuple(
+            ClientInfo(own.scheme, own.id.split(":", 1)[0] if own.scheme == "digest" else own.id)
+            for own in self.ids
+        )
+
+    def allows(self, acl: tuple[ACL, ...], perms: int) -> bool:
+        """Whether one entry of ``acl`` gives one of ``perms`` to one of the ids."""
+        for entry in acl:
+            wanted = entry.id
+            if entry.perms & perms and (
+                wanted == _ANYONE or any(_matches(own, wanted, six=self._six) for own in self.ids)
+            ):
+                return True
+        return not acl or _SUPER in self.ids
+
+    def require(self, acl: tuple[ACL, ...], perms: int) -> None:
+        """Raise NoAuthError unless ``acl`` allows one of ``perms``."""
+        if not self.allows(acl, perms):
+            raise NoAuthError
+
+    def expand(self, acl: tuple[ACL, ...] | None) -> tuple[ACL, ...]:
+        """The ACL as it is stored: no entry twice, "auth" replaced by whoever this is."""
+        if not acl:
+            raise InvalidACLError
+        expanded: list[ACL] = []
+        for entry in dict.fromkeys(acl):
+            if entry.id.scheme == "auth":
+                own = [ACL(entry.perms, i) for i in self.ids if i.scheme not in _UNPROVEN]
+                if not own:
+                    raise InvalidACLError
+                expanded += own
+            elif _is_valid(entry.id, self._more, six=self._six):
+                expanded.append(entry)
+            else:
+                raise InvalidACLError
+        return tuple(expanded)
+
+
+def without_digests(acl: tuple[ACL, ...]) -> tuple[ACL, ...]:
+    """The ACL as get_acl shows it to those who may not change it: hashes are left out."""
+    return tuple(
+        ACL(entry.perms, Id("digest", entry.id.id.split(":", 1)[0] + ":x"))
+        if entry.id.scheme == "digest" and ":" in entry.id.id
+        else entry
+        for entry in acl
+    )
+
+
+def _is_valid(wanted: Id, more: Collection[str], *, six: bool) -> bool:
+    match wanted.scheme:
+        case "world":
+            return wanted == _ANYONE
+        case "digest":
+            # Two parts; Java's split drops empty ones at the end.
+            return wanted.id.rstrip(":").count(":") == 1
+        case "ip":
+            return addresses.network(wanted.id, six=six) is not None
+        case "sasl":
+            return "sasl" in more and _PRINCIPAL.fullmatch(wanted.id) is not None
+        case "x509":
+            return "x509" in more and _SUBJECT.fullmatch(wanted.id) is not None
+        case _:
+            return False
+
+
+def _matches(own: Id, wanted: Id, *, six: bool) -> bool:
+    if own.scheme != wanted.scheme:
+        return False
+    if own.scheme != "ip":
+        return own in (wanted, _EVERY_SASL)
+    return addresses.contains(wanted.id, own.id, six=six)

@@ -1,0 +1,126 @@
+"""One connection as the embedded server sees it: bytes in, frames out of them, bytes out.
+
+Holds what belongs to a connection alone: the incomplete frame, the output, credentials, and the
+session it speaks for.  It decides where a request ends and which lengths end the connection
+(``NIOServerCnxn``: negative, or above jute.maxbuffer); it must not know what a frame means.
+
+Invariant: once ``ended`` is set nothing more is read from it, and what stands in ``output`` is the
+last that its peer gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from zkwire.errors import ProtocolError
+from zkwire.jute.frames import SEND_LIMIT, FrameSplitter
+from zkwire.testing.server.acl import Credentials
+
+if TYPE_CHECKING:
+    from zkwire.testing.server.sasl import DigestServer
+
+
+class Session:
+    """One session.  ``connections`` has the connection to each server that has seen it.
+
+    A ``local`` one is known to the read-only server alone that has opened it.
+    """
+
+    __slots__ = ("connections", "expires", "local", "member", "passwd", "session_id", "timeout")
+
+    def __init__(self, session_id: int, passwd: bytes, timeout: int, *, local: bool) -> None:
+        self.local = local
+        self.session_id = session_id
+        self.passwd = passwd
+        self.timeout = timeout
+        self.expires = 0
+        self.member = 0  # the server it is attached to now
+        self.connections: dict[int, Connection] = {}
+
+
+class Connection:
+    """See the module's docstring.
+
+    ``member`` is the server of the ensemble that accepted it, ``number`` counts connections from 0.
+    ``on_output`` is called when there is something for the shell to do: bytes to send or an end.
+    """
+
+    __slots__ = (
+        "_on_output", "_splitter", "barrier", "credentials", "ended", "greeted", "head", "member",
+        "mute", "number", "output", "reset", "sasl", "session", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        on_output: Callable[[Connection], object],
+        *,
+        member: int = 0,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.number = number
+        self.member = member
+        self.credentials = credentials or Credentials()
+        self.sasl: DigestServer | None = None  # the exchange that is under way, or over
+        self.session: Session | None = None
+        self.head: bytes | None = b""  # the first bytes; None once they were judged
+        self.greeted = False
+        self.ended = False
+        self.output: list[bytes] = []
+        self.waiting = 0  # bytes in the output
+        self.barrier: int | None = None  # a fault holds the output back from this frame on
+        self.mute = False  # a fault swallows all output
+        self.reset = False  # a fault ends the connection with RST
+        self._on_output = on_output
+        self._splitter = FrameSplitter(SEND_LIMIT)
+
+    def split(self, data: bytes) -> Iterator[bytes]:
+        """The frames without their lengths that ``data`` completes; a bad length is the end.
+
+        The iterator must be exhausted before the next call.
+        """
+        try:
+            for chunk, at, end in self._splitter.feed(data):
+                if self.ended:
+                    return
+                yield chunk[at:end]
+        except ProtocolError:
+            self.end()
+
+    def send(self, frame: bytes) -> None:
+        """Put bytes behind what the peer is still to get."""
+        if not self.ended and not self.mute:
+            self.output.append(frame)
+            self.waiting += len(frame)
+            self._on_output(self)
+
+    def send_ahead(self, frame: bytes) -> None:
+        """Put bytes before all that the peer is still to get."""
+        rest, self.output = self.output, []
+        self.send(frame)
+        self.output += rest
+        if self.barrier is not None:
+            self.barrier += len(self.output) - len(rest)
+
+    def take_back(self) -> bytes:
+        """Undo the last :meth:`send`."""
+        last = self.output.pop()
+        self.waiting -= len(last)
+        return last
+
+    def end(self) -> None:
+        """Close the connection behind what was put out so far."""
+        self.ended = True
+        self._on_output(self)
+
+    def take_output(self) -> bytes:
+        """The bytes for the peer; they count as sent."""
+        if self.barrier is None:
+            parts, self.output = self.output, []
+        else:
+            parts, self.output = self.output[: self.barrier], self.output[self.barrier :]
+            self.barrier = 0
+        data = b"".join(parts)
+        self.waiting -= len(data)
+        return data

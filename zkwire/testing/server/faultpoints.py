@@ -1,0 +1,217 @@
+"""The fault proxy's faults inside the embedded server, exact to the step.
+
+The actions are those of `zkwire.testing.proxy.faults`, and a rule counts as `FaultProxy.on` does.
+What is different: there is no network in between, so "after the request" means that the operation
+has been carried out and nothing of its reply has left.  Actions that are about segments and times
+(delay, drip, split, half_close) need the proxy.
+
+Decides what happens to a frame that a rule names; must not know sockets.  Other threads may add
+rules; everything else happens in the thread that drives the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step
+from zkwire.testing.proxy.frames import OPCODES, Frame, reply_frame, request_frame, request_words
+from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.processor import Processor
+
+_NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
+
+
+class _Rule:
+    """The n-th request of an operation, from the moment at which the rule was made."""
+
+    __slots__ = ("action", "left", "op", "words")
+
+    def __init__(self, op: str, nth: int, action: Action, *, reply: bool = False) -> None:
+        self.op = op
+        self.words = request_words(op, nth, reply)
+        self.left = nth
+        self.action = action
+
+    def counts(self, frame: Frame) -> bool:
+        """Whether this frame is the one."""
+        if frame.op != self.op:
+            return False
+        self.left -= 1
+        return self.left == 0
+
+
+class _Refusal(_Rule):
+    """A request that is answered with an error in place of being carried out."""
+
+    __slots__ = ("close", "code")
+
+    def __init__(self, op: str, nth: int, code: int, close: bool) -> None:
+        super().__init__(op, nth, lambda _: ())
+        self.code = code
+        self.close = close
+
+
+class _Stopped(NamedTuple):
+    """A connection that stands at a gate, and what comes behind it."""
+
+    hold: Hold
+    rest: Iterator[Step]
+    perform: Callable[[Step], None]
+
+
+class FaultPoints:
+    """Stands between the frames and the processor.  ``wake`` asks for a look at :meth:`free`."""
+
+    def __init__(self, processor: Processor, wake: Callable[[], None]) -> None:
+        self._processor = processor
+        self._wake = wake
+        self._rules: list[_Rule] = []
+        self._stopped: dict[Connection, _Stopped] = {}
+
+    def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
+        """Do ``action`` to the ``nth`` request of an operation from now on, or to its reply.
+
+        ``op`` is a name of `OPCODES` or "connect".
+        """
+        _check(op, nth, {*OPCODES, "connect"})
+        act = _to_reply(action) if reply else action
+        self._rules.append(_Rule(op, nth, act, reply=reply))
+
+    def refuse(self, op: str, code: int, *, nth: int, close: bool) -> None:
+        """Answer the ``nth`` request of an operation from now on with this error code.
+
+        Nothing of it is carried out; ``close`` ends the connection behind the answer.
+        """
+        _check(op, nth, OPCODES)
+        self._rules.append(_Refusal(op, nth, code, close))
+
+    @property
+    def unfired(self) -> list[str]:
+        """What the rules still wait for, in words."""
+        return [rule.words for rule in self._rules]
+
+    def clear(self) -> None:
+        """Drop the rules; what they have already decided stays."""
+        self._rules.clear()
+
+    def process(self, connection: Connection, body: bytes, now: float) -> None:
+        """Carry out one frame, or what a rule says in its place."""
+        if not self._rules:
+            self._processor.process(connection, body, now)
+            return
+        raw = len(body).to_bytes(4, "big") + body
+        frame = (
+            request_frame(connection.number, raw, now)
+            if connection.greeted
+            else Frame("c2s", connection.number, "connect", "connect", raw, now)
+        )
+        matched = [rule for rule in self._rules if rule.counts(frame)]
+        if not matched:
+            self._processor.process(connection, body, now)
+            return
+        rule = matched[0]
+        self._rules = [other for other in self._rules if other not in matched]
+        if isinstance(rule, _Refusal):
+            self._processor.refuse(connection, body, rule.code, now, close=rule.close)
+            return
+
+        def perform(step: Step) -> None:
+            self._to_request(connection, frame, step, now)
+
+        self._run(connection, iter(tuple(rule.action(frame))), perform)
+
+    def holds(self, connection: Connection) -> bool:
+        """Whether nothing more may be processed for a connection at the moment."""
+        return connection in self._stopped or connection.mute
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone."""
+        self._stopped.pop(connection, None)
+
+    def free(self) -> list[Connection]:
+        """The connections whose gate has been opened; each is to :meth:`go_on`."""
+        return [c for c, stopped in self._stopped.items() if stopped.hold.gate.is_open]
+
+    def go_on(self, connection: Connection) -> None:
+        """Do what comes behind the gate."""
+        stopped = self._stopped.pop(connection, None)
+        if stopped is not None:
+            connection.barrier = None
+            connection.send(b"")
+            self._run(connection, stopped.rest, stopped.perform)
+
+    def _run(
+        self, connection: Connection, steps: Iterator[Step], perform: Callable[[Step], None]
+    ) -> None:
+        for step in steps:
+            if isinstance(step, Hold):
+                self._stopped[connection] = _Stopped(step, steps, perform)
+                step.gate.arrive(step.frame, self._wake)
+                return
+            perform(step)
+
+    def _to_request(self, connection: Connection, frame: Frame, step: Step, now: float) -> None:
+        match step:
+            case Send(data, 0, _, reply):
+                if data[:4] != (len(data) - 4).to_bytes(4, "big", signed=True):
+                    return  # the rest does not come
+                self._processor.process(connection, data[4:], now)
+                if reply is not None:
+                    self._answer(connection, frame, reply, now)
+            case _:
+                self._disturb(connection, step)
+
+    def _answer(self, connection: Connection, request: Frame, action: Action, now: float) -> None:
+        """Do ``action`` to the reply that stands at the end of the output, if there is one."""
+        if not connection.output or connection.output[-1][4:8] == _NOTIFICATION:
+            return
+        # An operation that ends the connection has done so already; its reply is still to judge.
+        connection.ended, ended = False, connection.ended
+        frame = reply_frame(connection.number, connection.take_back(), now, request)
+        position = len(connection.output)
+
+        def perform(step: Step) -> None:
+            match step:
+                case Send(data, 0):
+                    connection.send(data)
+                case _:
+                    self._disturb(connection, step)
+
+        steps = tuple(action(frame))
+        if any(isinstance(step, Hold) for step in steps):
+            # Events may come while it is held; they must not overtake it.
+            held = next(step for step in steps if isinstance(step, Hold))
+            for step in steps:
+                if step is not held:
+                    perform(step)
+            connection.barrier = position
+            self._run(connection, iter((held,)), perform)
+        else:
+            self._run(connection, iter(steps), perform)
+        if ended:
+            self._processor.end(connection)
+
+    def _disturb(self, connection: Connection, step: Step) -> None:
+        match step:
+            case Cut(reset):
+                connection.reset = reset
+                self._processor.end(connection)
+            case BlackHole():
+                connection.mute = True
+            case _:
+                raise ValueError(f"{step!r} needs the fault proxy: it is about the network")
+
+
+def _check(op: str, nth: int, known: Collection[str]) -> None:
+    if op not in known:
+        raise ValueError(f"unknown operation {op!r}")
+    if nth < 1:
+        raise ValueError(f"nth counts from 1: {nth!r}")
+
+
+def _to_reply(action: Action) -> Action:
+    def act(frame: Frame) -> Iterable[Step]:
+        return (Send(frame.raw, reply=action),)
+
+    return act

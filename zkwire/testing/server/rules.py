@@ -1,0 +1,108 @@
+"""What an embedded server is asked to be like: its version, and what its operator has switched on.
+
+Decides what each version lacks and does differently; must not know requests or connections.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Final, Literal, TypedDict
+
+from zkwire.wire import ops
+
+Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
+
+# The server's own: no client has it.
+DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None)
+
+# Written down once more, apart from the client's own table: a mistake there must show here.
+_SINCE: Final[dict[str, tuple[ops.Op, ...]]] = {
+    "3.5": (
+        ops.CREATE2,
+        ops.RECONFIG,
+        ops.CHECK_WATCHES,
+        ops.REMOVE_WATCHES,
+        ops.CREATE_CONTAINER,
+        ops.CREATE_TTL,
+        DELETE_CONTAINER,
+    ),
+    "3.6": (
+        ops.MULTI_READ,
+        ops.GET_EPHEMERALS,
+        ops.GET_ALL_CHILDREN_NUMBER,
+        ops.SET_WATCHES2,
+        ops.ADD_WATCH,
+    ),
+    "3.7": (ops.WHO_AM_I,),
+}
+_VERSIONS: Final = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
+
+
+class Behaviour(TypedDict, total=False):
+    """The options that `Server` and `Ensemble` share with the processor.
+
+    ``version``: play a server of this line, "3.4" to "3.9".  Operations that came later are
+    unknown: answered with -6 (Unimplemented), before the answers to what was sent with them, and
+    the end of the connection; what stands behind them is not carried out.  "3.8", the default, is
+    3.8.0 as Debian has it; "3.9" keeps the modes of watches apart, tells the zxid of an event,
+    removes watches of the types 4 and 5, asks for READ where ``exists`` looks, takes IPv6 in
+    access lists, and no create in a multi without an ACL or with unknown flags, as 3.9.5 does.
+    ``unknown_opcodes``: further opcodes that the server does not know.
+    ``extended_types`` allows nodes with a time to live.
+    ``read_only``: start without a quorum; `set_read_only` changes it.
+    ``local_sessions``: without them a read-only server refuses new sessions.
+    ``sasl_users``: passwords by user name, for DIGEST-MD5; without it there is no SASL.
+    ``enforce_auth``: schemes ("sasl", "digest", ...) of which every request needs one; others are
+    answered with -124 and the end of the connection.
+    ``super_password``: whoever authenticates as ``super:<password>`` (digest) may do everything.
+    ``reconfig`` switches reconfiguration on.
+    ``handshake_timeout``: connections without a session are closed after one to two times this
+    many seconds.
+    """
+
+    version: Version
+    unknown_opcodes: Collection[int]
+    extended_types: bool
+    read_only: bool
+    local_sessions: bool
+    sasl_users: Mapping[str, str] | None
+    enforce_auth: Collection[str]
+    super_password: str | None
+    reconfig: bool
+    handshake_timeout: float
+
+
+class Rules:
+    """A :class:`Behaviour` with its gaps filled, and what follows from the version."""
+
+    def __init__(
+        self,
+        *,
+        version: Version = "3.8",
+        unknown_opcodes: Collection[int] = (),
+        extended_types: bool = True,
+        read_only: bool = False,
+        local_sessions: bool = True,
+        sasl_users: Mapping[str, str] | None = None,
+        enforce_auth: Collection[str] = (),
+        super_password: str | None = None,
+        reconfig: bool = False,
+        handshake_timeout: float = 10.0,
+    ) -> None:
+        if version not in _VERSIONS:
+            raise ValueError(f"unknown version {version!r}: not one of {', '.join(_VERSIONS)}")
+        if not 0 < handshake_timeout < math.inf:
+            raise ValueError(f"handshake_timeout must be above 0 and end: {handshake_timeout!r}")
+        self.version = version
+        self.extended_types = extended_types
+        self.read_only = read_only
+        self.local_sessions = local_sessions
+        self.sasl_users = sasl_users
+        self.enforce_auth = frozenset(enforce_auth)
+        self.super_password = super_password
+        self.reconfig = reconfig
+        self.handshake_timeout = handshake_timeout
+        later = [op for since, new in _SINCE.items() if since > version for op in new]
+        self.unknown = frozenset(unknown_opcodes) | {op.opcode for op in later}
+        self.before_39 = version != "3.9"

@@ -1,0 +1,393 @@
+"""An in-memory ZooKeeper on the real wire protocol, for tests, demos and teaching.
+
+::
+
+    with Server() as server, Client(server.hosts) as client:
+        client.create("/x")
+
+Never for production: nothing is replicated, nothing survives the process.  That is what Apache
+ZooKeeper is for.
+
+Decides how servers are started, stopped and looked into; what they do is `processor`, the bytes are
+moved by `loop`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, SESSION_EXPIRED
+from zkwire.testing.proxy.faults import Action
+from zkwire.testing.server.configuration import member_line
+from zkwire.testing.server.loop import Loop, monotonic_epoch
+from zkwire.testing.server.processor import Processor
+from zkwire.testing.server.rules import Behaviour
+from zkwire.testing.server.sessions import Sessions
+from zkwire.testing.server.tree import DataTree
+
+if TYPE_CHECKING:
+    import ssl
+
+LOOPBACK = "127.0.0.1"
+_LAST_PORT = 0xFFFF
+_ADDRESS = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]+)")
+_LAST_WORDS = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
+
+
+class _Service:
+    """What one server and an ensemble have in common: the processor, its thread, the helpers."""
+
+    def __init__(
+        self,
+        *,
+        tick: float = 2.0,
+        timeouts: tuple[float, float] | None = None,
+        now: Callable[[], float] | None = None,
+        seed: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        members: int = 1,
+        **behaviour: Unpack[Behaviour],
+    ) -> None:
+        if tls is not None:
+            from zkwire.testing.server.tls import check_context
+
+            check_context(tls)
+        self._tls = tls
+        self._now = now or time.monotonic
+        self._processor = Processor(
+            rng=random.Random(seed),
+            tick=tick,
+            timeouts=timeouts,
+            epoch=0.0 if now else monotonic_epoch(),
+            members=members,
+            x509=tls is not None,
+            **behaviour,
+        )
+        self._loop: Loop | None = None
+
+    @property
+    def tree(self) -> DataTree:
+        """The data tree.  Look at it while no request is on its way."""
+        return self._processor.world.tree
+
+    @property
+    def sessions(self) -> Sessions:
+        """The living sessions.  Look at them while no request is on its way."""
+        return self._processor.world.sessions
+
+    def expire(self, session_id: int) -> bool:
+        """End a session at once, as its time-out would; whether there was one."""
+        return self._running().call(lambda: self._processor.expire(session_id, self._now()))
+
+    def cut_all(self) -> None:
+        """Close all connections; the sessions live on."""
+        loop = self._running()
+        loop.call(loop.cut)
+
+    def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
+        """Do ``action`` to the ``nth`` request of an operation from now on, or to its reply.
+
+        The actions are those of `zkwire.testing.proxy.faults`, as far as they are not about the
+        network; ``op`` is a name of `zkwire.testing.proxy.frames.OPCODES` or "connect".
+        """
+        loop = self._running()
+        loop.call(partial(loop.faults.on, op, action=action, nth=nth, reply=reply))
+
+    def refuse_next(self, op: str, code: int, *, nth: int = 1, close: bool | None = None) -> None:
+        """Answer the ``nth`` request of an operation from now on with an error code.
+
+        Nothing of it is carried out.  The connection ends behind the codes behind which a real
+        server ends it (-112, -115, -124), unless ``close`` says what it is to do.
+        """
+        loop = self._running()
+        ends = code in _LAST_WORDS if close is None else close
+        loop.call(partial(loop.faults.refuse, op, code, nth=nth, close=ends))
+
+    @property
+    def unfired(self) -> list[str]:
+        """What the rules of :meth:`on` and :meth:`refuse_next` still wait for, in words.
+
+        At the end of a test: the rules that were none, because their request has not come.
+        """
+        loop = self._running()
+        return loop.call(lambda: loop.faults.unfired)
+
+    def set_config(self, text: bytes) -> None:
+        """Give ``/zookeeper/config`` this content, as a reconfiguration would, firing watches."""
+        if not isinstance(text, bytes):
+            raise TypeError(f"a configuration is bytes, not {type(text).__name__}")
+        loop = self._running()
+        loop.call(lambda: self._processor.configure(text, self._now()))
+
+    def clear(self) -> None:
+        """Drop the rules of :meth:`on` and :meth:`refuse_next`.
+
+        What they have already decided stays.
+        """
+        loop = self._running()
+        loop.call(loop.faults.clear)
+
+    def close(self) -> None:
+        """End all connections and the thread; may be called again.
+
+        Raises what a rule's action has raised, so that a mistake in a test does not look like a
+        fault.
+        """
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
+
+    def _set_read_only(self, read_only: bool, members: Iterable[int]) -> None:
+        def change() -> None:
+            for member in members:
+                self._processor.set_read_only(read_only, self._now(), member)
+
+        self._running().call(change)
+
+    def _start(self, listener: _Listener) -> None:
+        """Serve at one more address; a thread that is made for it does not outlive a failure."""
+        is_first = self._loop is None
+        if self._loop is None:
+            self._loop = Loop(self._processor, self._now, self._tls)
+        try:
+            listener.start(self._loop)
+        except BaseException:
+            if is_first:
+                self.close()
+            raise
+
+    def _running(self) -> Loop:
+        if self._loop is None:
+            raise RuntimeError("the embedded server has not been started, or it is closed")
+        return self._loop
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Listener:
+    """One address at which a service can be reached."""
+
+    def __init__(self, host: str, port: int, member: int) -> None:
+        try:
+            host.encode("idna")
+        except UnicodeError as error:
+            raise ValueError(f"no host can be called {host!r}: {error}") from None
+        self.host = host
+        self.port = port
+        self.member = member
+        self.listener: socket.socket | None = None
+
+    @property
+    def hosts(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def start(self, loop: Loop) -> None:
+        if self.listener is None:
+            self.listener = loop.listen(self.host, self.port, self.member)
+            self.port = self.listener.getsockname()[1]
+
+    def stop(self, loop: Loop) -> None:
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            loop.silence(listener)
+
+
+class Server(_Service):
+    """One embedded server, running from ``start()`` or ``with`` until ``close()``.
+
+    ``tick`` is ZooKeeper's unit of time, in seconds; session timeouts are 2 to 20 ticks unless
+    ``timeouts`` says (shortest, longest).  ``now`` replaces the clock: a `VirtualClock` makes time
+    stand still but for its ``advance``, and is then also what stats show as times.  ``seed`` makes
+    session ids and passwords repeatable.  ``tls``, an SSLContext for servers, has it speak TLS and
+    nothing else; its ``verify_mode`` says whether clients may or must show a certificate, whose
+    subject is then an id of the scheme x509.  Everything else that can be said about it, such as
+    ``version="3.5"`` or ``sasl_users={"bob": "secret"}``, is described with
+    `zkwire.testing.server.rules.Behaviour`.
+    """
+
+    def __init__(
+        self,
+        host: str = LOOPBACK,
+        port: int = 0,
+        *,
+        tick: float = 2.0,
+        timeouts: tuple[float, float] | None = None,
+        now: Callable[[], float] | None = None,
+        seed: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        **behaviour: Unpack[Behaviour],
+    ) -> None:
+        super().__init__(tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, **behaviour)
+        self._listener = _Listener(host, port, 0)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @property
+    def port(self) -> int:
+        """The port; with 0 asked for, a free one chosen at the first start and kept."""
+        return self._listener.port
+
+    @property
+    def hosts(self) -> str:
+        """The connect string."""
+        return self._listener.hosts
+
+    def start(self) -> None:
+        """Accept connections; again after a :meth:`stop`, at the same port."""
+        self._start(self._listener)
+
+    def stop(self) -> None:
+        """Close all connections and accept no more; tree and sessions stay, and sessions expire."""
+        self._listener.stop(self._running())
+
+    def set_read_only(self, read_only: bool) -> None:
+        """Lose the quorum, or find it again; all connections end with either.
+
+        Without it only clients that ask for it are accepted, and get a session that ends with the
+        read-only server; writes are answered with -119.  Other sessions do not expire meanwhile.
+        """
+        self._set_read_only(read_only, (0,))
+
+    def close(self) -> None:
+        self._listener.listener = None  # the loop closes it
+        super().close()
+
+
+class Member:
+    """One server of an ensemble."""
+
+    def __init__(self, ensemble: Ensemble, number: int) -> None:
+        self._ensemble = ensemble
+        self._listener = _Listener(LOOPBACK, 0, number)
+
+    @property
+    def port(self) -> int:
+        """The port, chosen at the first start and kept."""
+        return self._listener.port
+
+    @property
+    def hosts(self) -> str:
+        """The connect string for this member alone."""
+        return self._listener.hosts
+
+    def start(self) -> None:
+        """Accept connections; again after a :meth:`stop`, at the same port."""
+        self._ensemble._start(self._listener)
+        self._ensemble._introduce()
+
+    def stop(self) -> None:
+        """Close the connections to this member and accept no more."""
+        self._listener.stop(self._ensemble._running())
+
+    def set_read_only(self, read_only: bool) -> None:
+        """Have this member lose its quorum, or find it again; see :meth:`Server.set_read_only`.
+
+        The others go on.  Unlike a real one it goes on to see what they write.
+        """
+        self._ensemble._set_read_only(read_only, (self._listener.member,))
+
+
+class Ensemble(_Service):
+    """Several servers on one tree, so that clients can lose one and go on at another.
+
+    There is no election and no lag: a write through one member is at once seen through all.  There
+    can be 127 ``members``; the other arguments are those of `Server`.
+    """
+
+    def __init__(
+        self,
+        members: int = 3,
+        *,
+        tick: float = 2.0,
+        timeouts: tuple[float, float] | None = None,
+        now: Callable[[], float] | None = None,
+        seed: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        **behaviour: Unpack[Behaviour],
+    ) -> None:
+        super().__init__(
+            tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, members=members, **behaviour
+        )
+        self.servers = tuple(Member(self, number) for number in range(members))
+
+    def __enter__(self) -> Self:
+        try:
+            for server in self.servers:
+                server.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @property
+    def hosts(self) -> str:
+        """The connect string, with every member."""
+        return ",".join(server.hosts for server in self.servers)
+
+    def _introduce(self) -> None:
+        """The members that have been started are what the configuration says."""
+        ports = {number: server.port for number, server in enumerate(self.servers, 1)}
+        members = {n: member_line(LOOPBACK, port) for n, port in ports.items() if port}
+        self._running().call(lambda: self._processor.introduce(members))
+
+    def server_for_session(self, session_id: int) -> Member | None:
+        """The member that a session is attached to; None if it has no connection."""
+        session = self.sessions.get(session_id)
+        if session is None or session.member not in session.connections:
+            return None
+        return self.servers[session.member]
+
+    def set_read_only(self, read_only: bool) -> None:
+        """Have all members lose their quorum, or find it again."""
+        self._set_read_only(read_only, range(len(self.servers)))
+
+    def close(self) -> None:
+        for server in self.servers:
+            server._listener.listener = None  # the loop closes it
+        super().close()
+
+
+def serve(listen: str, tls: ssl.SSLContext | None = None) -> int:
+    """Run a server at ``host:port`` until Ctrl-C; the exit status of the command."""
+    address = _ADDRESS.fullmatch(listen)
+    if address is None or int(address["port"]) > _LAST_PORT:
+        print(f"not HOST:PORT or [ADDRESS]:PORT: {listen}", file=sys.stderr)
+        return 2
+    try:
+        host = address["host"] or address["address"] or LOOPBACK
+        server = Server(host, int(address["port"]), tls=tls)
+        server.start()
+    except (OSError, ValueError) as error:
+        print(f"cannot listen at {listen}: {error}", file=sys.stderr)
+        return 1
+    with server, suppress(KeyboardInterrupt):
+        print(
+            f"an in-memory ZooKeeper listens at {server.hosts}{' (TLS)' * (tls is not None)}, "
+            "for tests, demos, teaching.\n"
+            "Never for production: it forgets everything when it ends.  Ctrl-C ends it.",
+            flush=True,
+        )
+        threading.Event().wait()
+    return 0

@@ -1,0 +1,113 @@
+"""The server's side of TLS connections: a filter of bytes, and the name that a certificate gives.
+
+Decides what a peer gets to know of a failure, and how a subject is written.  It must not know
+sockets or frames.  Import it late: ``ssl`` is expensive to load.
+
+Client certificates are a matter of the context, as ``ssl.clientAuth`` of a real server is:
+``ssl.CERT_NONE`` is its "none", ``CERT_OPTIONAL`` its "want", ``CERT_REQUIRED`` its "need".
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from typing import Final
+
+from zkwire.net.tls import NOT_TLS, TlsFilter
+
+# What X500Principal.getName() writes out.  Of the others, which it writes by their numbers and in
+# hexadecimal, only the address is known here.
+_KEYWORDS: Final = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+
+
+def check_context(context: object) -> None:
+    """Raise TypeError or ValueError if it is not an SSLContext that can accept connections."""
+    if not isinstance(context, ssl.SSLContext):
+        raise TypeError(f"tls must be an ssl.SSLContext, not {type(context).__name__}")
+    if context.protocol == ssl.PROTOCOL_TLS_CLIENT:
+        raise ValueError("the TLS context is for clients; make it with PROTOCOL_TLS_SERVER")
+
+
+def make_context(
+    certificate: str, key: str | None, authority: str | None, *, optional: bool
+) -> ssl.SSLContext:
+    """A server's context from PEM files; raises OSError (ssl.SSLError is one).
+
+    ``key``: where it is if not in the file of the certificate.  ``authority``: who signs the
+    certificates that clients must show, or, where that is ``optional``, may show.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    if authority is not None:
+        context.load_verify_locations(authority)
+        context.verify_mode = ssl.CERT_OPTIONAL if optional else ssl.CERT_REQUIRED
+    return context
+
+
+class ServerTls(TlsFilter):
+    """See the module's docstring.  :meth:`receive` also does the handshake.
+
+    What :meth:`encrypt` returns, with nothing to encrypt as well, is to be sent after each call.
+    ``subject``: whom the peer's certificate names, as RFC 2253 writes it; None without one.
+    """
+
+    __slots__ = ("subject",)
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._ready = False
+        self.eof = False
+        self.error = None
+        self.subject: str | None = None
+
+    def receive(self, ciphertext: bytes) -> bytes:
+        """The plaintext that is complete with it; from an end on ``eof`` or ``error`` is set."""
+        plaintext = self.feed(ciphertext)
+        if not self._ready and self.error is None:
+            with suppress(ssl.SSLError):  # it is noted down
+                if self.handshake():
+                    self.subject = self._subject()  # behind an error it cannot be asked for
+                    plaintext = self.feed(b"")
+        return plaintext
+
+    def take_output(self) -> bytes:
+        """What is to be sent now; nothing to a peer that speaks no TLS, as Java does."""
+        output = super().take_output()
+        return b"" if self.error is not None and self.error.reason in NOT_TLS else output
+
+    def goodbye(self) -> bytes:
+        """The end of the stream, for a peer that is told of it."""
+        with suppress(ssl.SSLError):  # that the peer has not said the same
+            self._tls.unwrap()
+        return self.take_output()
+
+    def _subject(self) -> str | None:
+        certificate = self._tls.getpeercert()
+        if not certificate:
+            return None
+        names = certificate.get("subject", ())
+        return ",".join("+".join(_attribute(*pair) for pair in part) for part in reversed(names))
+
+
+def _attribute(name: str, value: str) -> str:
+    if name == "emailAddress":
+        return f"1.2.840.113549.1.9.1=#16{len(value):02x}{value.encode().hex()}"
+    text = "".join("\\" + c if c in _ESCAPED else c for c in value)
+    if text.startswith(" "):
+        text = "\\" + text
+    if text.endswith(" ") and len(value) > 1:
+        text = text[:-1] + "\\ "
+    return f"{_KEYWORDS.get(name, name)}={text}"

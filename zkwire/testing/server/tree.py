@@ -1,0 +1,400 @@
+"""The data tree of a ZooKeeper server, as a pure model: no sockets, no clock, no sessions' timers.
+
+It decides what each operation does to the nodes, which error refuses it, and which events it
+causes, with the checks of the real server in the real order (``PrepRequestProcessor`` and
+``DataTree`` of 3.8).  A refusal is the client's own error class for the code.  It must not know
+connections, watches or frames: who is told of an event is the processor's business.
+
+Invariants: a refused operation has changed nothing.  All operations between two calls of
+:meth:`DataTree.begin` belong to one transaction, carry its zxid and its time, and can be taken back
+together (:meth:`DataTree.roll_back`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from zkwire.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from zkwire.jute.records import ACL, Stat
+from zkwire.testing.server import quotas
+from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
+from zkwire.wire.paths import CONFIG_NODE, LAST_SEQUENCE, check_path
+
+# Owners that are no session (EphemeralType.java); clients see 0 in their place (DataNode.copyStat).
+CONTAINER = -(2**63)
+_TTL_MARK = -(2**56)  # 0xFF in the highest byte, a reserved 0x0000, then 40 bits of milliseconds
+LONGEST_TTL = 2**40 - 1
+
+# DataTree.isSpecialPath: nodes that exist from the start and stay.
+_SPECIAL = ("/", "/zookeeper", quotas.QUOTAS, CONFIG_NODE)
+_NO_NAMES: dict[str, None] = {}
+_SIGN, _WORD = 1 << 31, 1 << 32
+
+Acls = tuple[ACL, ...]
+
+
+class Caller(Protocol):
+    """Who asks: what a tree must know of a connection's credentials."""
+
+    def require(self, acl: Acls, perms: int) -> None:
+        """Raise NoAuthError unless ``acl`` allows one of ``perms``."""
+
+    def expand(self, acl: Acls | None) -> Acls:
+        """The ACL as it is stored; InvalidACLError if it is none."""
+        ...
+
+
+class Event(NamedTuple):
+    """A change that watches may wait for; ``acl`` is that of the node it is told about."""
+
+    type: EventType
+    path: str
+    acl: Acls
+
+
+class NewNode(NamedTuple):
+    """What a create asks for; ``owner`` is a session id, CONTAINER, a :func:`ttl_owner`, or 0."""
+
+    path: str
+    data: bytes | None
+    acl: Acls | None
+    owner: int = 0
+    sequential: bool = False
+
+
+def ttl_owner(milliseconds: int) -> int:
+    """The owner that marks a node with this time to live."""
+    return _TTL_MARK | milliseconds
+
+
+def _ttl(owner: int) -> int:
+    """The time to live that an owner stands for; 0 for any other owner."""
+    return owner - _TTL_MARK if _TTL_MARK < owner <= _TTL_MARK + LONGEST_TTL else 0
+
+
+class Node:
+    """One node.  ``created`` counts the children ever created, which numbers sequential ones."""
+
+    __slots__ = (
+        "acl", "aversion", "created", "ctime", "czxid", "data", "mtime", "mzxid", "names",
+        "owner", "pzxid", "version",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes | None, acl: Acls, owner: int, zxid: int, now: int) -> None:
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = now
+        self.version = self.aversion = self.created = 0
+        # With an order, so that a run can be repeated.  Most nodes have none.
+        self.names: dict[str, None] | None = None
+
+    @property
+    def children(self) -> Set[str]:
+        """The names of the children."""
+        return (self.names or _NO_NAMES).keys()
+
+    @property
+    def ephemeral_owner(self) -> int:
+        """The session that the node ends with, or 0."""
+        return 0 if self.owner == CONTAINER or _ttl(self.owner) else self.owner
+
+    def stat(self) -> Stat:
+        """What clients see.  DataNode.copyStat derives cversion: creates plus deletes of children.
+
+        Each create raised the counter by one and each delete lowered the number of children, so
+        twice the counter less that number is their sum.
+        """
+        count = len(self.children)
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            _signed(2 * self.created - count),
+            self.aversion,
+            self.ephemeral_owner,
+            len(self.data or b""),
+            count,
+            self.pzxid,
+        )
+
+
+class DataTree:
+    """All nodes, and the zxid and the time (milliseconds since 1970) of the last transaction."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self.now = 0
+        self.nodes: dict[str, Node] = {}
+        self._of_session: dict[int, dict[str, None]] = {}
+        self._reapable: dict[str, None] = {}  # containers and nodes with a time to live
+        self._acls: dict[Acls, Acls] = {}  # each ACL once: most nodes share one
+        self._undo: list[Callable[[], object]] = []
+        for path in _SPECIAL:
+            # The counters of these parents have not counted them: a fresh root shows cversion -1.
+            self.nodes[path] = Node(b"", OPEN_ACL_UNSAFE, 0, 0, 0)
+            above, _, name = path.rpartition("/")
+            if name:
+                _add_child(self.nodes[above or "/"], name)
+        # DataTree.addConfigNode: everybody may read it, nobody write.
+        config = self.nodes[CONFIG_NODE]
+        config.acl, config.aversion = READ_ACL_UNSAFE, -1
+
+    def begin(self, now: int) -> None:
+        """Start a transaction: it takes the next zxid, whatever becomes of it."""
+        self.zxid += 1
+        self.now = now
+        self._undo.clear()
+
+    def roll_back(self) -> None:
+        """Take back what was done since :meth:`begin`; the zxid stays used."""
+        while self._undo:
+            self._undo.pop()()
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def node(self, path: str) -> Node:
+        """The node at ``path``; "" is the root, as it is to a real server."""
+        try:
+            return self.nodes[path or "/"]
+        except KeyError:
+            raise NoNodeError from None
+
+    def ephemerals(self, session_id: int) -> list[str]:
+        """The paths of a session's ephemeral nodes."""
+        return list(self._of_session.get(session_id, ()))
+
+    def descendants(self, path: str) -> int:
+        """How many nodes there are below ``path`` (DataTree.getAllChildrenNumber)."""
+        if path == "/":
+            return len(self.nodes) - 1
+        return sum(1 for other in self.nodes if other.startswith(path + "/"))
+
+    def reapable(self, now: int) -> list[str]:
+        """The nodes that a server removes by itself (ContainerManager.getCandidates).
+
+        Containers that have had children and have none, and childless nodes whose time to live has
+        passed since they were last written.
+        """
+        found: list[str] = []
+        for path in self._reapable:
+            node = self.nodes[path]
+            due = (
+                node.created > 0 if node.owner == CONTAINER else now - node.mtime > _ttl(node.owner)
+            )
+            if due and not node.children:
+                found.append(path)
+        return found
+
+    # --- writes: each returns its result and the events it causes ---------------------------------
+
+    def create(self, new: NewNode, caller: Caller) -> tuple[str, Node, list[Event]]:
+        """PrepRequestProcessor.pRequest2TxnCreate, then DataTree.createNode."""
+        path = new.path
+        above_path = _above(path)
+        acl = caller.expand(new.acl)
+        above = self.node(above_path)
+        caller.require(above.acl, Perms.CREATE)
+        if new.sequential:
+            path += f"{above.created:010d}"
+        _validate(path)
+        if path in self.nodes:
+            raise NodeExistsError
+        if above.ephemeral_owner:
+            raise NoChildrenForEphemeralsError
+        node = Node(new.data, self._acls.setdefault(acl, acl), new.owner, self.zxid, self.now)
+        self._undo.append(partial(_restore, above, above.created, above.pzxid))
+        # The counter sticks at its end, and then the parent's pzxid does not move either: a new
+        # one counts only if it is greater (DataTree.createNode).
+        if above.created < LAST_SEQUENCE:
+            above.created += 1
+            above.pzxid = self.zxid
+        self._put(path, node)
+        self._undo.append(partial(self._take, path))
+        return (
+            path,
+            node,
+            [
+                Event(EventType.NODE_CREATED, path, node.acl),
+                Event(EventType.NODE_CHILDREN_CHANGED, above_path or "/", above.acl),
+            ],
+        )
+
+    def delete(self, path: str, version: int, caller: Caller) -> list[Event]:
+        """Delete a node that has this version (-1: any) and no children."""
+        above_path = _above(path)
+        if path in _SPECIAL:
+            raise BadArgumentsError
+        caller.require(self.node(above_path).acl, Perms.DELETE)
+        node = self.node(path)
+        _check_version(node.version, version)
+        if node.children:
+            raise NotEmptyError
+        return self.remove(path)
+
+    def delete_unasked(self, path: str) -> list[Event]:
+        """Delete a node that is nobody's ephemeral and has no children, for whoever asks."""
+        _above(path)
+        if path in _SPECIAL:
+            raise BadArgumentsError
+        node = self.node(path)
+        if node.children:
+            raise NotEmptyError
+        if node.ephemeral_owner:
+            raise BadVersionError
+        return self.remove(path)
+
+    def remove(self, path: str) -> list[Event]:
+        """Delete a node without any check (DataTree.deleteNode)."""
+        above_path = _above(path)
+        above = self.node(above_path)
+        self._undo.append(partial(_restore, above, above.created, above.pzxid))
+        node = self._take(path)
+        self._undo.append(partial(self._put, path, node))
+        self._count(path, -1, -len(node.data or b""))
+        above.pzxid = self.zxid
+        return [
+            Event(EventType.NODE_DELETED, path, node.acl),
+            Event(EventType.NODE_CHILDREN_CHANGED, above_path or "/", above.acl),
+        ]
+
+    def set_data(
+        self, path: str, data: bytes | None, version: int, caller: Caller
+    ) -> tuple[Node, list[Event]]:
+        """Replace a node's data if it has this version (-1: any)."""
+        _validate(path)
+        node = self.node(path)
+        caller.require(node.acl, Perms.WRITE)
+        _check_version(node.version, version)
+        self._undo.append(
+            partial(_restore_data, node, node.data, node.version, node.mzxid, node.mtime)
+        )
+        self._count(path, 0, len(data or b"") - len(node.data or b""))
+        node.data, node.version = data, _signed(node.version + 1)
+        node.mzxid, node.mtime = self.zxid, self.now
+        return node, [Event(EventType.NODE_DATA_CHANGED, path, node.acl)]
+
+    def set_acl(self, path: str, acl: Acls | None, version: int, caller: Caller) -> Node:
+        """Replace a node's ACL if it has this ACL version (-1: any).  Never part of a multi."""
+        _validate(path)
+        expanded = caller.expand(acl)
+        node = self.node(path)
+        caller.require(node.acl, Perms.ADMIN)
+        _check_version(node.aversion, version)
+        node.acl = self._acls.setdefault(expanded, expanded)
+        node.aversion = _signed(node.aversion + 1)
+        return node
+
+    def check(self, path: str, version: int, caller: Caller) -> None:
+        """Refuse, if a node has not this version (-1: any) or does not exist."""
+        _validate(path)
+        node = self.node(path)
+        caller.require(node.acl, Perms.READ)
+        _check_version(node.version, version)
+
+    def configure(self, data: bytes) -> list[Event]:
+        """Replace the ensemble's configuration, whose node has no versions of its own."""
+        node = self.nodes[CONFIG_NODE]
+        node.data, node.version = data, -1
+        node.mzxid, node.mtime = self.zxid, self.now
+        return [Event(EventType.NODE_DATA_CHANGED, CONFIG_NODE, node.acl)]
+
+    def end_session(self, session_id: int) -> Iterator[Event]:
+        """Delete a session's ephemeral nodes."""
+        for path in self.ephemerals(session_id):
+            yield from self.remove(path)
+
+    def count_new(self, path: str) -> None:
+        """Have a node that was just made in the statistics of quotas; its answer comes before."""
+        if not self.nodes[quotas.QUOTAS].names:
+            return
+        node = self.nodes[path]
+        size = len(node.data or b"")
+        if (below := quotas.counted(path)) is not None:
+            node.data = quotas.statistics(self.nodes, below)
+        self._count(path, 1, size)
+
+    def _count(self, path: str, count: int, size: int) -> None:
+        """So many nodes and bytes have come, or gone, at a path."""
+        if not self.nodes[quotas.QUOTAS].names:
+            return
+        kept = quotas.statistics_for(self.nodes, path)
+        if kept is not None:
+            self._undo.append(partial(setattr, kept, "data", kept.data))
+            kept.data = quotas.moved(kept.data, count, size)
+
+    # --- the indexes ------------------------------------------------------------------------------
+
+    def _put(self, path: str, node: Node) -> None:
+        above, _, name = path.rpartition("/")
+        _add_child(self.nodes[above or "/"], name)
+        self.nodes[path] = node
+        if node.ephemeral_owner:
+            self._of_session.setdefault(node.owner, {})[path] = None
+        elif node.owner:
+            self._reapable[path] = None
+
+    def _take(self, path: str) -> Node:
+        above, _, name = path.rpartition("/")
+        names = self.nodes[above or "/"].names
+        assert names is not None
+        del names[name]
+        node = self.nodes.pop(path)
+        self._reapable.pop(path, None)
+        if node.ephemeral_owner:
+            paths = self._of_session[node.owner]
+            del paths[path]
+            if not paths:
+                del self._of_session[node.owner]
+        return node
+
+
+def _add_child(above: Node, name: str) -> None:
+    if above.names is None:
+        above.names = {}
+    above.names[name] = None
+
+
+def _restore(node: Node, created: int, pzxid: int) -> None:
+    node.created, node.pzxid = created, pzxid
+
+
+def _restore_data(node: Node, data: bytes | None, version: int, mzxid: int, mtime: int) -> None:
+    node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
+
+
+def _above(path: str) -> str:
+    """The parent's path as the server cuts it: "" for the root's children."""
+    slash = path.rfind("/")
+    if slash < 0 or "\0" in path:
+        raise BadArgumentsError
+    return path[:slash]
+
+
+def _validate(path: str) -> None:
+    try:
+        check_path(path)
+    except ValueError:
+        raise BadArgumentsError from None
+
+
+def _check_version(actual: int, expected: int) -> None:
+    if expected not in {-1, actual}:
+        raise BadVersionError
+
+
+def _signed(number: int) -> int:
+    """``number`` as Java's int holds it."""
+    return (number + _SIGN) % _WORD - _SIGN

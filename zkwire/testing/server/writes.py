@@ -1,0 +1,281 @@
+"""The requests that are transactions, as ``PrepRequestProcessor`` of 3.8 judges them.
+
+Each function gets the world, the connection that asks and a request's record, within a transaction
+that has begun; it returns the reply's body and the events, which must be told before the reply.
+:func:`write` begins it; :func:`multi` puts several of them into one.
+
+What a real server does and this one does not: before 3.9 a multi with a null path is no transaction
+there, and is refused with an end marker as its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from zkwire.errors import (
+    BadArgumentsError,
+    MarshallingError,
+    ProtocolError,
+    RuntimeInconsistencyError,
+    ServerError,
+    UnimplementedError,
+)
+from zkwire.jute import records as r
+from zkwire.jute.record import Record
+from zkwire.testing.server import java
+from zkwire.testing.server.configuration import reconfig
+from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.rules import DELETE_CONTAINER
+from zkwire.testing.server.tree import CONTAINER, LONGEST_TTL, Event, NewNode, ttl_owner
+from zkwire.testing.server.world import World
+from zkwire.wire import ops
+
+Outcome: TypeAlias = tuple[bytes, list[Event]]
+Write: TypeAlias = Callable[[World, Connection, Any], Outcome]
+
+# PathUtils.validatePath refuses null as any other bad path; elsewhere null is a
+# NullPointerException and so a MarshallingError.
+_NULL: Final = b"\xff\xff\xff\xff"
+_EMPTY: Final = bytes(4)
+_NO_PATH: Final = {ops.RECONFIG.opcode, DELETE_CONTAINER.opcode}
+_VALIDATED_FIRST: Final = {ops.SET_DATA.opcode, ops.SET_ACL.opcode, ops.CHECK.opcode}
+
+# CreateMode.java: flags are an enumeration, not bits.
+_EPHEMERAL: Final = {1, 3}
+_SEQUENTIAL: Final = {2, 3, 6}
+_CONTAINER: Final = 4
+_TTL: Final = {5, 6}
+_LAST_FLAG: Final = 6
+
+_ERROR: Final = -1  # the type of a refused operation in the answer to a multi
+_END: Final = r.MultiHeader.pack(_ERROR, True, -1)
+
+
+def _owner(world: World, connection: Connection, opcode: int, flags: int, ttl: int) -> int:
+    """What a create's flags ask for (PrepRequestProcessor.validateCreateRequest).
+
+    A real server dies of a create_ttl whose flags name no TTL mode and whose ttl is -1; that is
+    refused here.
+    """
+    if not 0 <= flags <= _LAST_FLAG:
+        raise BadArgumentsError
+    if flags in _TTL:
+        if not world.rules.extended_types:
+            raise UnimplementedError
+        if not 0 < ttl <= LONGEST_TTL:
+            raise BadArgumentsError
+        # The flag alone makes no TTL node, the opcode does.
+        return ttl_owner(ttl)
+    if ttl >= 0 or opcode == ops.CREATE_TTL.opcode:
+        raise BadArgumentsError
+    if opcode == ops.CREATE_CONTAINER.opcode:
+        return CONTAINER
+    assert connection.session is not None
+    return connection.session.session_id if flags in _EPHEMERAL else 0
+
+
+def create(
+    world: World,
+    connection: Connection,
+    request: r.CreateRequest | r.CreateTTLRequest,
+    *,
+    opcode: int,
+) -> Outcome:
+    """All four kinds of create; all but the first also answer with the new node's stat."""
+    ttl = request.ttl if isinstance(request, r.CreateTTLRequest) else -1
+    owner = _owner(world, connection, opcode, request.flags, ttl)
+    new = NewNode(request.path, request.data, request.acl, owner, request.flags in _SEQUENTIAL)
+    path, node, events = world.tree.create(new, connection.credentials)
+    is_plain = opcode == ops.CREATE.opcode
+    answer = r.CreateResponse.pack(path) if is_plain else r.Create2Response.pack(path, node.stat())
+    world.tree.count_new(path)
+    return answer, events
+
+
+def delete(world: World, connection: Connection, request: r.DeleteRequest) -> Outcome:
+    return b"", world.tree.delete(request.path, request.version, connection.credentials)
+
+
+def set_data(world: World, connection: Connection, request: r.SetDataRequest) -> Outcome:
+    node, events = world.tree.set_data(
+        request.path, request.data, request.version, connection.credentials
+    )
+    return r.SetDataResponse.pack(node.stat()), events
+
+
+def set_acl(world: World, connection: Connection, request: r.SetACLRequest) -> Outcome:
+    """Causes no event."""
+    node = world.tree.set_acl(request.path, request.acl, request.version, connection.credentials)
+    return r.SetACLResponse.pack(node.stat()), []
+
+
+def check(world: World, connection: Connection, request: r.CheckVersionRequest) -> Outcome:
+    """Within a multi; what servers before 3.9 do outside, :data:`WRITES_BEFORE_39` says."""
+    world.tree.check(request.path, request.version, connection.credentials)
+    return b"", []
+
+
+def delete_container(world: World, connection: Connection, request: r.SyncRequest) -> Outcome:
+    """The server's own; 3.9.5 does it for anybody who asks, whatever the ACL says."""
+    return b"", world.tree.delete_unasked(request.path)
+
+
+WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
+    ops.CREATE.opcode: (r.CreateRequest, partial(create, opcode=ops.CREATE.opcode)),
+    ops.DELETE.opcode: (r.DeleteRequest, delete),
+    ops.SET_DATA.opcode: (r.SetDataRequest, set_data),
+    ops.SET_ACL.opcode: (r.SetACLRequest, set_acl),
+    ops.CREATE2.opcode: (r.CreateRequest, partial(create, opcode=ops.CREATE2.opcode)),
+    ops.RECONFIG.opcode: (r.ReconfigRequest, reconfig),
+    ops.CREATE_CONTAINER.opcode: (
+        r.CreateRequest,
+        partial(create, opcode=ops.CREATE_CONTAINER.opcode),
+    ),
+    ops.CREATE_TTL.opcode: (r.CreateTTLRequest, partial(create, opcode=ops.CREATE_TTL.opcode)),
+    DELETE_CONTAINER.opcode: (r.SyncRequest, delete_container),
+}
+
+WRITES_BEFORE_39: Final = (ops.CHECK.opcode,)
+"""From 3.9 on unknown.  A check that succeeds is never answered."""
+
+_IN_MULTI: Final[dict[int, tuple[type[Record], Write]]] = {
+    **{
+        opcode: write
+        for opcode, write in WRITES.items()
+        if opcode not in {ops.SET_ACL.opcode, ops.RECONFIG.opcode, DELETE_CONTAINER.opcode}
+    },
+    ops.CHECK.opcode: (r.CheckVersionRequest, check),
+}
+
+# OpResult: an operation is answered under its own type, but every create with a stat as a create2.
+_ANSWERED_AS: Final = {
+    ops.CREATE_CONTAINER.opcode: ops.CREATE2.opcode,
+    ops.CREATE_TTL.opcode: ops.CREATE2.opcode,
+}
+
+
+def write(world: World, connection: Connection, opcode: int, body: bytes) -> Outcome:
+    """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi.
+
+    3.9 reads a request before it takes a zxid, so one that cannot be read takes none; earlier ones
+    do so with a reconfig alone.  A null path and a null id can be read.
+    """
+    old = world.rules.before_39
+    reads_first = opcode == ops.RECONFIG.opcode or not old
+    if opcode == ops.MULTI.opcode:
+        return multi(world, connection, body)
+    if not reads_first:
+        world.tree.begin(world.now)
+    if opcode == DELETE_CONTAINER.opcode and old:
+        raise BadArgumentsError  # whatever it says
+    kind, carry_out = WRITES.get(opcode) or _IN_MULTI[opcode]
+    nameless = opcode not in _NO_PATH and body.startswith(_NULL)
+    try:
+        request, _ = java.read(kind, _EMPTY + body[4:] if nameless else body)
+    except java.NullIdError:
+        if reads_first:
+            world.tree.begin(world.now)
+        raise
+    if reads_first:
+        world.tree.begin(world.now)
+    if nameless and opcode not in _VALIDATED_FIRST:
+        raise MarshallingError
+    return carry_out(world, connection, request)
+
+
+def multi(world: World, connection: Connection, body: bytes) -> Outcome:
+    """Operations in one transaction: all or none.
+
+    A refusal is not an error of the whole: each operation has its own code, 0 before the culprit
+    and RuntimeInconsistency behind it.  What cannot be read at all is one (MarshallingError).
+    """
+    requests = _begin_multi(world, body)
+    events: list[Event] = []
+    parts: list[bytes] = []
+    for index, (opcode, request) in enumerate(requests):
+        try:
+            result, caused = _IN_MULTI[opcode][1](world, connection, request)
+        except ServerError as refusal:
+            world.tree.roll_back()
+            return _refused(index, refusal.code, len(requests)), []
+        events += caused
+        parts += (r.MultiHeader.pack(_ANSWERED_AS.get(opcode, opcode), False, 0), result)
+    parts.append(_END)
+    return b"".join(parts), events
+
+
+class _BreakdownError(MarshallingError):
+    """What Java reports is no IOException, and nobody takes a zxid for it."""
+
+
+def _begin_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
+    """What it consists of; a zxid is taken also if it cannot be read."""
+    try:
+        requests = _read_multi(world, body)
+    except _BreakdownError:
+        raise
+    except (MarshallingError, ProtocolError):
+        world.tree.begin(world.now)
+        raise
+    world.tree.begin(world.now)
+    return requests
+
+
+def _read_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
+    requests: list[tuple[int, Record]] = []
+    header, at = r.MultiHeader.unpack(body)
+    while not header.done:
+        opcode = header.type
+        if opcode not in _IN_MULTI:
+            raise MarshallingError
+        request, at = java.read(_IN_MULTI[opcode][0], body, at)
+        if opcode == ops.CREATE2.opcode and world.rules.before_39:
+            opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, mended in 3.8.2
+        by_flags = _by_flags if world.rules.before_39 else _by_flags_and_opcode
+        requests.append(by_flags(opcode, request))
+        header, at = r.MultiHeader.unpack(body, at)
+    return requests
+
+
+def _by_flags(opcode: int, request: Record) -> tuple[int, Record]:
+    """Within a multi the flags of a create decide what it makes, not the opcode (Op.Create).
+
+    A create_ttl whose flags name no TTL mode loses its ttl.  A mode that needs a ttl, in a request
+    without one, makes the whole multi unreadable.
+    """
+    if isinstance(request, r.CreateTTLRequest):
+        if request.flags in _TTL:
+            return opcode, request
+        opcode = ops.CREATE.opcode
+        request = r.CreateRequest(request.path, request.data, request.acl, request.flags)
+    if isinstance(request, r.CreateRequest):
+        if request.flags in _TTL:
+            raise MarshallingError
+        if request.flags == _CONTAINER:
+            opcode = ops.CREATE_CONTAINER.opcode
+        elif opcode == ops.CREATE_CONTAINER.opcode:
+            opcode = ops.CREATE.opcode
+    return opcode, request
+
+
+def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
+    """The same from 3.9 on, where a create must have flags and an ACL to be read (CreateOptions).
+
+    And where one of the opcode for containers makes a container, whatever its flags say.
+    """
+    if not isinstance(request, r.CreateRequest):
+        return _by_flags(opcode, request)
+    if not 0 <= request.flags <= _LAST_FLAG:
+        raise MarshallingError
+    if request.acl is None or request.flags in _TTL:
+        raise _BreakdownError
+    found, request = _by_flags(opcode, request)
+    return (opcode if opcode == ops.CREATE_CONTAINER.opcode else found), request
+
+
+def _refused(culprit: int, code: int, count: int) -> bytes:
+    codes = [0] * culprit + [code] + [RuntimeInconsistencyError.code] * (count - culprit - 1)
+    parts = [r.MultiHeader.pack(_ERROR, False, c) + r.ErrorResponse.pack(c) for c in codes]
+    return b"".join(parts) + _END

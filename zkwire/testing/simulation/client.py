@@ -1,0 +1,363 @@
+"""One client of a simulation: its process, its shell, its connection and its tasks.
+
+It decides what a shell decides: when the automaton is called and what is on its way.  When anything
+of this happens is the business of :mod:`zkwire.testing.simulation.simulation`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+
+from zkwire.aio.runtime import AsyncWorld
+from zkwire.session.hosts import HostList
+from zkwire.session.request import Call
+from zkwire.session.session import Session
+from zkwire.session.waitable import Waitable
+from zkwire.session.watch import Watch
+from zkwire.testing.server.connection import Connection
+
+if TYPE_CHECKING:
+    from zkwire.aio.driver import AsyncPump
+    from zkwire.recipes.runtime import World
+    from zkwire.session.leases import Hold
+    from zkwire.session.states import Onlooker
+    from zkwire.testing.server.processor import Processor
+
+_MANY: Final = 100  # deadlines at one moment
+
+
+class Cancelled(BaseException):
+    """What a cancelled task gets at its await, as asyncio.CancelledError."""
+
+
+class ViolationError(AssertionError):
+    """A run has broken an invariant; ``invariant`` is its short name."""
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+
+
+class Step(NamedTuple):
+    """One thing that can happen, and to whom: the name of a client or of a task, or ""."""
+
+    kind: str
+    who: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.who}".rstrip()
+
+
+class Task:
+    """A coroutine of a client's, and how it has ended.
+
+    ``awaits`` counts the awaits that have suspended it.
+    """
+
+    __slots__ = ("awaits", "background", "client", "coroutine", "deadline", "done", "error",
+                 "name", "ready", "result")  # fmt: skip
+
+    def __init__(
+        self, name: str, client: Client, coroutine: Coroutine[Any, Any, Any], background: bool
+    ) -> None:
+        self.name = name
+        self.client = client
+        self.coroutine = coroutine
+        self.background = background
+        self.ready = True
+        self.deadline: float | None = None
+        self.awaits = 0
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name} {'done' if self.done else self.awaits}>"
+
+    def wake(self) -> None:
+        """Let it run again."""
+        self.ready = True
+
+
+class Suspend:
+    """Awaited, it hands its deadline to the scheduler."""
+
+    __slots__ = ("deadline",)
+
+    def __init__(self, deadline: float | None) -> None:
+        self.deadline = deadline
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield self
+
+
+class Link:
+    """A connection: what is under way, up by the writes of the client, and what it has written."""
+
+    __slots__ = ("connection", "down", "up", "written")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.up: deque[list[bytes]] = deque()
+        self.down: deque[bytes] = deque()
+        self.written = 0
+
+    def take(self) -> bytes:
+        """The first frame on the way up; it arrives."""
+        frame = self.up[0].pop(0)
+        if not self.up[0]:
+            self.up.popleft()
+        return frame
+
+
+class Holder(Protocol):
+    """A lock, as far as it can be looked at from outside."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it claims to hold."""
+        ...
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of its last acquisition."""
+        ...
+
+
+class Scheduler(Protocol):
+    """What a client needs of the simulation that it is in."""
+
+    now: float
+    seed: int
+    rng: Random
+    servers: int
+    timeout: float
+    processor: Processor
+    current: Task | None
+
+    def add_task(
+        self, client: Client, coroutine: Coroutine[Any, Any, Any], name: str, *, background: bool
+    ) -> Task: ...
+    def step_within(self, task: Task) -> None: ...
+
+
+class Client:
+    """One process with one client in it.
+
+    ``world`` is what recipes are given.  ``killed``: a server has ended its session although the
+    client had done nothing wrong, so that no lease of it is worth anything.  ``dead``: the process
+    is gone.  ``stalled``: until time passes, nothing of it or its network happens.  ``locks`` are
+    those whose claims somebody looks at.
+    """
+
+    def __init__(self, sim: Scheduler, name: str, chroot: str) -> None:
+        self.name = name
+        self.sim = sim
+        # Of its own, so that what one client draws does not depend on what others do meanwhile.
+        self.rng = Random(sim.rng.random())
+        hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
+        self.session = Session(hosts, timeout=sim.timeout, chroot=chroot)
+        self._pump = Shell(self)
+        self.world: World = AsyncWorld(cast("AsyncPump", self._pump), chroot, self.rng)
+        self.link: Link | None = None
+        self.ghosts: list[Link] = []  # connections that only the server still believes in
+        self.paused_until: float | None = None
+        self.silent_until: float | None = None
+        self.close_at: float | None = None
+        self.stalled = False
+        self.locks: list[Holder] = []
+        self.due = False  # a deadline has passed
+        self.killed = False
+        self.dead = False
+        self.spawned: dict[str, int] = {}  # tasks by name, but for those in the background
+        self.print = 0  # of its history
+
+    def __repr__(self) -> str:
+        return f"<Client {self.name} {self.session.state.name}>"
+
+    @property
+    def paused(self) -> bool:
+        """Whether its process stands still."""
+        return self.paused_until is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether its tasks can go on."""
+        return self.paused_until is None and not self.stalled
+
+    def unsettled(self) -> bool:
+        """Whether something that has happened to it has not ended yet."""
+        return not self.dead and bool(
+            self.stalled
+            or self.paused_until
+            or self.silent_until
+            or (self.close_at and not self.session.over)
+        )
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], name: str = "") -> Task:
+        """Run a coroutine in this process; it may await the world's things and this client's."""
+        return self.sim.add_task(self, coroutine, name, background=False)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await Suspend(self.sim.now + seconds)
+
+    async def turn(self) -> None:
+        """Let others do something, as ``asyncio.sleep(0)``."""
+        await Suspend(self.sim.now)
+
+    # --- the shell --------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Put what the session wants to send on its way."""
+        link, session = self.link, self.session
+        while link is not None and session.has_output:
+            data, at, frames = session.data_to_send(self.sim.now), 0, list[bytes]()
+            link.written += len(data)
+            while at < len(data):
+                end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+                frames.append(data[at:end])
+                at = end
+            link.up.append(frames)
+
+    def call_due(self) -> None:
+        """Call what the automaton wants called."""
+        while wakeups := self.session.take_wakeups():
+            for function in wakeups:
+                function()
+
+    def conclude(self) -> None:
+        """Do what is due, as a shell does after each thing that has happened."""
+        session, now = self.session, self.sim.now
+        for _ in range(_MANY):
+            if self.link is not None and (session.broken or session.over):
+                self.lose(session.broken or "the session is over")
+            due = session.next_deadline()
+            if due is None or due > now:
+                break
+            session.on_deadline(now)
+            if session.broken and self.link is None:
+                session.connection_lost(now, 0, session.broken)
+        else:
+            raise ViolationError("ERROR", f"the deadlines of {self} do not move on")
+        self.call_due()
+        self.flush()
+
+    def lose(self, why: str, *, written: int | None = None, server: bool = True) -> None:
+        """The connection is gone; with ``server`` the server has noticed."""
+        link, self.link = self.link, None
+        if link is not None:
+            taken = link.written if written is None else written
+            self.session.connection_lost(self.sim.now, taken, why)
+            if server:
+                self.sim.processor.lost(link.connection)
+            else:
+                self.ghosts.append(link)
+
+
+class Shell:
+    """What the world of a recipe needs of a shell.  Everything leaves at the end of a step."""
+
+    operation_timeout = None
+    forked = False
+    closing = None
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.session = client.session
+        self.flush = client.flush
+        self._sim = client.sim
+
+    def now(self) -> float:
+        return self._sim.now
+
+    def start(self) -> None:
+        """There is one loop only, and it runs."""
+
+    def caller(self) -> object:
+        """All tasks of a client count as one: how they share a lock object is looked at, too."""
+        return None
+
+    def submit(self, call: Call, *, eager: bool = True) -> None:
+        self.session.submit(call, self._sim.now)
+
+    async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        task, sim = self._sim.current, self._sim
+        latest = None if timeout is None else sim.now + timeout
+        while not (waitable.ready or (latest is not None and sim.now >= latest)):
+            assert task is not None
+            wake = task.wake  # one object for both uses
+            waitable.add_waker(wake)
+            try:
+                await Suspend(latest)
+            finally:
+                waitable.drop_waker(wake)
+        return waitable.ready
+
+    def shortly(self, function: Callable[[], object]) -> None:
+        """At once, or (if the seed is odd) at any later moment: both are as good as real.
+
+        All small worlds have the seed 0: any moment would make three times as many states of them.
+        """
+        if self._sim.seed % 2 == 0:
+            function()
+            return
+
+        async def call() -> None:
+            function()
+
+        self._sim.add_task(self._client, call(), "", background=True)
+
+    def settle(self) -> None:
+        """Nothing is ever half done between two steps."""
+
+    def wait(self, waitable: Waitable, timeout: float | None) -> bool:
+        if waitable.ready or timeout == 0:
+            return waitable.ready
+        raise RuntimeError("this would block the simulation: use await")
+
+    def abandon(self, call: Call) -> bool:
+        taken_back = self.session.abandon(call)
+        self._client.call_due()
+        return taken_back
+
+    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
+        self.session.forget_watch(watch, tell=tell)
+        self._client.call_due()
+        self.flush()
+
+    def hold(self, hold: Hold) -> None:
+        self.session.hold(hold)
+        self._client.call_due()
+
+    def unhold(self, hold: Hold) -> None:
+        self.session.unhold(hold)
+        self._client.call_due()
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        if self.session.over:
+            raise self.session.ending()
+        self._sim.step_within(self._sim.add_task(self._client, work(), "", background=True))
+
+    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
+        if waitable.ready:
+            function()
+        else:
+            waitable.add_waker(function)
+
+    def attach(self, onlooker: Onlooker) -> None:
+        self.session.audience.add(onlooker)
+
+    def detach(self, onlooker: Onlooker) -> None:
+        self.session.audience.remove(onlooker)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        async def call() -> None:
+            result = function()
+            if isinstance(result, Awaitable):
+                await result
+
+        self._sim.add_task(self._client, call(), "", background=True)

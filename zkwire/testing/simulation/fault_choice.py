@@ -1,0 +1,253 @@
+"""What can go wrong in a simulation: each fault, when it is possible and what it does.
+
+``cut``        the connection breaks, and all that is under way is lost: a request that was sent and
+               never read, a reply, an event.
+``unsent``     the same before the kernel had taken the requests.
+``linger``     the same, but what is under way still arrives at the server.
+``expire``     a server ends the session out of turn.
+``delete``     somebody deletes the client's ephemeral nodes.
+``touch``      somebody writes into the client's ephemeral nodes, what is there already.
+``refuse``     the server has no time for the next request, and says so.
+``uproot``     somebody deletes an empty node that is nobody's.
+``wrap``       the sequence numbers of a node are at their end.
+``pause``      the process stands still for longer than its session lives.
+``partition``  its network is silent for that long,
+``blip``       or only until it gives the connection up.
+``slow``       until time passes, to the next deadline of anybody, nothing of it happens that could:
+               a slow reply, a late wake-up, a timeout.
+``swap``       a reconnect is answered with the id of another session.
+``lag``        the client's server is behind, on a new connection as far as can be.
+``cancel``     a task is cancelled, or interrupted, at its await.
+``close``      the client is closed.
+``abandon``    it is given up without a word to the server, which keeps the session.
+``crash``      its process dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from zkwire.errors import ThrottledOpError
+from zkwire.testing.server.acl import Credentials
+from zkwire.testing.simulation.client import Step
+from zkwire.testing.simulation.stale_reads import Behind
+from zkwire.wire.paths import LAST_SEQUENCE
+
+if TYPE_CHECKING:
+    from zkwire.testing.simulation.client import Client, Link
+    from zkwire.testing.simulation.stage import Stage
+
+FAULTS: Final = (
+    "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",
+    "crash", "slow", "swap", "lag", "abandon", "uproot", "wrap", "touch", "refuse",
+)  # fmt: skip
+"""All faults there are; those of a run are given to `Simulation`."""
+
+_BUSY: Final = ThrottledOpError.code
+_SESSION_ID: Final = slice(12, 20)  # in a handshake's answer
+
+
+def possible(sim: Stage) -> list[Step]:
+    """Every fault that could happen now."""
+    found: list[Step] = []
+    for client in sim.clients:
+        if not (client.dead or client.session.over):
+            found += [Step(kind, client.name) for kind in _of_network(sim, client)]
+            found += [Step(kind, client.name) for kind in _of_process(client)]
+        found += [Step(kind, client.name) for kind in _of_session(sim, client)]
+    for task in sim.tasks:
+        if not task.background and task.awaits and not task.client.paused:
+            found.append(Step("cancel", task.name))
+    empty = _empty(sim)
+    if empty is not None:
+        found.append(Step("uproot"))
+        if sim.tree.nodes[empty].created < LAST_SEQUENCE:
+            found.append(Step("wrap"))
+    return found
+
+
+def _of_network(sim: Stage, client: Client) -> list[str]:
+    found: list[str] = []
+    link = client.link
+    if link is not None and not client.paused:  # else it would only find out later
+        found.append("cut")
+        if link.up:
+            found += ["unsent", "linger"]
+            found += ["refuse"] * _is_call(link)
+        if link.down and not client.session.usable and client.session.session_id:
+            found.append("swap")
+    if link is not None and link.connection not in sim.behind and not link.connection.ended:
+        found.append("lag")
+    if client.silent_until is None:
+        found += ["partition", "blip"]
+        if client.running:
+            found.append("slow")
+    return found
+
+
+def _is_call(link: Link) -> bool:
+    """Whether a call comes next; who greets, pings or sets watches is not refused so."""
+    xid = int.from_bytes(link.up[0][0][4:8], "big", signed=True)
+    return link.connection.greeted and not link.connection.ended and xid > 0
+
+
+def _of_process(client: Client) -> list[str]:
+    if client.paused:
+        return []
+    return ["pause", "crash", "abandon"] + ["close"] * (client.close_at is None)
+
+
+def _of_session(sim: Stage, client: Client) -> list[str]:
+    """To the server it is all the same whether there is a client any more."""
+    session_id = client.session.session_id
+    if sim.sessions.get(session_id) is None:
+        return []
+    return ["expire"] + ["delete", "touch"] * bool(sim.tree.ephemerals(session_id))
+
+
+def _empty(sim: Stage) -> str | None:
+    """A node without children that no session owns."""
+    for path, node in sim.tree.nodes.items():
+        if node.czxid and not node.owner and not node.children:
+            return path
+    return None
+
+
+# --- what they do ---------------------------------------------------------------------------------
+
+
+def _cut(_sim: Stage, client: Client) -> None:
+    client.lose("cut")
+    client.conclude()
+
+
+def _unsent(_sim: Stage, client: Client) -> None:
+    if client.link is not None:
+        client.lose("cut", written=client.link.written - _length(client.link.up))
+    client.conclude()
+
+
+def _length(writes: Iterable[list[bytes]]) -> int:
+    return sum(len(frame) for frames in writes for frame in frames)
+
+
+def _linger(_sim: Stage, client: Client) -> None:
+    client.lose("cut", server=False)
+    client.conclude()
+
+
+def _expire(sim: Stage, client: Client) -> None:
+    sim.past.remember(sim.tree)
+    sim.processor.expire(client.session.session_id, sim.now)
+    client.killed = True
+    sim.collect()
+
+
+def _delete(sim: Stage, client: Client) -> None:
+    """One node of each transaction: a lock's, and not the token beside it."""
+    for path in sim.tree.ephemerals(client.session.session_id):
+        czxid = sim.tree.nodes[path].czxid
+        if czxid not in sim.stolen:
+            sim.stolen[czxid] = sim.now
+            _remove(sim, path)
+    sim.collect()
+
+
+def _touch(sim: Stage, client: Client) -> None:
+    for path in sim.tree.ephemerals(client.session.session_id):
+        sim.past.remember(sim.tree)
+        sim.tree.begin(round(sim.now * 1000))
+        data = sim.tree.nodes[path].data
+        _, events = sim.tree.set_data(path, data, -1, Credentials())
+        sim.processor.world.tell(events)
+    sim.collect()
+
+
+def _refuse(sim: Stage, client: Client) -> None:
+    link = client.link
+    if link is not None:
+        body = link.take()[4:]
+        with sim.past.seen_by(sim.processor.world, sim.behind.get(link.connection)):
+            sim.processor.refuse(link.connection, body, _BUSY, sim.now, close=False)
+    sim.collect()
+
+
+def _remove(sim: Stage, path: str) -> None:
+    sim.past.remember(sim.tree)
+    sim.tree.begin(round(sim.now * 1000))
+    sim.processor.world.tell(sim.tree.remove(path))
+
+
+def _uproot(sim: Stage) -> None:
+    path = _empty(sim)
+    if path is not None:
+        _remove(sim, path)
+    sim.collect()
+
+
+def _wrap(sim: Stage) -> None:
+    path = _empty(sim)
+    if path is not None:
+        sim.tree.nodes[path].created = LAST_SEQUENCE
+
+
+def _pause(sim: Stage, client: Client) -> None:
+    client.paused_until = sim.now + sim.long
+
+
+def _partition(sim: Stage, client: Client) -> None:
+    client.silent_until = sim.now + sim.long
+
+
+def _blip(sim: Stage, client: Client) -> None:
+    client.silent_until = sim.now + sim.timeout * 3 / 4
+
+
+def _slow(_sim: Stage, client: Client) -> None:
+    client.stalled = True
+
+
+def _swap(_sim: Stage, client: Client) -> None:
+    if client.link is not None:
+        answer = bytearray(client.link.down[0])
+        answer[_SESSION_ID] = bytes(byte ^ 0x5A for byte in answer[_SESSION_ID])
+        client.link.down[0] = bytes(answer)
+
+
+def _lag(sim: Stage, client: Client) -> None:
+    if client.link is not None:
+        connection = client.link.connection
+        zxid = sim.tree.zxid if connection.greeted else client.session.last_zxid
+        sim.behind[connection] = Behind(sim.past.oldest(zxid, sim.tree))
+
+
+def _close(sim: Stage, client: Client) -> None:
+    client.session.close(sim.now)
+    client.close_at = sim.now + sim.timeout
+    client.call_due()
+    client.flush()
+
+
+def _abandon(_sim: Stage, client: Client) -> None:
+    client.session.closed()
+    client.conclude()
+
+
+def _crash(sim: Stage, client: Client) -> None:
+    client.dead = True
+    client.lose("crash")
+    client.session.closed()  # or else it would dial again
+    sim.abandon([task for task in sim.tasks if task.client is client])
+
+
+TROUBLE: Final[dict[str, Callable[[Stage, Client], None]]] = {
+    "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
+    "pause": _pause, "partition": _partition, "blip": _blip, "slow": _slow, "swap": _swap,
+    "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash, "touch": _touch,
+    "refuse": _refuse,
+}  # fmt: skip
+"""What happens to one client."""
+
+ANYWHERE: Final[dict[str, Callable[[Stage], None]]] = {"uproot": _uproot, "wrap": _wrap}
+"""What happens to nodes."""

@@ -1,0 +1,274 @@
+"""Many clients, one server and one clock in one thread, where a schedule decides what happens next.
+
+    def two_contenders(sim: Simulation) -> None:
+        claims = Claims(exclusive)                      # zkwire.testing.simulation.invariants
+        sim.checks += [claims, Orphans(claims, "/lock")]
+        for name in ("a", "b"):
+            client = sim.client(name)
+            lock = SequentialLockCore(client.world, "/lock")
+            claims.add(lock, client)
+            client.spawn(acquire_and_release(lock))     # any coroutine
+
+    explore(two_contenders, seeds=range(1000))          # zkwire.testing.simulation.schedule
+
+A client is the real automaton with the real verbs, on the real ``World`` for recipes; the server is
+the embedded one's `Processor`.  Between them are two queues of frames for each client.  There is no
+socket, no thread, no event loop and no real time: :meth:`Simulation.steps` says what could happen
+next, :meth:`Simulation.faults` what could go wrong, and a schedule chooses.  The same choices give
+the same run.
+
+A step is one of: a task runs to its next await (``run``); frames reach the server (``up``: those of
+one write, ``up1``: one) or the client (``down``: all, ``down1``); a client sees the end of its
+connection (``eof``), connects (``dial``), keeps its deadlines (``turn``), goes on after a pause
+(``resume``); a server gets what was under way when the client had lost the connection (``late``);
+nothing else can happen and time passes to the next deadline (``time``).
+
+Faults are described in :mod:`zkwire.testing.simulation.fault_choice`; after ``lag`` there is the
+step ``apply``: the client's server has caught up.
+
+What must be true of a run is said by checks, see :mod:`zkwire.testing.simulation.invariants`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from zkwire.testing.simulation import fault_choice
+from zkwire.testing.simulation.client import Cancelled, Client, Step, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.stage import START, Stage
+from zkwire.testing.simulation.story import told
+
+_TIME: Final = Step("time")
+
+
+class Schedule(Protocol):
+    """Decides what happens next."""
+
+    def next(self, sim: Simulation) -> Step | None:
+        """One of ``sim.steps()`` or ``sim.faults()``; None ends the run, unchecked."""
+        ...
+
+
+class Check(Protocol):
+    """Something that must be true; both raise :class:`ViolationError`.
+
+    For `exhaust` it may have two things more.  ``reducible = True`` says that `step` looks at
+    nothing but the server and claims of locks (``client.locks``), and `end` at whatever it likes:
+    then orders that make no difference to that are left out, which saves most of the time.
+    ``memory()`` returns what it remembers that decides about what it will say: states are equal
+    only if that is.  Without it, all that can be reached from the check counts: a counter of
+    events makes every state a new one.
+    """
+
+    def step(self, sim: Simulation) -> None:
+        """Called after every step."""
+
+    def end(self, sim: Simulation) -> None:
+        """Called when every task has ended and nothing is under way any more."""
+
+
+class Simulation(Stage):
+    """See the module's docstring.
+
+    ``timeout`` is the session timeout in seconds and ``tick`` the server's unit of time;
+    ``servers`` is the number of members, which share one tree.  ``faults`` says which of `FAULTS`
+    may happen.  With ``frames`` the frames of one write may arrive one by one.  ``seed`` is for
+    ids, pauses and passwords.  With ``trace`` the ``history`` is written; without, it costs
+    nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float = 6.0,
+        tick: float = 2.0,
+        servers: int = 1,
+        faults: Iterable[str] = FAULTS,
+        frames: bool = True,
+        seed: int = 0,
+        trace: bool = False,
+    ) -> None:
+        allowed = frozenset(faults)
+        super().__init__(
+            timeout=timeout,
+            tick=tick,
+            servers=servers,
+            seed=seed,
+            trace=trace,
+            lag="lag" in allowed,
+        )
+        self.checks: list[Check] = []
+        self.last_fault_at = START
+        self._frames = frames
+        self._allowed = allowed
+
+    # --- what can happen --------------------------------------------------------------------------
+
+    def steps(self) -> list[Step]:
+        """What can happen next; nothing for the run is over."""
+        found: list[Step] = []
+        now = self.now
+        for client in self.clients:
+            if client.stalled:
+                continue
+            if client.paused_until is not None:
+                if now >= client.paused_until:
+                    found.append(Step("resume", client.name))
+            elif client.due and not client.dead:
+                found.append(Step("turn", client.name))
+        for task in self._tasks.values():
+            if (
+                task.ready or (task.deadline is not None and now >= task.deadline)
+            ) and task.client.running:
+                found.append(Step("run", task.name))
+        for client in self.clients:
+            if not client.stalled:
+                self._deliveries(client, found)
+        if not found and (self._tasks or any(map(Client.unsettled, self.clients))):
+            found.append(_TIME)
+        return found
+
+    def _deliveries(self, client: Client, found: list[Step]) -> None:
+        name, link = client.name, client.link
+        if client.ghosts:
+            found.append(Step("late", name))
+        if client.silent_until is not None:
+            return
+        running = client.paused_until is None
+        if link is None:
+            if running and client.session.target is not None:
+                found.append(Step("dial", name))
+            return
+        if running and link.down:
+            found.append(Step("down", name))
+            if self._frames and len(link.down) > 1:
+                found.append(Step("down1", name))
+        if link.connection in self.behind:
+            found.append(Step("apply", name))
+        if link.connection.ended:
+            if running and not link.down:
+                found.append(Step("eof", name))
+        elif link.up:
+            found.append(Step("up", name))
+            if self._frames and len(link.up[0]) > 1:
+                found.append(Step("up1", name))
+
+    def faults(self) -> list[Step]:
+        """What can go wrong now."""
+        return [step for step in fault_choice.possible(self) if step.kind in self._allowed]
+
+    # --- a run ------------------------------------------------------------------------------------
+
+    def run(
+        self, schedule: Schedule, *, patience: float | None = None, limit: int = 20_000
+    ) -> bool:
+        """Let everything happen as ``schedule`` says; False if it has ended the run early.
+
+        LIVE is violated when tasks are left ``patience`` seconds (20 session timeouts) after the
+        last fault, or after ``limit`` steps.
+        """
+        latest = 20 * self.timeout if patience is None else patience
+        try:
+            while (step := schedule.next(self)) is not None:
+                self.perform(step)
+                if self.now > self.last_fault_at + latest or len(self.done) > limit:
+                    self._stuck()
+            if self.steps():
+                return False
+            for check in self.checks:
+                check.end(self)
+            return True
+        finally:
+            self.abandon(list(self._tasks.values()))
+
+    def _stuck(self) -> None:
+        waiting = ", ".join(task.name for task in self._tasks.values()) or "nobody"
+        seconds = self.now - self.last_fault_at
+        raise ViolationError(
+            "LIVE",
+            f"{seconds:.0f} s after the last fault, after {len(self.done)} steps: {waiting} waits",
+        )
+
+    def perform(self, step: Step) -> None:
+        """Let this happen, and look whether everything is still as it must be."""
+        kind, who = step
+        self.done.append(step)
+        if self.trace:
+            story = told(step, self._by_name.get(step.who))
+            self.history.append(f"{len(self.done):4} {self.now - START:9.3f} s  {story}")
+        if kind in self._allowed:
+            self.last_fault_at = self.now
+        if kind == "run":
+            self._run(self._tasks[who])
+        elif kind == "cancel":
+            self._run(self._tasks[who], Cancelled())
+        elif kind == "time":
+            self._time()
+        elif not who:
+            fault_choice.ANYWHERE[kind](self)
+        else:
+            client = self._by_name[who]
+            client.print = hash((client.print, kind, self.now))
+            _STEPS[kind](self, client)
+        for check in self.checks:
+            check.step(self)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _time(self) -> None:
+        due = [self.processor.next_deadline]
+        for client in self.clients:
+            moments = [client.paused_until, client.silent_until]
+            if not client.paused and not client.dead:
+                moments += [client.session.next_deadline(), client.close_at]
+            due += [moment for moment in moments if moment is not None]
+        due += [
+            task.deadline
+            for task in self._tasks.values()
+            if task.deadline is not None and not task.client.paused
+        ]
+        before = self.now
+        self.now = min([moment for moment in due if moment > before], default=before)
+        if not self.tree._reapable:  # or else the clock would stop for a round that finds nothing
+            self.processor._reap_at += self.now - before
+        if self.now >= self.processor.next_deadline:
+            self.past.remember(self.tree)
+        self.processor.advance(self.now)
+        self.collect()
+        for client in self.clients:
+            if client.silent_until is not None and self.now >= client.silent_until:
+                client.silent_until = None
+            client.stalled = False
+            self._look_at_clock(client)
+
+    def _look_at_clock(self, client: Client) -> None:
+        deadlines = (client.session.next_deadline(), client.close_at)
+        client.due = any(d is not None and self.now >= d for d in deadlines)
+
+    def _turn(self, client: Client) -> None:
+        client.due = False
+        if client.close_at is not None and self.now >= client.close_at:
+            client.close_at = None
+            client.session.closed()
+        client.conclude()
+
+    def _resume(self, client: Client) -> None:
+        client.paused_until = None
+        self._look_at_clock(client)
+
+
+_STEPS: Final[dict[str, Callable[[Simulation, Client], None]]] = {
+    "turn": Simulation._turn,
+    "up": Simulation._up,
+    "up1": Simulation._up1,
+    "down": Simulation._down,
+    "down1": Simulation._down1,
+    "eof": Simulation._eof,
+    "dial": Simulation._dial,
+    "late": Simulation._late,
+    "resume": Simulation._resume,
+    "apply": Simulation._apply,
+    **fault_choice.TROUBLE,
+}

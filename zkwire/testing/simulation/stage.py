@@ -1,0 +1,297 @@
+"""What a simulation consists of: the clients, their tasks, the server, and what is on its way.
+
+It decides how frames and tasks move when they are told to; when they do is the business of
+:mod:`zkwire.testing.simulation.simulation`, and what may go wrong that of
+:mod:`zkwire.testing.simulation.fault_choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import suppress
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from zkwire.errors import ZooKeeperError
+from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.processor import Processor
+from zkwire.testing.server.reads import READS
+from zkwire.testing.server.sessions import Sessions
+from zkwire.testing.server.tree import DataTree
+from zkwire.testing.server.writes import WRITES
+from zkwire.testing.simulation.client import (
+    Cancelled,
+    Client,
+    Link,
+    Step,
+    Suspend,
+    Task,
+    ViolationError,
+)
+from zkwire.testing.simulation.stale_reads import Behind, Past, event_in
+from zkwire.wire import ops
+from zkwire.wire.model import EventType
+
+START: Final = 100.0  # seconds; 0 would look like "never"
+_MUTATING: Final = frozenset({*WRITES, ops.MULTI.opcode, ops.CLOSE_SESSION.opcode, 0})
+_UP_TO_DATE: Final = frozenset(op.opcode for op in (ops.SYNC, ops.ADD_WATCH, ops.SET_WATCHES2))
+_BEHIND: Final = (frozenset(READS) - _UP_TO_DATE) | {0, ops.PING.opcode}
+"""What a server answers that is behind; 0 is the handshake."""
+
+
+class Delivered(NamedTuple):
+    """A watch event that the server has sent: in which step, of which type, to whom."""
+
+    step: int
+    type: EventType
+    path: str
+    client: Client
+
+
+class Stage:
+    """See the module's docstring.  The options are those of ``Simulation``; ``lag`` is a fault."""
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        tick: float,
+        servers: int,
+        seed: int,
+        trace: bool,
+        lag: bool,
+    ) -> None:
+        self.timeout = timeout
+        self.tick = tick
+        self.servers = servers
+        self.seed = seed
+        self.rng = Random(seed)
+        self.now = START
+        self.clients: list[Client] = []
+        self.current: Task | None = None
+        self.done: list[Step] = []
+        self.events: list[Delivered] = []
+        self.history: list[str] = []
+        self.trace = trace
+        self.stolen: dict[int, float] = {}  # czxids of nodes that somebody has deleted, and when
+        self.long = 2 * (timeout + tick)  # longer than any session lives
+        self._tasks: dict[str, Task] = {}
+        self.ended: list[Task] = []
+        self._by_name: dict[str, Client] = {}
+        self._of_connection: dict[Connection, Client] = {}
+        self.behind: dict[Connection, Behind] = {}  # whose server is
+        self.past = Past(wanted=lag)
+        self.processor = Processor(rng=self.rng, tick=tick, members=servers)
+        self.processor.advance(START)
+
+    @property
+    def tree(self) -> DataTree:
+        """The server's nodes."""
+        return self.processor.world.tree
+
+    @property
+    def sessions(self) -> Sessions:
+        """The server's living sessions."""
+        return self.processor.world.sessions
+
+    @property
+    def watches_on_server(self) -> int:
+        """How many watches the server has."""
+        return len(self.processor.world.watchers)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks that have not ended."""
+        return list(self._tasks.values())
+
+    def client(self, name: str = "", *, chroot: str = "", connected: bool = True) -> Client:
+        """A new client; unless told otherwise it is connected, without a step of the schedule."""
+        client = Client(self, name or chr(ord("a") + len(self.clients)), chroot)
+        self.clients.append(client)
+        self._by_name[client.name] = client
+        client.session.start(self.now)
+        if connected:
+            for step in (self._dial, self._up, self._down):
+                step(client)
+            assert client.session.usable
+        return client
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], client: Client | None = None) -> Task:
+        """Run a coroutine in the process of ``client``; of the last one made if there is none."""
+        return (client or self.clients[-1]).spawn(coroutine)
+
+    def client_of(self, step: Step) -> Client | None:
+        """Whom it happens to; None if to nobody, or to nodes."""
+        if step.kind in ("run", "cancel"):
+            return self._tasks[step.who].client
+        return self._by_name.get(step.who)
+
+    def note(self, text: str) -> None:
+        """Write something into the history."""
+        if self.trace:
+            self.history.append(f"{'':18}{text}")
+
+    def abandon(self, tasks: list[Task]) -> None:
+        """Drop tasks; what they do about it must have no effect."""
+        for task in tasks:
+            self._tasks.pop(task.name, None)
+            task.client.session.closed()
+            with suppress(RuntimeError, ZooKeeperError):
+                task.coroutine.close()
+
+    # --- tasks ------------------------------------------------------------------------------------
+
+    def add_task(
+        self, client: Client, coroutine: Coroutine[Any, Any, Any], name: str, *, background: bool
+    ) -> Task:
+        """For clients: one more task, under a name that no other has.
+
+        In the background a name is used again as soon as it is free: how many have ended before is
+        no part of a state.
+        """
+        stem = name or (f"{client.name}.background" if background else client.name)
+        number = client.spawned.get(stem, 0) + 1
+        if background:
+            number = 1
+            while (stem if number == 1 else f"{stem}{number}") in self._tasks:
+                number += 1
+        else:
+            client.spawned[stem] = number
+        task = Task(stem if number == 1 else f"{stem}{number}", client, coroutine, background)
+        self._tasks[task.name] = task
+        return task
+
+    def step_within(self, task: Task) -> None:
+        """For clients: have a task take a step within the step of another."""
+        outer = self.current
+        self._run(task)
+        self.current = outer
+
+    def _run(self, task: Task, interrupt: BaseException | None = None) -> None:
+        client = task.client
+        client.print = hash((client.print, task.name, interrupt is None, self.now))
+        task.ready, task.deadline = False, None
+        self.current = task
+        try:
+            if interrupt is None:
+                asked = task.coroutine.send(None)
+            else:
+                asked = task.coroutine.throw(interrupt)
+        except StopIteration as stop:
+            task.result = stop.value
+            self._finish(task)
+        except (ZooKeeperError, Cancelled) as error:
+            task.error = error
+            self._finish(task)
+            if task.background:
+                raise ViolationError("ERROR", f"{task.name} ended with {error!r}") from error
+        except Exception as error:
+            self._finish(task)
+            raise ViolationError("ERROR", f"{task.name} ended with {error!r}") from error
+        else:
+            task.awaits += 1
+            if isinstance(asked, Suspend):
+                task.deadline = asked.deadline
+            elif asked.ready:
+                task.ready = True
+            else:
+                asked.add_waker(task.wake)
+        finally:
+            self.current = None
+        client.call_due()
+        client.flush()
+
+    def _finish(self, task: Task) -> None:
+        task.done = True
+        del self._tasks[task.name]
+        self.ended.append(task)
+        if self.trace:
+            self.note(f"{task.name} ends: {task.result if task.error is None else task.error!r}")
+
+    # --- the network ------------------------------------------------------------------------------
+
+    def _dial(self, client: Client) -> None:
+        target = client.session.target
+        if target is None or client.link is not None:
+            return
+        connection = self.processor.connect(member=target[1], now=self.now)
+        self._of_connection[connection] = client
+        client.link = Link(connection)
+        client.session.connection_made(self.now)
+        client.flush()
+
+    def _up(self, client: Client) -> None:
+        if client.link is not None:
+            self._up_write(client, client.link)
+        self.collect()
+
+    def _up1(self, client: Client) -> None:
+        if client.link is not None:
+            self._up_one(client, client.link)
+        self.collect()
+
+    def _up_write(self, client: Client, link: Link) -> None:
+        for _ in range(len(link.up[0])):
+            self._up_one(client, link)
+
+    def _up_one(self, client: Client, link: Link) -> None:
+        frame = link.take()
+        greeted = link.connection.greeted
+        opcode = int.from_bytes(frame[8:12], "big", signed=True) if greeted else 0
+        if link.connection in self.behind and opcode not in _BEHIND:
+            self._catch_up(link)  # it has to have what came before, to have this
+        if opcode in _MUTATING:
+            self.past.remember(self.tree)
+        with self.past.seen_by(self.processor.world, self.behind.get(link.connection)):
+            self.processor.receive(link.connection, frame, self.now)
+
+    def collect(self) -> None:
+        """Put what the server has to say on its way."""
+        for connection in self.processor.take_ready():
+            frames, connection.output, connection.waiting = connection.output, [], 0
+            client = self._of_connection[connection]
+            for frame in frames:
+                event = event_in(frame)
+                if event is not None:
+                    self.events.append(Delivered(len(self.done), *event, client))
+            if client.link is not None and client.link.connection is connection:
+                behind = self.behind.get(connection)
+                client.link.down.extend(frames if behind is None else behind.hold_back(frames))
+
+    def _down(self, client: Client) -> None:
+        self._receive(client, len(client.link.down) if client.link else 0)
+
+    def _down1(self, client: Client) -> None:
+        self._receive(client, 1)
+
+    def _receive(self, client: Client, count: int) -> None:
+        link = client.link
+        if link is None or not link.down:
+            return
+        data = b"".join(link.down.popleft() for _ in range(count))
+        client.print = hash((client.print, data))
+        client.session.receive_data(data, self.now)
+        client.conclude()
+
+    def _eof(self, client: Client) -> None:
+        client.lose("closed by the server")
+        client.conclude()
+
+    def _apply(self, client: Client) -> None:
+        if client.link is not None:
+            self._catch_up(client.link)
+
+    def _catch_up(self, link: Link) -> None:
+        """The follower that was behind has caught up."""
+        behind = self.behind.pop(link.connection, None)
+        if behind is not None:
+            link.down.extend(behind.held)
+            behind.catch_up(self.processor.world, link.connection)
+            self.collect()
+
+    def _late(self, client: Client) -> None:
+        link = client.ghosts.pop(0)
+        while link.up:
+            self._up_write(client, link)
+        self.processor.lost(link.connection)
+        self.collect()

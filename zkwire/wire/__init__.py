@@ -1,0 +1,1 @@
+"""What the protocol names: paths, opcodes, states, events, access lists."""
