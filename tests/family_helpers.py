@@ -16,7 +16,7 @@ from tests.server_control import poll
 from zkwire import Client, NoNodeError
 from zkwire.blocking.family import Lease
 from zkwire.blocking.locks import Locking
-from zkwire.recipes.semaphore import SemaphoreCore
+from zkwire.recipes.semaphore import SemaphoreLease
 from zkwire.testing.proxy.proxy import Frame
 
 
@@ -103,7 +103,7 @@ class LeaseQueue(Queue):
 
 def lease_of(client: Client, path: str, count: int = 1) -> Lease:
     """A lease that is not taken yet."""
-    return Lease(SemaphoreCore(client._world, path, count))
+    return Lease(SemaphoreLease(client._world, path, count))
 
 
 def lease_nodes(stage: Stage, path: str) -> list[str]:

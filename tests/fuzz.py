@@ -28,7 +28,7 @@ from zkwire.jute.frames import FrameSplitter
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS, ConnectRequest
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.server.processor import Processor
 
@@ -100,7 +100,7 @@ def restoration(pieces: Sequence[bytes]) -> None:
 
 
 def _hear(script: Script, pieces: Sequence[bytes]) -> None:
-    outcomes: dict[Call, object] = {}
+    outcomes: dict[Request, object] = {}
     for piece in pieces:
         script.feed(piece)
         script.flush()

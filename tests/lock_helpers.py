@@ -33,8 +33,8 @@ from zkwire import (
     NoNodeError,
     SequentialLock,
 )
-from zkwire.aio.driver import AsyncPump
-from zkwire.blocking.driver import Pump
+from zkwire.aio.driver import LoopDriver
+from zkwire.blocking.driver import ThreadDriver
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
 from zkwire.recipes.single import GRANTS
@@ -245,9 +245,9 @@ def guards_at_once(client: Client | AsyncClient, *, alone: bool = True) -> None:
     world.shortly = at_once
 
 
-def put_off(pump: Pump | AsyncPump) -> None:
+def put_off(pump: ThreadDriver | LoopDriver) -> None:
     """What is to be done shortly: with the next request, however slow the machine is at that."""
-    if isinstance(pump, AsyncPump):
+    if isinstance(pump, LoopDriver):
         pump._late_timer = pump._late_timer or pump.start().call_later(A_WHILE, pump._call_late)
     elif pump.io is not None:
         pump.io.call_late_at = pump.io.call_late_at or pump.now() + A_WHILE

@@ -17,17 +17,17 @@ from tests import simulation_locks as locks
 from tests.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, planted, various
 from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.lock import LockCore
-from zkwire.recipes.lost import OwnNode
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.lock import Lock
+from zkwire.recipes.lost import OwnNodeWatch
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.session import outcomes, own_frames
 from zkwire.session.handshake import Identity
-from zkwire.session.leases import Leases
+from zkwire.session.leases import LeaseHolders
 from zkwire.session.liveness import Liveness
-from zkwire.session.request import Call, Failed
+from zkwire.session.request import Failed, Request
 from zkwire.session.session import Session
 from zkwire.testing.simulation.invariants import Claims
 from zkwire.testing.simulation.schedule import Scenario
@@ -36,12 +36,12 @@ from zkwire.wire.model import Event
 # --- recipes --------------------------------------------------------------------------------------
 
 
-class NeedsItsParent(SequentialLockCore):
+class NeedsItsParent(SequentialQueue):
     """Makes the parent once, and does not expect it to go."""
 
     async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
         attempt.entered = True
-        create = self.world.verbs.create_with_stat(
+        create = self.world.operations.create_with_stat(
             f"{self.path}/{attempt.id}-{self.label}", b"", ephemeral=True, sequential=True
         )
         try:
@@ -51,14 +51,14 @@ class NeedsItsParent(SequentialLockCore):
         return await self._list(deadline)
 
 
-class CountsOn(SequentialLockCore):
+class CountsOn(SequentialQueue):
     """Does not look whether the numbers are at their end (B16)."""
 
     def _check_sequence(self, attempt: Attempt) -> None:
         pass
 
 
-class NotItself(SequentialLockCore):
+class NotItself(SequentialQueue):
     """Does not look whether its own node still stands in the queue."""
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
@@ -68,17 +68,17 @@ class NotItself(SequentialLockCore):
         return names
 
 
-class NoSyncBeforeCleaning(SequentialLockCore):
+class NoSyncBeforeCleaning(SequentialQueue):
     """Looks for what it has left on a server that may not know of it yet (B5)."""
 
-    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         if attempt.node is not None:
-            await super()._leave(verbs, attempt)
+            await super()._leave(operations, attempt)
             return
         with suppress(NoNodeError):
-            for name in await verbs.get_children(self.path):
+            for name in await operations.get_children(self.path):
                 if name.startswith(attempt.id):
-                    await verbs.delete(f"{self.path}/{name}")
+                    await operations.delete(f"{self.path}/{name}")
 
 
 class ReleasesWhatIsLost(SingleNodeLock):
@@ -110,20 +110,20 @@ def _too_long(live: Liveness) -> float:
     return 0.0 if live._contact is None else live._contact + 1.5 * live.timeout
 
 
-def _close_and_claim(session: Session, now: float) -> Call | None:
-    leases, session._leases = session._leases, Leases([])
+def _close_and_claim(session: Session, now: float) -> Request | None:
+    leases, session._leases = session._leases, LeaseHolders([])
     try:
         return _close(session, now)
     finally:
         session._leases = leases
 
 
-def _notes_only(own: OwnNode, event: Event, spent: bool = True) -> None:
+def _notes_only(own: OwnNodeWatch, event: Event, spent: bool = True) -> None:
     own.disarm()
     own.gone = True
 
 
-def _blind(call: Call, _written: int, why: str, _garbled: bool) -> Failed:
+def _blind(call: Request, _written: int, why: str, _garbled: bool) -> Failed:
     return Failed(NotSentError, why, False)
 
 
@@ -180,7 +180,7 @@ AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
 }  # fmt: skip
 """Bugs of the automaton, each for a lock of one node and for one with a queue."""
 
-LOCKS: dict[type[LockCore], tuple[str, ...]] = {
+LOCKS: dict[type[Lock], tuple[str, ...]] = {
     locks.SequentialNoCleaning: ("cancel",),
     locks.SequentialOneCleaning: ("cut", "cancel"),
     locks.SequentialNoLease: ("pause",),
@@ -217,7 +217,7 @@ FAMILY: dict[str, tuple[str, ...]] = {
 }
 """What reveals those that the order of events alone does not."""
 
-RECIPES: dict[type[LockCore], tuple[tuple[str, ...], set[str]]] = {
+RECIPES: dict[type[Lock], tuple[tuple[str, ...], set[str]]] = {
     NeedsItsParent: (ORDER, {"ERROR", "ORPHAN", "LIVE"}),
     CountsOn: (("wrap",), {"ME", "FIFO", "FENCE"}),
     NotItself: (("delete",), {"ME", "FIFO", "FENCE", "STATE", "LIVE", "ERROR"}),
@@ -262,7 +262,7 @@ BUGS: dict[str, Bug] = {
         every=True,
     ),
     "nobody is told": Bug(
-        _of_kind(SEQUENTIAL), ("delete",), {"TOLD"}, Patch(OwnNode, "deliver", _notes_only)
+        _of_kind(SEQUENTIAL), ("delete",), {"TOLD"}, Patch(OwnNodeWatch, "deliver", _notes_only)
     ),
     # When an outsider deletes nodes, two may hold for a moment; see `tests.test_simulation`.
     "ReleasesWhatIsLost": Bug(

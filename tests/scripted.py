@@ -19,9 +19,9 @@ from zkwire.errors import ZooKeeperError
 from zkwire.jute import records as r
 from zkwire.jute.frames import RECEIVE_LIMIT, frame
 from zkwire.jute.record import Record
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.session.hosts import HostList
-from zkwire.session.request import Call, Failed
+from zkwire.session.request import Failed, Request
 from zkwire.session.session import Session
 from zkwire.session.trace import TraceFrame, Tracer
 from zkwire.session.waitable import Waitable
@@ -153,14 +153,14 @@ class Claim:
         return bool(self.told)
 
 
-class _Asking(Verbs):
+class _Asking(Operations):
     """The operations of a client whose replies are the calls themselves."""
 
     def __init__(self, script: Script, chroot: str) -> None:
         self._script = script
         self._chroot = chroot
 
-    def _submit(self, call: Call) -> Call:
+    def _submit(self, call: Request) -> Request:
         return self._script.submit(call)
 
     def _own(self, watch: Watch) -> None:
@@ -198,7 +198,7 @@ class Script:
         self.sent: list[Sent] = []  # on the present connection
         self.written = 0  # bytes handed out on it
         self.log: list[str] = []
-        self.calls: list[Call] = []  # all that were submitted
+        self.calls: list[Request] = []  # all that were submitted
         self._ask = _Asking(self, chroot)
 
     # --- the shell --------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Script:
 
     def wake(self) -> list[str]:
         """Call the wakers that are due; returns what has been logged since the last time."""
-        for waker in self.session.take_wakeups():
+        for waker in self.session.take_callbacks():
             waker()
         logged, self.log = self.log, []
         return logged
@@ -290,7 +290,7 @@ class Script:
 
     # --- the owner of watches ---------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def await_delivery(self) -> None:
         """There is one thread."""
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
@@ -309,29 +309,29 @@ class Script:
 
     # --- callers ----------------------------------------------------------------------------------
 
-    def submit(self, call: Call) -> Call:
+    def submit(self, call: Request) -> Request:
         self.session.submit(call, self.now)
         self.calls.append(call)
         return call
 
     @property
-    def oldest(self) -> Call | None:
+    def oldest(self) -> Request | None:
         """The call that the server has to answer next."""
         return next((call for call in self.calls if call.sent and not call.ready), None)
 
-    def call(self, verb: str, *arguments: Any, **named: Any) -> Call:
+    def call(self, verb: str, *arguments: Any, **named: Any) -> Request:
         """Submit one operation under its public name."""
         call = getattr(self._ask, verb)(*arguments, **named)
-        assert isinstance(call, Call)
+        assert isinstance(call, Request)
         return call
 
-    def guard(self, path: str, watch: Watch, czxid: int | None = None) -> Call:
+    def guard(self, path: str, watch: Watch, czxid: int | None = None) -> Request:
         """Submit a get_children2 whose watch is in the table at once, to guard a node."""
         watch.owner = self
         body = r.GetChildren2Request.pack(path, True)
         czxid = STAT.czxid if czxid is None else czxid
         return self.submit(
-            Call(ops.GET_CHILDREN2, path, body, None, watch, path, WatchKind.CHILD, czxid)
+            Request(ops.GET_CHILDREN2, path, body, None, watch, path, WatchKind.CHILD, czxid)
         )
 
     def watching(self, verb: str, path: str) -> Watch:
@@ -413,7 +413,12 @@ class Script:
         self.connect(**answer)
 
     def reply_to(
-        self, call: Call, answer: Record | None = None, *, error: int = 0, zxid: int | None = None
+        self,
+        call: Request,
+        answer: Record | None = None,
+        *,
+        error: int = 0,
+        zxid: int | None = None,
     ) -> bytes:
         """The bytes that answer a call: with its op's usual answer if nothing else is given."""
         if not call.sent:
@@ -424,7 +429,12 @@ class Script:
         return reply_frame(call.xid, self.zxid if zxid is None else zxid, error, body)
 
     def answer(
-        self, call: Call, answer: Record | None = None, *, error: int = 0, zxid: int | None = None
+        self,
+        call: Request,
+        answer: Record | None = None,
+        *,
+        error: int = 0,
+        zxid: int | None = None,
     ) -> None:
         """The server answers a call."""
         self.feed(self.reply_to(call, answer, error=error, zxid=zxid))
@@ -470,14 +480,14 @@ def types(watch: Watch) -> list[EventType | int]:
     return [event.type for event in events(watch)]
 
 
-def failure(call: Call) -> type[ZooKeeperError] | None:
+def failure(call: Request) -> type[ZooKeeperError] | None:
     """The class of the error that a call has ended with; None if it was answered."""
     assert call.ready, f"{call.op} has not ended"
     error = call.error()
     return None if error is None else type(error)
 
 
-def maybe_applied(call: Call) -> bool:
+def maybe_applied(call: Request) -> bool:
     """What the error of a failed call says about its effect."""
     assert isinstance(call.outcome, Failed)
     error = call.error()

@@ -17,12 +17,12 @@ from zkwire.errors import (
 )
 from zkwire.operations.multi import Check, Create
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.lock import LockCore
-from zkwire.recipes.multi_lock import MultiLockCore
-from zkwire.recipes.read_write import ReadLockCore, WriteLockCore, is_reader
+from zkwire.recipes.lock import Lock
+from zkwire.recipes.multi_lock import AllLocks
+from zkwire.recipes.read_write import ReadLockQueue, WriteLockQueue, is_reader
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.semaphore import SemaphoreCore
-from zkwire.recipes.sequential import SequentialLockCore, before, predecessor
+from zkwire.recipes.semaphore import SemaphoreLease
+from zkwire.recipes.sequential import SequentialQueue, before, predecessor
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.tree import NewNode
@@ -79,12 +79,12 @@ class Pair:
 class ReadWrite(NamedTuple):
     """The two cores of a read-write lock."""
 
-    read: type[ReadLockCore] = ReadLockCore
-    write: type[WriteLockCore] = WriteLockCore
+    read: type[ReadLockQueue] = ReadLockQueue
+    write: type[WriteLockQueue] = WriteLockQueue
 
 
 def _object(claim: Claim) -> object:
-    return claim.lock._write if isinstance(claim.lock, ReadLockCore) else claim.lock
+    return claim.lock._write if isinstance(claim.lock, ReadLockQueue) else claim.lock
 
 
 def readers_or_one_object(claims: Sequence[Claim]) -> bool:
@@ -115,7 +115,7 @@ class ReadWriteClaims(Claims):
         highest = self._highest.copy()
         super()._grant(sim, grant)
         lock = grant.claim.lock
-        assert isinstance(lock, SequentialLockCore)
+        assert isinstance(lock, SequentialQueue)
         assert lock.node_name is not None
         number, reader = sequence_number(lock.node_name), is_reader(lock.node_name)
         if not reader:
@@ -210,7 +210,7 @@ def read_write(
             claims.add(pair.read, client, "read")
             claims.add(pair.write, client, "write")
             if role in ("read", "write"):
-                lock: LockCore = pair.read if role == "read" else pair.write
+                lock: Lock = pair.read if role == "read" else pair.write
                 client.spawn(contend(client, lock, manners, wait=wait))
             else:
                 act = downgrade if role == "downgrade" else hasty
@@ -229,7 +229,7 @@ def meeting(kind: ReadWrite = ReadWrite()) -> Scenario:  # noqa: B008
         pairs = [(client, Pair(client, kind)) for client in clients(sim, 2, together=False)]
         met = 0
 
-        async def meet(client: Client, lock: ReadLockCore) -> list[bool]:
+        async def meet(client: Client, lock: ReadLockQueue) -> list[bool]:
             nonlocal met
             await lock.acquire(None, True)
             met += 1
@@ -300,7 +300,7 @@ class LeaseOrder:
     def _look(self, sim: Simulation) -> None:
         for grant in self._claims.grants[self._grants :]:
             lock = grant.claim.lock
-            assert isinstance(lock, SemaphoreCore)
+            assert isinstance(lock, SemaphoreLease)
             queue = sim.tree.nodes.get(f"{SEMAPHORE}/locks")
             for name in (queue and queue.children) or ():
                 if sim.tree.nodes[f"{SEMAPHORE}/locks/{name}"].czxid < lock._queue.fence:
@@ -325,7 +325,7 @@ def semaphore(
     number: int,
     manners: Manners = PLAIN,
     *,
-    core: type[SemaphoreCore] = SemaphoreCore,
+    core: type[SemaphoreLease] = SemaphoreLease,
     wait: bool = True,
     prepared: bool = True,
     agreed: bool = False,
@@ -355,10 +355,10 @@ def semaphore(
     return scenario
 
 
-def disagreement(core: type[SemaphoreCore] = SemaphoreCore) -> Scenario:
+def disagreement(core: type[SemaphoreLease] = SemaphoreLease) -> Scenario:
     """Two contenders, of whom one takes it for a semaphore of 2: who comes second is refused."""
 
-    async def contend_or_not(client: Client, lock: SemaphoreCore) -> list[bool]:
+    async def contend_or_not(client: Client, lock: SemaphoreLease) -> list[bool]:
         try:
             return await contend(client, lock, PLAIN, wait=True)
         except ValueError:
@@ -377,7 +377,7 @@ def disagreement(core: type[SemaphoreCore] = SemaphoreCore) -> Scenario:
     return scenario
 
 
-def various_semaphore(core: type[SemaphoreCore] = SemaphoreCore) -> Scenario:
+def various_semaphore(core: type[SemaphoreLease] = SemaphoreLease) -> Scenario:
     """Contenders that differ from seed to seed."""
 
     def scenario(sim: Simulation) -> None:
@@ -400,7 +400,7 @@ def various_semaphore(core: type[SemaphoreCore] = SemaphoreCore) -> Scenario:
 
 
 async def contend_all(
-    client: Client, lock: MultiLockCore, manners: Manners, *, wait: bool
+    client: Client, lock: AllLocks, manners: Manners, *, wait: bool
 ) -> list[bool]:
     """As `contend`; all of them are held or none, and somebody waits for the loss."""
     won: list[bool] = []
@@ -433,7 +433,7 @@ def multi_lock(
     number: int,
     manners: Manners = PLAIN,
     *,
-    core: type[MultiLockCore] = MultiLockCore,
+    core: type[AllLocks] = AllLocks,
     single: bool = False,
     wait: bool = True,
     prepared: bool = True,
@@ -450,20 +450,20 @@ def multi_lock(
             make(sim, "/m", FIRST, SECOND)
         for place, client in enumerate(clients(sim, number, together)):
             order = (FIRST, SECOND) if place % 2 else (SECOND, FIRST)
-            locks = [SequentialLockCore(client.world, path) for path in order]
+            locks = [SequentialQueue(client.world, path) for path in order]
             for lock in locks:
                 of[lock.path].add(lock, client)
             client.spawn(contend_all(client, core(locks), manners, wait=wait))
         if single:
             client = sim.client()
-            lock = SequentialLockCore(client.world, SECOND)
+            lock = SequentialQueue(client.world, SECOND)
             of[SECOND].add(lock, client)
             client.spawn(contend(client, lock, manners, wait=wait))
 
     return scenario
 
 
-def various_multi_lock(core: type[MultiLockCore] = MultiLockCore) -> Scenario:
+def various_multi_lock(core: type[AllLocks] = AllLocks) -> Scenario:
     """Contenders that differ from seed to seed."""
 
     def scenario(sim: Simulation) -> None:
@@ -484,14 +484,14 @@ def various_multi_lock(core: type[MultiLockCore] = MultiLockCore) -> Scenario:
 # --- planted bugs ---------------------------------------------------------------------------------
 
 
-class IgnoresWriters(ReadLockCore):
+class IgnoresWriters(ReadLockQueue):
     """Nobody is before a reader."""
 
     def _ahead(self, names: list[str], own: str) -> str | None:
         return None
 
 
-class WaitsForLaterWriters(ReadLockCore):
+class WaitsForLaterWriters(ReadLockQueue):
     """A reader lets every writer go first."""
 
     def _ahead(self, names: list[str], own: str) -> str | None:
@@ -499,36 +499,36 @@ class WaitsForLaterWriters(ReadLockCore):
         return max((n for n in names if not is_reader(n) and n != mine), default=None)
 
 
-class WaitsForReaders(ReadLockCore):
+class WaitsForReaders(ReadLockQueue):
     """A reader waits for everybody."""
 
     def _ahead(self, names: list[str], own: str) -> str | None:
         return predecessor(names, own)
 
 
-class QueuesAgain(ReadLockCore):
+class QueuesAgain(ReadLockQueue):
     """Who holds the write lock goes to the end of the queue for the read lock."""
 
     async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        return await SequentialLockCore._enter(self, attempt, deadline)
+        return await SequentialQueue._enter(self, attempt, deadline)
 
 
-class BesideOnce(ReadLockCore):
+class BesideOnce(ReadLockQueue):
     """Does not expect its own node from a try whose answer was lost."""
 
     async def _stand_beside(
         self, writer: str, attempt: Attempt, deadline: float | None
     ) -> list[str] | None:
-        world, verbs = self.world, self.world.verbs
+        world, operations = self.world, self.world.operations
         node = f"{self.path}/{attempt.id}-{self.label}{writer[-10:]}"
         attempt.entered = True
         create = Create(node, b"", ephemeral=True)
-        await world.until(verbs.multi([Check(f"{self.path}/{writer}"), create]), deadline)
-        attempt.node, attempt.stat = node, await persist(world, deadline, verbs.exists, node)
+        await world.until(operations.multi([Check(f"{self.path}/{writer}"), create]), deadline)
+        attempt.node, attempt.stat = node, await persist(world, deadline, operations.exists, node)
         return await self._list(deadline)
 
 
-class ForgetsFirstTry(ReadLockCore):
+class ForgetsFirstTry(ReadLockQueue):
     """Queues anew, after a try to stand beside the writer that may have worked."""
 
     async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
@@ -540,24 +540,24 @@ class ForgetsFirstTry(ReadLockCore):
             if names is None:
                 break
             return names
-        return await SequentialLockCore._enter(self, attempt, deadline)
+        return await SequentialQueue._enter(self, attempt, deadline)
 
 
-class IgnoresReaders(WriteLockCore):
+class IgnoresReaders(WriteLockQueue):
     """A writer waits for writers only."""
 
     def _ahead(self, names: list[str], own: str) -> str | None:
         return predecessor([name for name in names if not is_reader(name)], own)
 
 
-class BelievesTheEvent(WriteLockCore):
+class BelievesTheEvent(WriteLockQueue):
     """A writer does not look whether a reader has come in where the writer before it stood."""
 
     def _leaves_its_place(self, ahead: str) -> bool:
         return True
 
 
-class OneTooMany(SemaphoreCore):
+class OneTooMany(SemaphoreLease):
     """So many leases may stand before it, and one more."""
 
     async def _take_lease(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -568,13 +568,13 @@ class OneTooMany(SemaphoreCore):
             self._places -= 1
 
 
-class NoWatch(SemaphoreCore):
+class NoWatch(SemaphoreLease):
     """Waits for a change of another node."""
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
         watch = Watch()
         try:
-            world, read = self.world, self.world.verbs.get_data
+            world, read = self.world, self.world.operations.get_data
             await persist(world, deadline, read, self._base, watch=watch)
             now = await self._list(deadline)
             if sorted(now) == sorted(names) and not await world.event(watch, deadline):
@@ -584,13 +584,13 @@ class NoWatch(SemaphoreCore):
         return now
 
 
-class NoComparison(SemaphoreCore):
+class NoComparison(SemaphoreLease):
     """Waits for a change that may have come before the watch."""
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
         watch = Watch()
         try:
-            read = self.world.verbs.get_children
+            read = self.world.operations.get_children
             await persist(self.world, deadline, read, self.path, watch=watch)
             if not await self.world.event(watch, deadline):
                 raise OperationTimeoutError("no lease in time")
@@ -599,7 +599,7 @@ class NoComparison(SemaphoreCore):
         return await self._list(deadline)
 
 
-class QueueKept(SemaphoreCore):
+class QueueKept(SemaphoreLease):
     """Is still the first of the queue when it does not get a lease."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -612,22 +612,22 @@ class QueueKept(SemaphoreCore):
         return won
 
     def _settle(self) -> None:
-        SequentialLockCore._settle(self)
+        SequentialQueue._settle(self)
 
 
-class AgreesBlindly(SemaphoreCore):
+class AgreesBlindly(SemaphoreLease):
     """Writes its number whatever has been written meanwhile."""
 
     async def _agree(self, deadline: float | None) -> None:
-        data, _ = await persist(self.world, deadline, self.world.verbs.get_data, self._base)
+        data, _ = await persist(self.world, deadline, self.world.operations.get_data, self._base)
         if not data:
             count = b"%d" % self._places
-            await persist(self.world, deadline, self.world.verbs.set_data, self._base, count)
+            await persist(self.world, deadline, self.world.operations.set_data, self._base, count)
             return
         await super()._agree(deadline)
 
 
-class NoQueue(SemaphoreCore):
+class NoQueue(SemaphoreLease):
     """Everybody looks at the leases."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -641,15 +641,15 @@ class NoQueue(SemaphoreCore):
         return await self._take_lease(attempt, deadline, wait)
 
 
-class ArgumentOrder(MultiLockCore):
+class ArgumentOrder(AllLocks):
     """Takes the locks in the order in which they were named."""
 
-    def __init__(self, cores: Sequence[LockCore]) -> None:
+    def __init__(self, cores: Sequence[Lock]) -> None:
         super().__init__(cores)
         self.cores = list(cores)
 
 
-class FirstKept(MultiLockCore):
+class FirstKept(AllLocks):
     """Does not give back what it had before it failed."""
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
@@ -662,12 +662,12 @@ class FirstKept(MultiLockCore):
         return self.held
 
 
-class NoLastLook(MultiLockCore):
+class NoLastLook(AllLocks):
     """Believes that the first is still held when it has the last."""
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
         self._forget_loss()
-        taken: list[LockCore] = []
+        taken: list[Lock] = []
         try:
             for core in self.cores:
                 taken.append(core)
@@ -682,7 +682,7 @@ class NoLastLook(MultiLockCore):
                 core.give_up()
 
 
-class OneRelease(MultiLockCore):
+class OneRelease(AllLocks):
     """Gives the others up only if nothing happens to the first."""
 
     async def release(self, deadline: float | None = None) -> None:

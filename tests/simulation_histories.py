@@ -20,7 +20,7 @@ from tests.simulation_locks import PATH, acquired
 from zkwire.errors import LockLostError, ZooKeeperError
 from zkwire.operations.multi import SetData
 from zkwire.recipes.guarded import guarded
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claims, Rule, exclusive
 from zkwire.wire.model import EventType
@@ -112,7 +112,7 @@ class Recorder:
 
     def end(self, sim: Simulation) -> None:
         """Every client has closed or released: what the records say must be possible."""
-        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.over)}
+        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.ended)}
         held = {claim.lock.fence for claim in self._claims.held()}
         for path, node in sim.tree.nodes.items():
             if path.startswith(PATH + "/") and node.owner in living and node.czxid not in held:
@@ -124,7 +124,7 @@ class Recorder:
 class _User:
     """A contender that writes and reads."""
 
-    def __init__(self, client: Client, recorder: Recorder, lock: SequentialLockCore) -> None:
+    def __init__(self, client: Client, recorder: Recorder, lock: SequentialQueue) -> None:
         self._client = client
         self._recorder = recorder
         self._lock = lock
@@ -134,8 +134,8 @@ class _User:
         """See what is in the register."""
         world, at = self._client.world, self._recorder.now()
         with suppress(ZooKeeperError):
-            sync = world.verbs.sync(REGISTER) if synced else None
-            reply = world.verbs.get_data(REGISTER)
+            sync = world.operations.sync(REGISTER) if synced else None
+            reply = world.operations.get_data(REGISTER)
             if sync is not None:
                 await world.until(sync, None)
             data, stat = await world.until(reply, None)
@@ -197,9 +197,7 @@ class _User:
         return [True]
 
 
-def users(
-    core: type[SequentialLockCore] = SequentialLockCore, *, rule: Rule = exclusive
-) -> Scenario:
+def users(core: type[SequentialQueue] = SequentialQueue, *, rule: Rule = exclusive) -> Scenario:
     """Contenders that differ from seed to seed.
 
     By ``rule`` claims are judged as they come, by `tests.history` all that is recorded in the end.

@@ -14,13 +14,13 @@ from zkwire.errors import (
     OutcomeUnknownError,
     ZooKeeperError,
 )
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.lock import LockCore
-from zkwire.recipes.lost import Loss, OwnNode
-from zkwire.recipes.multi_lock import MultiLockCore
+from zkwire.recipes.lock import Lock
+from zkwire.recipes.lost import Loss, OwnNodeWatch
+from zkwire.recipes.multi_lock import AllLocks
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import GRANTS, SingleNodeLock
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
@@ -41,7 +41,7 @@ class Kind:
     """A kind of lock: its core, whether its contenders wait and queue, who judges its claims."""
 
     name: str
-    core: type[LockCore]
+    core: type[Lock]
     wait: bool
     queue: bool = False
     judge: type[Claims] = Claims
@@ -49,8 +49,8 @@ class Kind:
 
 NON_BLOCKING = Kind("non-blocking", SingleNodeLock, wait=False)
 BLOCKING = Kind("blocking", SingleNodeLock, wait=True)
-SEQUENTIAL = Kind("sequential", SequentialLockCore, wait=True, queue=True)
-SEQUENTIAL_TRY = Kind("sequential, try", SequentialLockCore, wait=False, queue=True)
+SEQUENTIAL = Kind("sequential", SequentialQueue, wait=True, queue=True)
+SEQUENTIAL_TRY = Kind("sequential, try", SequentialQueue, wait=False, queue=True)
 KINDS = (NON_BLOCKING, BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY)
 
 
@@ -69,7 +69,7 @@ class Manners:
     give: float | None = None
 
 
-async def acquired(lock: LockCore | MultiLockCore, deadline: float | None, wait: bool) -> bool:
+async def acquired(lock: Lock | AllLocks, deadline: float | None, wait: bool) -> bool:
     """What a lock's `acquire(timeout)` says."""
     try:
         return await lock.acquire(deadline, wait)
@@ -79,7 +79,7 @@ async def acquired(lock: LockCore | MultiLockCore, deadline: float | None, wait:
         raise
 
 
-async def contend(client: Client, lock: LockCore, manners: Manners, *, wait: bool) -> list[bool]:
+async def contend(client: Client, lock: Lock, manners: Manners, *, wait: bool) -> list[bool]:
     """Acquire, stay a while, release; what acquire said each time."""
     won: list[bool] = []
     for _ in range(manners.rounds):
@@ -107,7 +107,7 @@ async def await_loss(lost: Loss) -> list[bool]:
     return [lost.ready]
 
 
-async def give_back(lock: LockCore, limit: float | None = None) -> None:
+async def give_back(lock: Lock, limit: float | None = None) -> None:
     """Release; whose lock is known to be lost must be told so, for nothing of it is left to end."""
     lost = not lock.held
     try:
@@ -158,7 +158,7 @@ class Told:
         for client in sim.clients:
             if client.running and not (client.dead or client.due):
                 for lock in client.locks:
-                    assert isinstance(lock, LockCore)
+                    assert isinstance(lock, Lock)
                     untold = lock.owned and not (lock.held or lock.lost.ready)
                     if untold or (lock.lost.ready and lock.lost.wakers):
                         raise ViolationError("TOLD", f"{client} has not been told of its loss")
@@ -242,22 +242,22 @@ def various(kind: Kind) -> Scenario:
 # --- locks with planted bugs ----------------------------------------------------------------------
 
 
-class NoCleaning(LockCore):
+class NoCleaning(Lock):
     """An attempt that ends badly leaves what it has left (B5, B6, B7)."""
 
     def _settle(self) -> None:
         self._owed = None
 
 
-class OneCleaning(LockCore):
+class OneCleaning(Lock):
     """A clean-up is tried once (B5, B25)."""
 
-    async def _leave_surely(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
         with suppress(ZooKeeperError):
-            await self._leave(verbs, attempt)
+            await self._leave(operations, attempt)
 
 
-class NoLease(LockCore):
+class NoLease(Lock):
     """Holds until somebody says otherwise (A29, B20)."""
 
     @property
@@ -265,7 +265,7 @@ class NoLease(LockCore):
         return not self.lost.is_set()
 
 
-class LateEnd(LockCore):
+class LateEnd(Lock):
     """Claims until the answer to the delete has come (B21)."""
 
     async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
@@ -280,30 +280,30 @@ class LateEnd(LockCore):
             self._release_claim()
 
 
-class NoGuard(LockCore):
+class NoGuard(Lock):
     """Does not watch its own node (B22)."""
 
-    def _stand_guard(self, attempt: Attempt, guard: OwnNode) -> None:
+    def _stand_guard(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         """Do nothing."""
 
 
-class SequentialNoCleaning(NoCleaning, SequentialLockCore):
+class SequentialNoCleaning(NoCleaning, SequentialQueue):
     """See its base."""
 
 
-class SequentialOneCleaning(OneCleaning, SequentialLockCore):
+class SequentialOneCleaning(OneCleaning, SequentialQueue):
     """See its base."""
 
 
-class SequentialNoLease(NoLease, SequentialLockCore):
+class SequentialNoLease(NoLease, SequentialQueue):
     """See its base."""
 
 
-class SequentialLateEnd(LateEnd, SequentialLockCore):
+class SequentialLateEnd(LateEnd, SequentialQueue):
     """See its base."""
 
 
-class SequentialNoGuard(NoGuard, SequentialLockCore):
+class SequentialNoGuard(NoGuard, SequentialQueue):
     """See its base."""
 
 
@@ -323,14 +323,14 @@ class SingleLateEnd(LateEnd, SingleNodeLock):
     """See its base."""
 
 
-class ByName(SequentialLockCore):
+class ByName(SequentialQueue):
     """Contenders are ordered by their names, which begin with the session's id (B14)."""
 
     def _ahead(self, names: list[str], own: str) -> str | None:
         return max((name for name in names if name < own), default=None)
 
 
-class LowestWatched(SequentialLockCore):
+class LowestWatched(SequentialQueue):
     """Everybody watches the holder."""
 
     def _ahead(self, names: list[str], own: str) -> str | None:
@@ -338,7 +338,7 @@ class LowestWatched(SequentialLockCore):
         return None if first == own else first
 
 
-class BlindRepeat(SequentialLockCore):
+class BlindRepeat(SequentialQueue):
     """A create that was not answered is repeated (B1, B2, B3)."""
 
     async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
@@ -348,7 +348,7 @@ class BlindRepeat(SequentialLockCore):
         pass
 
 
-class NoSecondLook(SequentialLockCore):
+class NoSecondLook(SequentialQueue):
     """Whoever is woken believes that it is its turn."""
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
@@ -358,13 +358,13 @@ class NoSecondLook(SequentialLockCore):
         return [self._name(self._owed)]
 
 
-class Exists(SequentialLockCore):
+class Exists(SequentialQueue):
     """Waits by ``exists``, which says nothing when the node is gone already (B10)."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
-            await persist(self.world, deadline, self.world.verbs.exists, path, watch=watch)
+            await persist(self.world, deadline, self.world.operations.exists, path, watch=watch)
             if await self.world.event(watch, deadline) is None:
                 raise OperationTimeoutError("not free in time")
             return False
@@ -372,13 +372,13 @@ class Exists(SequentialLockCore):
             watch.close()
 
 
-class WatchKept(SequentialLockCore):
+class WatchKept(SequentialQueue):
     """Does not take its watch back when it gives up (B27)."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
-            await persist(self.world, deadline, self.world.verbs.get_data, path, watch=watch)
+            await persist(self.world, deadline, self.world.operations.get_data, path, watch=watch)
             if await self.world.event(watch, deadline) is None:
                 raise OperationTimeoutError("not free in time")
         except NoNodeError:
@@ -386,27 +386,27 @@ class WatchKept(SequentialLockCore):
         return False
 
 
-class SessionIsName(SequentialLockCore):
+class SessionIsName(SequentialQueue):
     """Finds the node of another attempt of the same client, and takes it (B31)."""
 
     async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
         names = await self._list(deadline, sync=True)
         for name in names:
             path = f"{self.path}/{name}"
-            stat = await persist(self.world, deadline, self.world.verbs.exists, path)
+            stat = await persist(self.world, deadline, self.world.operations.exists, path)
             if stat is not None and stat.ephemeral_owner == self.world.session_id:
                 attempt.node, attempt.stat = path, stat
                 attempt.id = name.rpartition("-lock-")[0]
         return names
 
 
-class StepBackOnce(SequentialLockCore):
+class StepBackOnce(SequentialQueue):
     """A try that fails deletes its node as well as it can (B5)."""
 
     async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
         assert attempt.node is not None
         with suppress(NoNodeError, ConnectionLossError, OperationTimeoutError):
-            await self.world.until(self.world.verbs.delete(attempt.node), deadline)
+            await self.world.until(self.world.operations.delete(attempt.node), deadline)
         attempt.entered = False
 
 
@@ -446,7 +446,9 @@ class SingleExists(SingleNodeLock):
                 return False
             watch = Watch()
             try:
-                await persist(self.world, deadline, self.world.verbs.exists, self.path, watch=watch)
+                await persist(
+                    self.world, deadline, self.world.operations.exists, self.path, watch=watch
+                )
                 if await self.world.event(watch, deadline) is None:
                     raise OperationTimeoutError("not free in time")
             finally:
@@ -457,10 +459,10 @@ class SingleExists(SingleNodeLock):
 class DeletesAnything(SingleNodeLock):
     """Cleans up whatever stands there, be it somebody else's (C4)."""
 
-    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         for path in (self._token(attempt), self.path):
             with suppress(NoNodeError):
-                await verbs.delete(path)
+                await operations.delete(path)
 
 
 class GrantedBesideTokens(SingleNodeLock):
@@ -470,7 +472,7 @@ class GrantedBesideTokens(SingleNodeLock):
         return True
 
 
-class BelievesAnyEvent(SequentialLockCore):
+class BelievesAnyEvent(SequentialQueue):
     """Whatever happens to the node ahead, it has gone."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
@@ -478,13 +480,13 @@ class BelievesAnyEvent(SequentialLockCore):
         return True
 
 
-class BusyIsNever(LockCore):
+class BusyIsNever(Lock):
     """A clean-up that is refused for the moment is given up."""
 
-    async def _leave_surely(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
         while True:
             try:
-                await self._leave(verbs, attempt)
+                await self._leave(operations, attempt)
                 return
             except ConnectionLossError:
                 pass
@@ -492,7 +494,7 @@ class BusyIsNever(LockCore):
                 return
 
 
-class SequentialBusyIsNever(BusyIsNever, SequentialLockCore):
+class SequentialBusyIsNever(BusyIsNever, SequentialQueue):
     """See its base."""
 
 
@@ -503,17 +505,17 @@ class SingleBusyIsNever(BusyIsNever, SingleNodeLock):
 class NoSyncBeforeLooking(SingleNodeLock):
     """Looks for what it has left on a server that still shows it where another's is by now (B5)."""
 
-    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         with suppress(NoNodeError):
-            seen = await verbs.get_data(self.path)
+            seen = await operations.get_data(self.path)
             if self._is_own(attempt, seen):
-                await verbs.delete(self.path, seen.stat.version)
-        await verbs.delete(self._token(attempt))
+                await operations.delete(self.path, seen.stat.version)
+        await operations.delete(self._token(attempt))
 
 
-def planted(core: type[LockCore], *, wait: bool = True, judge: type[Claims] = Beside) -> Kind:
+def planted(core: type[Lock], *, wait: bool = True, judge: type[Claims] = Beside) -> Kind:
     """The kind of a planted bug."""
-    queue = issubclass(core, SequentialLockCore)
+    queue = issubclass(core, SequentialQueue)
     return Kind(core.__name__, core, wait=wait, queue=queue, judge=judge)
 
 

@@ -72,7 +72,7 @@ from zkwire import (
 from zkwire.net.connection import INTERRUPTED
 from zkwire.net.dial import shut_down
 from zkwire.net.pipeline import Pipeline
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server, VirtualClock
 from zkwire.testing.proxy.proxy import Gate, hold
@@ -80,7 +80,7 @@ from zkwire.testing.proxy.proxy import Gate, hold
 # What takes longer does not end by itself.
 SLACK = 2.0
 CLOSE_BOUND = 1.0 + SLACK
-OPERATIONS = sorted(name for name in dir(Verbs) if not name.startswith("_"))
+OPERATIONS = sorted(name for name in dir(Operations) if not name.startswith("_"))
 
 
 @pytest.fixture(params=["fake", "embedded", pytest.param("real", marks=pytest.mark.real)])
@@ -153,7 +153,7 @@ def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: t
 def test_every_operation_of_the_client_is_one_of_the_async_client() -> None:
     assert set(OPERATIONS) == public(Pipeline)
     for name in OPERATIONS:
-        assert getattr(AsyncClient, name) is getattr(Verbs, name), "not the one definition"
+        assert getattr(AsyncClient, name) is getattr(Operations, name), "not the one definition"
         assert not inspect.iscoroutinefunction(getattr(AsyncClient, name)), "it would start late"
     for name in ("connect", "close", "detach", "wait_for_state", "ensure_path", "delete_tree"):
         assert inspect.iscoroutinefunction(getattr(AsyncClient, name)), name
@@ -1351,7 +1351,7 @@ async def test_what_is_behind_an_interrupted_call_is_called_later(hosts: str) ->
                 called.append("interrupted")
                 raise KeyboardInterrupt
 
-        client._session.wakeups += [interrupted, lambda: called.append("behind")]
+        client._session.callbacks += [interrupted, lambda: called.append("behind")]
         with pytest.raises(KeyboardInterrupt):
             client._pump.call_due()
         client._pump.call_due()

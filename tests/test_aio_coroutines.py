@@ -27,7 +27,7 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.testing import Server
 
 # --- a coroutine ----------------------------------------------------------------------------------
@@ -214,8 +214,8 @@ async def test_hazard_E10_a_watch_that_a_finalizer_closes_in_the_middle_of_a_req
             await client.exists("/", watch=watch)
             send_alone = client._session.send_alone
 
-            def collecting(call: Call, now: float) -> bytes:
-                data = send_alone(call, now)
+            def collecting(request: Request, now: float) -> bytes:
+                data = send_alone(request, now)
                 watch.close()
                 return data
 

@@ -59,7 +59,7 @@ from zkwire import (
 )
 from zkwire.blocking.io_thread import IOThread
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.net.connection import Link
+from zkwire.net import connection
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.testing import Server
 
@@ -1881,7 +1881,7 @@ def test_close_ends_those_who_wait() -> None:
 
 
 @contextmanager
-def having(link: Link, role: str) -> Iterator[None]:
+def having(link: connection.Connection, role: str) -> Iterator[None]:
     """Have a role on a connection."""
     setattr(link, role, link)
     yield

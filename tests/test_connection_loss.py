@@ -24,7 +24,7 @@ from tests.connection_loss.lagging import Packets
 from tests.connection_loss.operations import OPERATIONS
 from tests.lock_helpers import LONG, PATIENCE
 from tests.server_control import Backend, ZooKeeperServer
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.testing.proxy.proxy import FaultProxy, Gate, hold
 
 TEXT = document.PATH.read_text()
@@ -166,7 +166,7 @@ class TestServerBehind:
 
 def test_every_operation_is_there() -> None:
     described = {op.title.partition(",")[0] for op in OPERATIONS}
-    public = {name for name in dir(Verbs) if not name.startswith("_")}
+    public = {name for name in dir(Operations) if not name.startswith("_")}
     assert described == public
     assert all(points.BEHIND in str(lines) for lines in IN_OPERATIONS.values())
 

@@ -29,7 +29,7 @@ from tests.simulation_locks import (
     various,
 )
 from zkwire.errors import NodeExistsError, ZooKeeperError
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
@@ -165,7 +165,7 @@ def late_writer(sim: Simulation, seen: Witness) -> None:
 
     async def write(path: str) -> object:
         await a.sleep(2.0)
-        return await told(a.world.verbs.create(path))
+        return await told(a.world.operations.create(path))
 
     for path in ("/x", "/y"):
         a.spawn(write(path))
@@ -176,7 +176,7 @@ def writer(sim: Simulation, seen: Witness) -> None:
     a = sim.client()
 
     async def write() -> object:
-        outcome = await told(a.world.verbs.create("/x"))
+        outcome = await told(a.world.operations.create("/x"))
         return outcome, sim.now
 
     a.spawn(write())
@@ -188,9 +188,9 @@ def watcher(sim: Simulation, seen: Witness) -> None:
     watch = Watch(lambda event: seen.seen.setdefault("event", event.path))
 
     async def write() -> object:
-        verbs = a.world.verbs
-        await told(verbs.exists("/x", watch=watch))
-        return await told(verbs.create("/x"))
+        operations = a.world.operations
+        await told(operations.exists("/x", watch=watch))
+        return await told(operations.create("/x"))
 
     a.spawn(write())
 
@@ -258,10 +258,10 @@ def late_leavers(sim: Simulation) -> None:
 
     async def use(client: Client) -> None:
         with suppress(NodeExistsError):
-            await client.world.verbs.create("/mine", ephemeral=True)
+            await client.world.operations.create("/mine", ephemeral=True)
             inside.names.append(client.name)
             await client.turn()
-            await client.world.verbs.delete("/mine")
+            await client.world.operations.delete("/mine")
             inside.names.remove(client.name)
 
     for _ in range(2):
@@ -306,9 +306,9 @@ class Told:
 def reader_and_writer(check: Check) -> Scenario:
     """After the second read nothing is left of what the first one has seen, but the result."""
 
-    async def look(verbs: Verbs) -> bytes | None:
-        first, _ = await verbs.get_data("/n")
-        await verbs.get_data("/n")
+    async def look(operations: Operations) -> bytes | None:
+        first, _ = await operations.get_data("/n")
+        await operations.get_data("/n")
         return first
 
     def scenario(sim: Simulation) -> None:
@@ -317,8 +317,8 @@ def reader_and_writer(check: Check) -> Scenario:
         a, b = sim.client(), sim.client()
         for client in (a, b):
             client.spawn(client.sleep(1.0))
-        a.spawn(look(a.world.verbs))
-        b.spawn(told(b.world.verbs.set_data("/n", b"1")))
+        a.spawn(look(a.world.operations))
+        b.spawn(told(b.world.operations.set_data("/n", b"1")))
 
     return scenario
 

@@ -15,7 +15,7 @@ import zkwire
 from zkwire import errors
 from zkwire.jute.record import Record
 from zkwire.net.pipeline import Pipeline
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -278,7 +278,7 @@ def test_a_watch_is_iterable() -> None:
 
 
 def test_the_operations() -> None:
-    assert {name for name, _ in members(Verbs)} == OPERATIONS
+    assert {name for name, _ in members(Operations)} == OPERATIONS
     assert {name for name, _ in members(Pipeline)} >= OPERATIONS
 
 
@@ -290,7 +290,7 @@ def shape(function: Callable[..., object]) -> list[tuple[str, object, object]]:
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_an_operation_is_the_same_everywhere(name: str) -> None:
     """Same names, same order, same defaults; and one documentation."""
-    one, other = getattr(zkwire.Client, name), getattr(Verbs, name)
+    one, other = getattr(zkwire.Client, name), getattr(Operations, name)
     assert shape(one) == shape(other)
     assert getattr(Pipeline, name) is other
     assert one.__doc__ == other.__doc__
@@ -298,17 +298,17 @@ def test_an_operation_is_the_same_everywhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_an_operation_says_what_a_lost_connection_means(name: str) -> None:
-    doc = inspect.getdoc(getattr(Verbs, name)) or ""
+    doc = inspect.getdoc(getattr(Operations, name)) or ""
     another = re.search(r"[Aa]s :meth:`(\w+)`|as :meth:`(\w+)` does", doc)
     if another:
-        doc += inspect.getdoc(getattr(Verbs, another[1] or another[2])) or ""
+        doc += inspect.getdoc(getattr(Operations, another[1] or another[2])) or ""
     assert re.search(r"connection\s+is lost|after a loss", doc)
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_the_arguments_of_an_operation(name: str) -> None:
     """What it is about first; whatever is a flag, or may be left out of a read, only by name."""
-    _, *parameters = inspect.signature(getattr(Verbs, name)).parameters.values()
+    _, *parameters = inspect.signature(getattr(Operations, name)).parameters.values()
     first = FIRST_ARGUMENT.get(name, "path")
     if first is not None:
         assert parameters.pop(0).name == first
@@ -322,7 +322,7 @@ def test_the_arguments_of_an_operation(name: str) -> None:
 
 def test_versions_are_any_unless_said_otherwise() -> None:
     for name in OPERATIONS:
-        version = inspect.signature(getattr(Verbs, name)).parameters.get("version")
+        version = inspect.signature(getattr(Operations, name)).parameters.get("version")
         assert version is None or version.default == -1
 
 

@@ -22,7 +22,7 @@ from zkwire import (
     SequentialLock,
 )
 from zkwire.blocking.locks import Entered, QueueLock
-from zkwire.recipes.semaphore import SemaphoreCore
+from zkwire.recipes.semaphore import SemaphoreLease
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy.faults import Gate, cut_before, hold
 from zkwire.wire import ops
@@ -38,7 +38,7 @@ def made(kind: str, client: Client) -> Entered:
         both = ReadWriteLock(client, PATH)
         return both.read if kind == "read" else both.write
     if kind == "lease":
-        return QueueLock(SemaphoreCore(client._world, PATH, 2))
+        return QueueLock(SemaphoreLease(client._world, PATH, 2))
     if kind in ("NonBlockingLock", "BlockingLock"):
         return (NonBlockingLock if kind == "NonBlockingLock" else BlockingLock)(client, PATH + "/l")
     return (ReentrantLock if kind == "ReentrantLock" else SequentialLock)(client, PATH)

@@ -62,7 +62,7 @@ from zkwire import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import CreateRequest, RequestHeader
-from zkwire.recipes.attempt import InOtherHandsError
+from zkwire.recipes.attempt import LockInUseError
 from zkwire.testing.proxy.faults import Send
 from zkwire.testing.proxy.proxy import Frame, Gate, cut_before, drop, hold
 from zkwire.wire import ops
@@ -1085,7 +1085,7 @@ def test_a_with_that_is_refused_releases_nothing(
     def refuse() -> None:
         if threading.get_ident() == main:
             assert Running(lambda: shared.acquire(GRACE)).result()
-            raise InOtherHandsError("somebody else is at it")
+            raise LockInUseError("somebody else is at it")
 
     monkeypatch.setattr(shared._core, "refuse_two", refuse)
     with pytest.raises(RuntimeError, match="somebody else is at it"), shared:

@@ -29,9 +29,9 @@ from zkwire.operations.multi import (
     GetData,
     Recorder,
     SetData,
-    Transaction,
+    TransactionBase,
 )
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import DataAndStat, State
@@ -61,10 +61,10 @@ class Bench:
         if chroot:
             self.script.connect()
 
-    def ask(self, verb: str, *operations: Any) -> Call:
+    def ask(self, verb: str, *operations: Any) -> Request:
         return self.script.call(verb, list(operations))
 
-    def answer(self, call: Call, *slots: bytes) -> Any:
+    def answer(self, call: Request, *slots: bytes) -> Any:
         """The call's value after these results."""
         if not call.sent:
             self.script.flush()
@@ -404,9 +404,9 @@ def test_an_operation_has_the_arguments_of_its_verb(made: Any, names: list[str])
 
 
 def test_a_transaction_collects() -> None:
-    transaction = Transaction("/app")
+    transaction = TransactionBase("/app")
     created, gone = transaction.create("/a"), transaction.delete("/b")
-    assert [call.op.name for call in transaction.calls] == ["create", "delete"]
+    assert [call.op.name for call in transaction.requests] == ["create", "delete"]
     assert transaction.results == []
     for reply in (created, gone):
         with pytest.raises(RuntimeError, match="not ended"):
@@ -417,21 +417,21 @@ def test_a_transaction_collects() -> None:
     "verb", ["get_data", "get_children", "exists", "sync", "get_acl", "create_with_stat"]
 )
 def test_a_transaction_refuses_what_does_not_belong(verb: str) -> None:
-    transaction = Transaction("")
+    transaction = TransactionBase("")
     with pytest.raises(ValueError, match="cannot be part"):
         getattr(transaction, verb)("/a")
-    assert transaction.calls == []
+    assert transaction.requests == []
 
 
 def test_a_recorder_refuses_watches() -> None:
     recorder = Recorder("", {ops.GET_DATA})
     with pytest.raises(ValueError, match="watch"):
         recorder.get_data("/a", watch=Watch())
-    assert recorder.calls == []
+    assert recorder.requests == []
 
 
 def test_the_operations_of_a_transaction_have_their_own_results(bench: Bench) -> None:
-    transaction = Transaction("")
+    transaction = TransactionBase("")
     created, checked = transaction.create("/a"), transaction.check("/b", 2)
     call: Any = transaction._sent_by(bench.script._ask)
     bench.answer(call, slot(1, r.CreateResponse("/a").encode()), slot(13))
@@ -440,7 +440,7 @@ def test_the_operations_of_a_transaction_have_their_own_results(bench: Bench) ->
 
 
 def test_the_operations_of_a_refused_transaction_have_their_own_errors(bench: Bench) -> None:
-    transaction = Transaction("")
+    transaction = TransactionBase("")
     created, checked = transaction.create("/a"), transaction.check("/b", 2)
     call: Any = transaction._sent_by(bench.script._ask)
     with pytest.raises(MultiError):
@@ -453,7 +453,7 @@ def test_the_operations_of_a_refused_transaction_have_their_own_errors(bench: Be
 
 def test_a_transaction_is_sent_once(bench: Bench) -> None:
     """Whoever has committed inside the block, or could not hear the answer, repeats nothing."""
-    transaction = Transaction("")
+    transaction = TransactionBase("")
     transaction.delete("/a")
     transaction._sent_by(bench.script._ask)
     with pytest.raises(RuntimeError, match="committed"):

@@ -181,7 +181,7 @@ def test_an_answer_that_nobody_asked_for_ends_no_call() -> None:
 def test_an_authentication_cannot_be_given_up() -> None:
     script = script_in(State.DISCONNECTED)
     call = script.call("add_auth", "digest", b"u:p")
-    assert not script.session.abandon(call)
+    assert not script.session.withdraw(call)
     script.connect()
     assert call.value() is None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.wire import ops
 from zkwire.wire.ops import OPS
 
@@ -44,7 +44,7 @@ def test_row_is_true(op: ops.Op) -> None:
 
 def test_every_operation_of_the_client_is_named() -> None:
     named = {name for cells in rows().values() for name in re.findall(r"`(\w+)`", cells[2])}
-    public = {name for name in dir(Verbs) if not name.startswith("_")}
+    public = {name for name in dir(Operations) if not name.startswith("_")}
     assert named - {"Check", "Watch", "close", "transaction", "multi"} == public - {"multi"}
     assert all(hasattr(zkwire.Client, name) or hasattr(zkwire, name) for name in named)
 

@@ -651,8 +651,8 @@ class Many:
         pipeline, path = self.client.pipeline, self.node(kind, number)
         if kind == "lasting":
             return pipeline.add_watch(path, watch, recursive=bool(number % 2))
-        verbs = {"data": "get_data", "exist": "exists", "child": "get_children"}
-        return getattr(pipeline, verbs[kind])(path, watch=watch)
+        operations = {"data": "get_data", "exist": "exists", "child": "get_children"}
+        return getattr(pipeline, operations[kind])(path, watch=watch)
 
     def change(self, chosen: Callable[[int], bool]) -> None:
         """Change the chosen nodes."""

@@ -1,4 +1,4 @@
-"""The loop for plain answers (`Flight.settle`) and the general way must never differ.
+"""The loop for plain answers (`RequestQueue.complete_plain`) and the general way must never differ.
 
 A traced session takes every frame the general way, an untraced one takes what it can in the loop:
 the same bytes, cut anywhere, must leave both in the same state.  So must `send_alone` and `push`
@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.scripted import Script, event_frame
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
@@ -29,8 +29,8 @@ errors = st.sampled_from([0, 0, 0, 0, 0, NO_NODE, MOVED])
 sizes = st.lists(st.integers(1, 60), max_size=30)
 
 
-def submitted(script: Script, names: list[str]) -> list[Call]:
-    made: list[Call] = []
+def submitted(script: Script, names: list[str]) -> list[Request]:
+    made: list[Request] = []
     for number, name in enumerate(names):
         path = f"/n{number}"
         if name == "watch":
@@ -62,7 +62,7 @@ def spoilt(frame: bytes, how: str) -> bytes:
     return struct.pack(">i", 5000) + frame[4:] + bytes(5000 - length)
 
 
-def wire(script: Script, made: list[Call], codes: list[int], extra: Any, bad: Any) -> bytes:
+def wire(script: Script, made: list[Request], codes: list[int], extra: Any, bad: Any) -> bytes:
     pieces: list[bytes] = []
     for number, call in enumerate(made):
         code = codes[number % len(codes)] if call.op is not ops.CLOSE_SESSION else 0
@@ -75,7 +75,7 @@ def wire(script: Script, made: list[Call], codes: list[int], extra: Any, bad: An
     return b"".join(pieces)
 
 
-def shown(script: Script, made: list[Call]) -> list[Any]:
+def shown(script: Script, made: list[Request]) -> list[Any]:
     """All that one can see of a session and its calls."""
     session = script.session
     ends = [
@@ -135,7 +135,7 @@ def test_alone_and_pushed_a_call_leaves_as_when_submitted() -> None:
     for way in ("submit", "push", "alone"):
         script = Script()
         script.connect()
-        call = Call(ops.DELETE, "/a", ops.DELETE.request.pack("/a", -1))  # type: ignore[union-attr]
+        call = Request(ops.DELETE, "/a", ops.DELETE.request.pack("/a", -1))  # type: ignore[union-attr]
         if way == "alone":
             frames.append(script.session.send_alone(call, script.now))
         else:
@@ -153,7 +153,7 @@ def test_nothing_overtakes_what_waits() -> None:
     script = Script()
     script.connect()
     script.call("get_data", "/a")
-    late = Call(ops.DELETE, "/b", ops.DELETE.request.pack("/b", -1))  # type: ignore[union-attr]
+    late = Request(ops.DELETE, "/b", ops.DELETE.request.pack("/b", -1))  # type: ignore[union-attr]
     assert script.session.send_alone(late, script.now) == b""
     assert not late.sent
     assert [sent.name for sent in script.flush()] == ["get_data"]
@@ -165,7 +165,7 @@ def test_a_watch_that_is_refused_is_for_submit_to_refuse() -> None:
     script = Script()
     script.connect()
     script.persistent("/a")
-    call = Call(ops.ADD_WATCH, "/a", b"", None, Watch(), "/a", ops.WatchKind.RECURSIVE)
+    call = Request(ops.ADD_WATCH, "/a", b"", None, Watch(), "/a", ops.WatchKind.RECURSIVE)
     assert script.session.send_alone(call, script.now) == b""
     assert not script.session.unanswered
     with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
@@ -174,7 +174,7 @@ def test_a_watch_that_is_refused_is_for_submit_to_refuse() -> None:
 
 def test_without_a_connection_only_submit_takes_a_call() -> None:
     script = Script()
-    call = Call(ops.DELETE, "/a", ops.DELETE.request.pack("/a", -1))  # type: ignore[union-attr]
+    call = Request(ops.DELETE, "/a", ops.DELETE.request.pack("/a", -1))  # type: ignore[union-attr]
     assert script.session.push(call) == 0
     assert script.session.send_alone(call, script.now) == b""
     script.connect()

@@ -39,11 +39,11 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.contenders import contenders
-from zkwire.recipes.lost import Lost, OwnNode
-from zkwire.recipes.multi_lock import MultiLockCore
-from zkwire.recipes.read_write import ReadLockCore
-from zkwire.recipes.semaphore import SemaphoreCore
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.lost import Lost, OwnNodeWatch
+from zkwire.recipes.multi_lock import AllLocks
+from zkwire.recipes.read_write import ReadLockQueue
+from zkwire.recipes.semaphore import SemaphoreLease
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.trees import ensure_path, walk
 from zkwire.session.watch import ClosedWatchError
@@ -68,7 +68,7 @@ class Answer:
         yield
 
 
-class World:
+class Runtime:
     """A client of which only the answers exist, by the names of verbs; ``asked`` is what it saw.
 
     A lock's own node is made and listed without being written down.
@@ -92,7 +92,7 @@ class World:
         self._made: list[str] = []
 
     @property
-    def verbs(self) -> World:
+    def operations(self) -> Runtime:
         return self
 
     def __getattr__(self, name: str) -> Callable[..., Answer]:
@@ -144,13 +144,13 @@ class World:
         return None
 
 
-def sequential(**answers: list[object]) -> tuple[SequentialLockCore, World]:
-    world: Any = World(**answers)
-    return SequentialLockCore(world, "/lock"), world
+def sequential(**answers: list[object]) -> tuple[SequentialQueue, Runtime]:
+    world: Any = Runtime(**answers)
+    return SequentialQueue(world, "/lock"), world
 
 
-def single(**answers: list[object]) -> tuple[SingleNodeLock, World]:
-    world: Any = World(**answers)
+def single(**answers: list[object]) -> tuple[SingleNodeLock, Runtime]:
+    world: Any = Runtime(**answers)
     return SingleNodeLock(world, "/lock"), world
 
 
@@ -160,7 +160,7 @@ def an_attempt(node: str | None = None) -> Attempt:
     return attempt
 
 
-def client_of(world: World, kind: type[Any] = Client) -> Any:
+def client_of(world: Runtime, kind: type[Any] = Client) -> Any:
     client = object.__new__(kind)
     client._world = world
     return client
@@ -175,7 +175,7 @@ def test_a_recipe_that_suspends_under_the_blocking_client_is_refused() -> None:
 
 
 def test_contenders_that_a_lost_connection_hides_are_read_again() -> None:
-    world: Any = World(
+    world: Any = Runtime(
         get_children=[["x-0000000004"]],
         get_data=[OutcomeUnknownError("lost"), DataAndStat(b"text", STAT)],
     )
@@ -183,26 +183,26 @@ def test_contenders_that_a_lost_connection_hides_are_read_again() -> None:
 
 
 def test_leases_that_somebody_has_deleted_are_looked_for_again() -> None:
-    world: Any = World(get_children=[NoNodeError("gone"), ["b"]])
-    core = SemaphoreCore(world, "/s", 1, "")
+    world: Any = Runtime(get_children=[NoNodeError("gone"), ["b"]])
+    core = SemaphoreLease(world, "/s", 1, "")
     assert run(core._await_change(["a"], None)) == ["b"]
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_path_that_must_not_be_made_will_do_if_it_is_there(there: bool) -> None:
-    world: Any = World(create=[NoAuthError("no")], exists=[STAT if there else None])
+    world: Any = Runtime(create=[NoAuthError("no")], exists=[STAT if there else None])
     with contextlib.nullcontext() if there else pytest.raises(NoAuthError):
         run(ensure_path(world, "/a", (), None))
 
 
 def test_a_path_whose_making_is_lost_is_made_again() -> None:
-    world: Any = World(create=[NotSentError("lost"), NodeExistsError("there")])
+    world: Any = Runtime(create=[NotSentError("lost"), NodeExistsError("there")])
     run(ensure_path(world, "/a", (), None))
     assert world.asked == ["create", "create"]
 
 
 def test_a_path_above_the_root_cannot_be_made() -> None:
-    world: Any = World(create=[NoNodeError("no chroot")])
+    world: Any = Runtime(create=[NoNodeError("no chroot")])
     with pytest.raises(NoNodeError):
         run(ensure_path(world, "/", (), None))
 
@@ -214,12 +214,12 @@ async def _walked(world: Any) -> list[str]:
 def test_a_walk_reads_again_what_a_lost_connection_hides() -> None:
     lost = OutcomeUnknownError("lost")
     # The readings of one level leave together, so the second of /a comes behind the first of /b.
-    world = World(get_children=[lost, ["a", "b"], lost, lost, [], NoNodeError("gone")])
+    world = Runtime(get_children=[lost, ["a", "b"], lost, lost, [], NoNodeError("gone")])
     assert run(_walked(world)) == ["/", "/a"]
 
 
 def test_each_step_of_a_walk_has_a_deadline_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    world: Any = World(get_children=[["a"], NotSentError("lost"), []])
+    world: Any = Runtime(get_children=[["a"], NotSentError("lost"), []])
     until, deadlines = world.until, list[float | None]()
 
     async def noting(reply: Awaitable[Any], deadline: float | None) -> Any:
@@ -235,7 +235,7 @@ def test_each_step_of_a_walk_has_a_deadline_of_its_own(monkeypatch: pytest.Monke
 
 
 def test_a_node_that_vanishes_before_its_turn_is_no_part_of_the_walk() -> None:
-    world = World(get_children=[["a", "b"], NoNodeError("gone"), []])
+    world = Runtime(get_children=[["a", "b"], NoNodeError("gone"), []])
     assert run(_walked(world)) == ["/", "/b"]
 
 
@@ -282,7 +282,7 @@ def test_a_withdrawal_after_the_end_of_the_session_is_done() -> None:
 def test_a_release_after_the_lease_has_run_out_says_that_the_lock_was_lost() -> None:
     core, world = sequential()
     assert run(core.acquire(None, True))
-    world.time = World.lease_deadline
+    world.time = Runtime.lease_deadline
     with pytest.raises(LockLostError, match="for a session timeout"):
         run(core.release())
     assert len(world.spawned) == 1
@@ -344,7 +344,7 @@ def test_a_guard_that_is_dismissed_while_it_is_asked_for_is_forgotten() -> None:
     forgotten: list[object] = []
     world.forget = forgotten.append  # type: ignore[assignment,method-assign]
 
-    def release_meanwhile(node: str, fence: int, guard: OwnNode) -> Answer:
+    def release_meanwhile(node: str, fence: int, guard: OwnNodeWatch) -> Answer:
         run(core.release())
         assert guard.closed
         raise ClosedWatchError("the watch has been closed")
@@ -368,13 +368,13 @@ def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
 
 
 def test_a_release_that_has_begun_before_acquire_returns_is_left_alone() -> None:
-    class Hasty(SequentialLockCore):
+    class Hasty(SequentialQueue):
         async def _acquire(self, deadline: float | None, wait: bool) -> bool:
             won = await super()._acquire(deadline, wait)
             self._owed = self._granted  # the first thing that a release does, in another thread
             return won
 
-    world: Any = World()
+    world: Any = Runtime()
     core = Hasty(world, "/lock")
     assert run(core.acquire(None, True))
     assert not world.spawned
@@ -382,12 +382,12 @@ def test_a_release_that_has_begun_before_acquire_returns_is_left_alone() -> None
 
 
 def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
-    class Interrupted(SequentialLockCore):
+    class Interrupted(SequentialQueue):
         def _grant(self, attempt: Attempt) -> None:
             super()._grant(attempt)
             raise KeyboardInterrupt
 
-    world: Any = World()
+    world: Any = Runtime()
     core = Interrupted(world, "/lock")
     with pytest.raises(KeyboardInterrupt):
         run(core.acquire(None, True))
@@ -397,7 +397,7 @@ def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
 
 def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
     core, world = sequential()
-    world.time = World.lease_deadline
+    world.time = Runtime.lease_deadline
     with pytest.raises(LockLostError, match="in the moment"):
         run(core.acquire(None, True))
     assert len(world.spawned) == 1
@@ -419,7 +419,7 @@ def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
 def test_a_loss_shows_what_has_become_of_it() -> None:
     core, _ = sequential()
     assert run(core.acquire(None, True))
-    both = MultiLockCore([core]).lost
+    both = AllLocks([core]).lost
     assert (repr(core.lost), repr(both)) == ("<Lost: not lost>", "<AnyLost: not lost>")
     both._parts = [core.lost]
     core.lost.lose("stolen")
@@ -433,21 +433,21 @@ def test_a_loss_shows_what_has_become_of_it() -> None:
 # --- the sequential lock --------------------------------------------------------------------------
 
 
-def nothing(core: SequentialLockCore, world: World) -> None:
+def nothing(core: SequentialQueue, world: Runtime) -> None:
     """Nothing happens beside the event."""
 
 
-def reconnect(core: SequentialLockCore, world: World) -> None:
+def reconnect(core: SequentialQueue, world: Runtime) -> None:
     """Set again on a new connection, watches fire in another order."""
     world.connection = "another"
 
 
-def sleep_too_long(core: SequentialLockCore, world: World) -> None:
+def sleep_too_long(core: SequentialQueue, world: Runtime) -> None:
     """The session may be gone, and the node with it; the look would tell, and renews the lease."""
     world.time = world.lease_deadline
 
 
-def lose_the_place(core: SequentialLockCore, world: World) -> None:
+def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
     """Somebody has deleted the node of the one that waits."""
     assert core._guard is not None
     core._guard.deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
@@ -456,7 +456,7 @@ def lose_the_place(core: SequentialLockCore, world: World) -> None:
 
 @pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])
 def test_whose_turn_it_is_by_the_event_alone(
-    meanwhile: Callable[[SequentialLockCore, World], None],
+    meanwhile: Callable[[SequentialQueue, Runtime], None],
 ) -> None:
     """Only a child that was the next one and still stands, on one connection, in its lease."""
     own = f"{OWN:016x}-unique-lock-0000000001"
@@ -519,8 +519,8 @@ def test_a_node_that_is_gone_or_must_stay_is_left_alone(
 ) -> None:
     """A node that may not be deleted blocks everybody until its session ends: so it is told of."""
     core, world = sequential(delete=[error("no")])
-    verbs: Any = world
-    run(core._clean_up(verbs, an_attempt("/lock/x-lock-0000000002")))
+    operations: Any = world
+    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete", *then]
 
 
@@ -533,8 +533,8 @@ def test_a_node_that_is_gone_or_must_stay_is_left_alone(
     ],
 )
 def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: str) -> None:
-    world: Any = World()
-    own = OwnNode()
+    world: Any = Runtime()
+    own = OwnNodeWatch()
     own.lost = Lost(world)
     own.deliver(Event(kind, "/lock/x", State.CONNECTED))
     assert own.gone
@@ -543,8 +543,8 @@ def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: st
 
 def test_a_clean_up_that_is_refused_for_now_is_repeated() -> None:
     core, world = sequential(delete=[ThrottledOpError("busy")])
-    verbs: Any = world
-    run(core._clean_up(verbs, an_attempt("/lock/x-lock-0000000002")))
+    operations: Any = world
+    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete", "delete"]
 
 
@@ -560,7 +560,7 @@ def test_near_the_end_of_the_numbers_nobody_enters(number: int) -> None:
 # --- the read-write lock --------------------------------------------------------------------------
 
 
-def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockCore, World]:
+def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockQueue, Runtime]:
     """A reader beside a write lock whose node has these names, one at each look."""
     names = iter(writers)
 
@@ -569,9 +569,9 @@ def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockCo
         def own_place(self) -> str | None:
             return next(names, None)
 
-    world, writer = World(**answers), Writer()
+    world, writer = Runtime(**answers), Writer()
     loose: Any = (world, "/lock", "", writer)
-    return ReadLockCore(*loose), world
+    return ReadLockQueue(*loose), world
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -650,23 +650,23 @@ def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
 
 def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
     core, world = single(multi=[refused(1, BadVersionError("written"))], get_data=[own()])
-    verbs: Any = world
-    run(core._leave(verbs, an_attempt()))
+    operations: Any = world
+    run(core._leave(operations, an_attempt()))
     assert world.asked == ["multi", "sync", "get_data", "multi"]
 
 
 def test_a_node_whose_token_somebody_deletes_is_still_cleaned_up() -> None:
     core, world = single(multi=[refused(0, NoNodeError("gone"))], get_data=[own()])
-    verbs: Any = world
-    run(core._leave(verbs, an_attempt()))
+    operations: Any = world
+    run(core._leave(operations, an_attempt()))
     assert world.asked == ["multi", "sync", "get_data", "delete"]
 
 
 def test_a_token_that_may_not_be_deleted_is_told() -> None:
     core, world = single(multi=[refused(0, NoAuthError("closed"))])
-    verbs: Any = world
+    operations: Any = world
     with pytest.raises(NoAuthError):
-        run(core._leave(verbs, an_attempt()))
+        run(core._leave(operations, an_attempt()))
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -686,12 +686,12 @@ def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool
 
 def test_the_locks_of_a_multi_lock_are_of_one_client() -> None:
     with pytest.raises(ValueError, match="one client"):
-        MultiLockCore([sequential()[0], SequentialLockCore(World(), "/other")])  # type: ignore[arg-type]
+        AllLocks([sequential()[0], SequentialQueue(Runtime(), "/other")])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("broken", [True, False])
 def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(broken: bool) -> None:
-    client = client_of(World())
+    client = client_of(Runtime())
     multi, reentrant = MultiLock(SequentialLock(client, "/a")), ReentrantLock(client, "/b")
     for lock, lost in ((multi, multi.locks[0].lost), (reentrant, reentrant.lock.lost)):
         with pytest.raises(KeyError if broken else LockLostError), lock:
@@ -702,7 +702,7 @@ def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(broken: bool) -> 
 
 @pytest.mark.parametrize("broken", [True, False])
 def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> None:
-    client = client_of(World(), AsyncClient)
+    client = client_of(Runtime(), AsyncClient)
 
     async def scenario() -> None:
         multi = AsyncMultiLock(AsyncSequentialLock(client, "/a"))
@@ -718,7 +718,7 @@ def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> No
 
 
 def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
-    with pytest.raises(LockLostError), ReentrantLock(client_of(World()), "/b") as lock:
+    with pytest.raises(LockLostError), ReentrantLock(client_of(Runtime()), "/b") as lock:
         lock.check()
         lock.lost.lose("stolen")
         with pytest.raises(LockLostError, match="/b is not held: stolen"):
@@ -730,7 +730,7 @@ def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
 
 def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
     async def scenario() -> None:
-        lock = AsyncReentrantLock(client_of(World(), AsyncClient), "/b")
+        lock = AsyncReentrantLock(client_of(Runtime(), AsyncClient), "/b")
         assert await lock.acquire()
         lock.check()
         lock.lost.lose("stolen")
@@ -746,10 +746,10 @@ def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
 def test_a_place_in_the_queue_is_told_to_what_can_be_called() -> None:
     not_a_function: Any = 1
     with pytest.raises(TypeError, match="on_position must be callable, not 1"):
-        SequentialLock(client_of(World()), "/a").acquire(on_position=not_a_function)
+        SequentialLock(client_of(Runtime()), "/a").acquire(on_position=not_a_function)
 
     async def scenario() -> None:
-        lock = AsyncSequentialLock(client_of(World(), AsyncClient), "/a")
+        lock = AsyncSequentialLock(client_of(Runtime(), AsyncClient), "/a")
         with pytest.raises(TypeError, match="on_position must be callable, not 1"):
             await lock.acquire(on_position=not_a_function)
 
@@ -757,12 +757,12 @@ def test_a_place_in_the_queue_is_told_to_what_can_be_called() -> None:
 
 
 def test_a_multi_lock_of_a_task_says_what_it_holds() -> None:
-    world = World()
+    world = Runtime()
 
     async def scenario() -> None:
         both = AsyncMultiLock(AsyncSequentialLock(client_of(world, AsyncClient), "/a"))
         assert await both.acquire(0)
-        assert both.lease_remaining() == World.lease_deadline
+        assert both.lease_remaining() == Runtime.lease_deadline
         await both.release()
         assert both.lease_remaining() == 0.0
 
@@ -772,7 +772,7 @@ def test_a_multi_lock_of_a_task_says_what_it_holds() -> None:
 def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    both = AsyncMultiLock(AsyncSequentialLock(client_of(World(), AsyncClient), "/a"))
+    both = AsyncMultiLock(AsyncSequentialLock(client_of(Runtime(), AsyncClient), "/a"))
 
     async def refuse(timeout: float | None = None) -> bool:
         return False
@@ -790,7 +790,7 @@ def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
 # --- interrupts -----------------------------------------------------------------------------------
 
 
-class Nodes(World):
+class Nodes(Runtime):
     """A client whose server knows which nodes there are; somebody else's lease is one of them."""
 
     def __init__(self) -> None:
@@ -888,7 +888,7 @@ def test_an_interrupt_anywhere_leaves_no_node(
     assert world.clean_up() == []
 
 
-class Unconnected(World):
+class Unconnected(Runtime):
     """A client that finds no server; ``limits`` are the deadlines up to which it has looked."""
 
     def __init__(self) -> None:
@@ -981,7 +981,7 @@ def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
 def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
     """Another one may have been made in its place, of another count."""
     world: Any = Nodes()
-    core = SemaphoreCore(world, "/s", 1)
+    core = SemaphoreLease(world, "/s", 1)
     attempt = an_attempt("/s/leases/gone")
     attempt.stat = STAT
     run(core._enter(attempt, None))
@@ -1111,12 +1111,12 @@ def test_what_is_in_other_hands_is_left_to_them() -> None:
 
 
 def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:
-    world: Any = World()
+    world: Any = Runtime()
     with pytest.raises(TypeError, match="text must be a str"):
-        SequentialLockCore(world, "/a", None)  # type: ignore[arg-type]
+        SequentialQueue(world, "/a", None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="surrogate"):
-        SequentialLockCore(world, "/a", "\ud800")
+        SequentialQueue(world, "/a", "\ud800")
     with pytest.raises(TypeError, match="must be a Client, not str"):
         SequentialLock("localhost", "/a")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="callable"):
-        SequentialLockCore(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]
+        SequentialQueue(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]

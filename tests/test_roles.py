@@ -31,7 +31,7 @@ from zkwire import (
     Watch,
     testing,
 )
-from zkwire.aio.loop import LoopDriver
+from zkwire.aio.loop import LoopIO
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.net.background import Late
 from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE
@@ -176,14 +176,14 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
     count: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused: list[float] = []
-    pause, has_paused = LoopDriver._pause, threading.Event()
+    pause, has_paused = LoopIO._pause, threading.Event()
 
-    def note(driver: LoopDriver, seconds: float) -> None:
+    def note(driver: LoopIO, seconds: float) -> None:
         paused.append(seconds)
         has_paused.set()
         pause(driver, seconds)
 
-    monkeypatch.setattr(LoopDriver, "_pause", note)
+    monkeypatch.setattr(LoopIO, "_pause", note)
 
     async def ask(hosts: str) -> None:
         async with AsyncClient(hosts) as client:

@@ -32,7 +32,7 @@ def test_the_client_says_that_this_is_the_likely_cause(zookeeper: ZooKeeperServe
     with Client(zookeeper.hosts, session_timeout=1.0) as former:
         credentials = former.detach()
     client = Client(zookeeper.hosts, session_timeout=1.0, resume=credentials)
-    client._session._flight.last_zxid = LATER
+    client._session._requests.last_zxid = LATER
     with pytest.raises(NotSentError, match=f"older than zxid {LATER:#x}.* new client"):
         client.connect(1.0)
     client.close()

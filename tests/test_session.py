@@ -337,7 +337,7 @@ def test_a_hold_on_a_session_that_is_over_is_lost_at_once(state: State) -> None:
     assert claim.lost
     script.session.on_deadline(script.now + TIMEOUT)
     assert len(claim.told) == 1
-    assert script.session.take_wakeups() != []
+    assert script.session.take_callbacks() != []
 
 
 @pytest.mark.parametrize("state", TERMINAL)

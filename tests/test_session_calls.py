@@ -28,7 +28,7 @@ from zkwire.errors import (
     error_for,
 )
 from zkwire.jute.records import SyncResponse
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.request_queue import SEND_BATCH
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
@@ -59,14 +59,14 @@ def test_a_close_byte_by_byte() -> None:
 
 def test_requests_go_out_in_the_order_of_the_calls() -> None:
     script = script_in(State.DISCONNECTED)
-    verbs = ["exists", "delete", "get_data", "sync", "get_children"]
-    for verb in verbs[:3]:
+    operations = ["exists", "delete", "get_data", "sync", "get_children"]
+    for verb in operations[:3]:
         script.call(verb, "/a")
     script.connect()
-    for verb in verbs[3:]:
+    for verb in operations[3:]:
         script.call(verb, "/a")
     script.flush()
-    assert [sent.name for sent in script.sent[1:]] == verbs
+    assert [sent.name for sent in script.sent[1:]] == operations
 
 
 def test_known_A18_xids_rise_from_one_over_all_connections() -> None:
@@ -83,7 +83,7 @@ def test_known_A18_xids_rise_from_one_over_all_connections() -> None:
 def test_known_A18_a_request_has_no_xid_before_it_is_handed_out() -> None:
     script = script_in(State.CONNECTED)
     first, second = script.call("exists", "/1"), script.call("exists", "/2")
-    assert script.session.abandon(first)
+    assert script.session.withdraw(first)
     assert [sent.xid for sent in script.flush()] == [1]
     assert second.xid == 1
 
@@ -282,7 +282,7 @@ def test_lost_calls_are_woken_in_their_order() -> None:
 # --- a broken connection --------------------------------------------------------------------------
 
 
-def _batch(script: Script) -> list[Call]:
+def _batch(script: Script) -> list[Request]:
     return [
         script.call("create", "/a", b"x" * 20),
         script.call("exists", "/b"),
@@ -507,7 +507,7 @@ def test_a_call_that_waited_for_a_connection_is_sent_in_spite_of_a_late_welcome(
 def test_a_call_given_up_before_it_was_sent_never_is(state: State) -> None:
     script = script_in(state)
     kept, given_up = script.call("create", "/kept"), script.call("create", "/given up")
-    assert script.session.abandon(given_up)
+    assert script.session.withdraw(given_up)
     assert failure(given_up) is NotSentError
     assert not maybe_applied(given_up)
     if state is State.DISCONNECTED:
@@ -524,7 +524,7 @@ def test_a_call_given_up_after_it_was_sent_keeps_its_place() -> None:
     script = script_in(State.CONNECTED)
     given_up, next_one = script.call("create", "/1"), script.call("create", "/2")
     script.flush()
-    assert not script.session.abandon(given_up)
+    assert not script.session.withdraw(given_up)
     assert not given_up.ready
     script.answer(given_up)
     script.answer(next_one)
@@ -536,7 +536,7 @@ def test_an_ended_call_cannot_be_given_up() -> None:
     call = script.call("create", "/a")
     script.lose()
     outcome = call.outcome
-    assert not script.session.abandon(call)
+    assert not script.session.withdraw(call)
     assert call.outcome is outcome
 
 
@@ -544,15 +544,15 @@ def test_a_call_given_up_is_woken_once() -> None:
     script = script_in(State.DISCONNECTED)
     call = script.call("create", "/a")
     script.log_when_ready(call, "ended")
-    script.session.abandon(call)
-    script.session.abandon(call)
+    script.session.withdraw(call)
+    script.session.withdraw(call)
     script.advance(2 * TIMEOUT)
     assert script.wake() == ["ended"]
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["first to last", "last to first"])
 def test_many_that_are_given_up_are_no_costlier_than_their_number(order: int) -> None:
-    class Counted(Call):
+    class Counted(Request):
         compared = 0
 
         def __eq__(self, other: object) -> bool:
@@ -566,5 +566,5 @@ def test_many_that_are_given_up_are_no_costlier_than_their_number(order: int) ->
     for call in calls:
         script.session.submit(call, script.now)
     for call in calls[::order]:
-        assert script.session.abandon(call)
+        assert script.session.withdraw(call)
     assert Counted.compared <= len(calls)

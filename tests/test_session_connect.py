@@ -465,10 +465,10 @@ def test_watches_go_into_the_list_of_their_kind() -> None:
 
 def _many(script: Script, count: int, length: int) -> list[Watch]:
     watches = []
-    verbs = ["get_data", "get_children", "exists"]
+    operations = ["get_data", "get_children", "exists"]
     for number in range(count):
         path = f"/{number:07}".ljust(length, "ä" if number % 2 else "x")
-        watches.append(script.watching(verbs[number % 3], path))
+        watches.append(script.watching(operations[number % 3], path))
     return watches
 
 

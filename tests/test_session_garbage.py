@@ -31,7 +31,7 @@ from zkwire.errors import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetDataResponse
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
@@ -294,7 +294,7 @@ FRAMES = st.one_of(
 )
 
 
-def _ended_at_most_once(script: Script, outcomes: dict[Call, object]) -> None:
+def _ended_at_most_once(script: Script, outcomes: dict[Request, object]) -> None:
     for call in script.calls:
         if call in outcomes:
             assert call.outcome is outcomes[call]
@@ -314,7 +314,7 @@ def test_no_bytes_make_a_session_raise_or_end_a_call_twice(
         script.call(verb, "/a", **watched)
     script.session.add_auth("digest", b"u:p")
     script.flush()
-    outcomes: dict[Call, object] = {}
+    outcomes: dict[Request, object] = {}
     data, at = b"".join(frames), 0
     for size in [*sizes, len(data)]:
         script.session.receive_data(data[at : at + size], script.now)

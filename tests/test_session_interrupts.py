@@ -16,7 +16,7 @@ import pytest
 from tests.scripted import Claim, Script, reply_frame, script_in
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.records import AddWatchRequest
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
@@ -68,10 +68,10 @@ def interrupted_everywhere(
         yield script
 
 
-def full() -> tuple[Script, list[Call], Watch, Claim, list[State], list[Event]]:
+def full() -> tuple[Script, list[Request], Watch, Claim, list[State], list[Event]]:
     """A session with something of everything."""
     script, seen, events = script_in(State.CONNECTED), list[State](), list[Event]()
-    script.session.audience.add(Onlooker(seen))
+    script.session.audience.add(Observer(seen))
     claim = Claim()
     script.session.hold(claim)
     watch = script.watching("get_data", "/w")
@@ -84,7 +84,7 @@ def full() -> tuple[Script, list[Call], Watch, Claim, list[State], list[Event]]:
     return script, calls, watch, claim, seen, events
 
 
-class Onlooker:
+class Observer:
     def __init__(self, seen: list[State]) -> None:
         self._seen = seen
 
@@ -124,7 +124,7 @@ def test_the_end_of_a_session_reaches_everybody(end: str) -> None:
         if not script.state.terminal:
             continue  # nothing of the answer has been believed
         session = script.session
-        assert session.over
+        assert session.ended
         assert not session.usable
         assert all(call.ready for call in calls)
         with pytest.raises(ZooKeeperError):
@@ -138,7 +138,7 @@ def test_the_end_of_a_session_reaches_everybody(end: str) -> None:
 
 
 def test_an_answer_to_a_credential_ends_all_who_wait_for_it() -> None:
-    calls: list[Call] = []
+    calls: list[Request] = []
 
     def scene() -> tuple[Script, Callable[[], object]]:
         script = script_in(State.CONNECTED)
@@ -154,7 +154,7 @@ def test_an_answer_to_a_credential_ends_all_who_wait_for_it() -> None:
 
 @pytest.mark.parametrize("verb", ["get_data", "create"])
 def test_a_call_that_waits_in_vain_is_not_forgotten(verb: str) -> None:
-    calls: list[Call] = []
+    calls: list[Request] = []
 
     def scene() -> tuple[Script, Callable[[], object]]:
         script = script_in(State.DISCONNECTED)
@@ -179,15 +179,15 @@ def test_a_request_that_was_not_submitted_leaves_no_watch_to_be_expected() -> No
         if not interrupted_at(place, function):
             break
         queued = bool(script.session.queued)
-        assert bool(script.session._watching._expected) == queued
+        assert bool(script.session._watches._expected) == queued
 
 
 def test_a_request_that_was_not_sent_alone_leaves_no_watch_to_be_expected() -> None:
     def scene() -> tuple[Script, Callable[[], object]]:
         script = script_in(State.CONNECTED)
         watch, body = Watch(), AddWatchRequest.pack("/a", 0)
-        call = Call(ops.ADD_WATCH, "/a", body, None, watch, "/a", WatchKind.PERSISTENT)
+        call = Request(ops.ADD_WATCH, "/a", body, None, watch, "/a", WatchKind.PERSISTENT)
         return script, lambda: script.session.send_alone(call, script.now)
 
     for script in interrupted_everywhere(scene):
-        assert not script.session._watching._expected
+        assert not script.session._watches._expected

@@ -35,7 +35,7 @@ from zkwire.errors import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket
-from zkwire.session.request import Answered, Call, Refused
+from zkwire.session.request import Answered, Refused, Request
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
@@ -82,7 +82,7 @@ class TimedClaim(Claim):
 class Unanswered:
     """A request on the wire; ``call`` is None for one that the session has made itself."""
 
-    call: Call | None
+    call: Request | None
     xid: int
     end: int
     at: float
@@ -92,12 +92,12 @@ class Unanswered:
 class Model:
     """What is expected of the session."""
 
-    queue: list[Call | None] = field(default_factory=list)
+    queue: list[Request | None] = field(default_factory=list)
     line: list[Unanswered] = field(default_factory=list)
     restoring: list[Sent] = field(default_factory=list)
     position: int = 0
     greeted: bool = False
-    closing: Call | None = None
+    closing: Request | None = None
     steps: int = 0
     last_xid: int = 0
     last_zxid: int = 0
@@ -112,10 +112,10 @@ class Model:
     watches: set[tuple[WatchKind, str, Watch]] = field(default_factory=set)
     fired: dict[Watch, list[EventType]] = field(default_factory=dict)
     seen: dict[Watch, list[EventType | int]] = field(default_factory=dict)
-    ended: dict[Call, object] = field(default_factory=dict)
-    woken: dict[Call, int] = field(default_factory=dict)
-    doubted: list[Call] = field(default_factory=list)  # guards that ended without an answer
-    again: set[Call] = field(default_factory=set)  # the session's own, that ask for them again
+    ended: dict[Request, object] = field(default_factory=dict)
+    woken: dict[Request, int] = field(default_factory=dict)
+    doubted: list[Request] = field(default_factory=list)  # guards that ended without an answer
+    again: set[Request] = field(default_factory=set)  # the session's own, that ask for them again
     fresh: bool = True  # the next usable connection is a new one
 
     def needed(self, kind: WatchKind, path: str) -> bool:
@@ -174,7 +174,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     # --- what the session does on its own -------------------------------------------------------
 
-    def _doubt(self, call: Call) -> None:
+    def _doubt(self, call: Request) -> None:
         if call.watch is not None and call.guards is not None:
             self.model.doubted.append(call)
 
@@ -189,7 +189,7 @@ class SessionMachine(RuleBasedStateMachine):
             if call.watch in set_again
         ]
         known = {*self.model.queue, *(one.call for one in self.model.line)}
-        new = [c for c in self.session._flight if c.op is ops.GET_CHILDREN2 and c not in known]
+        new = [c for c in self.session._requests if c.op is ops.GET_CHILDREN2 and c not in known]
         assert [(call.watch_path, call.watch, call.guards) for call in new] == expected
         assert all(call.body.endswith(b"\0") for call in new), "its watch is set already"
         self.model.queue[:0] = new
@@ -230,7 +230,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def expect_loss(self, written: int) -> Callable[[], None]:
         """Note how each call must end when the connection breaks now; returns the check."""
-        unknown, unsent, closing = list[Call](), list[Call](), False
+        unknown, unsent, closing = list[Request](), list[Request](), False
         self._adopt()
         self.model.fresh = True
         if self.session.usable:
@@ -256,14 +256,14 @@ class SessionMachine(RuleBasedStateMachine):
     # --- callers --------------------------------------------------------------------------------
 
     def _may_submit(self) -> bool:
-        return not self.session.over and self.model.closing is None
+        return not self.session.ended and self.model.closing is None
 
-    def _submitted(self, call: Call) -> None:
+    def _submitted(self, call: Request) -> None:
         self.model.queue.append(call)
         self.model.woken[call] = 0
         call.add_waker(lambda: self._count(call))
 
-    def _count(self, call: Call) -> None:
+    def _count(self, call: Request) -> None:
         self.model.woken[call] += 1
 
     @precondition(_may_submit)
@@ -303,7 +303,7 @@ class SessionMachine(RuleBasedStateMachine):
         if which < len(calls):
             call = calls[which]
             assert call is not None
-            assert self.session.abandon(call)
+            assert self.session.withdraw(call)
             assert failure(call) is NotSentError
             self.model.queue.remove(call)
 
@@ -311,7 +311,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def abandon_sent(self) -> None:
         call = next(one.call for one in self.model.line if one.call)
-        assert not self.session.abandon(call)
+        assert not self.session.withdraw(call)
         assert not call.ready
 
     @precondition(lambda self: bool(self.watches))
@@ -336,7 +336,7 @@ class SessionMachine(RuleBasedStateMachine):
     def begin_hold(self) -> None:
         claim = TimedClaim()
         claim.allowed = lambda: (
-            self.session.over or self.session._closing or self.script.now >= self._lease()
+            self.session.ended or self.session._closing or self.script.now >= self._lease()
         )
         self.session.hold(claim)
         self.claims.append(claim)
@@ -518,7 +518,7 @@ class SessionMachine(RuleBasedStateMachine):
             return reply_frame(one.xid, zxid, code)
         return self.script.reply_to(one.call, error=code, zxid=zxid)
 
-    def _check_answer(self, call: Call, code: int) -> None:
+    def _check_answer(self, call: Request, code: int) -> None:
         assert isinstance(call.outcome, Refused if self._refused(call, code) else Answered)
         if self._refused(call, code):
             assert failure(call) is type(error_for(code, None, None))
@@ -532,10 +532,10 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.session.state is State.CLOSED
 
     @staticmethod
-    def _refused(call: Call, code: int) -> bool:
+    def _refused(call: Request, code: int) -> bool:
         return code != 0 and not (code == NO_NODE and call.op is ops.EXISTS)
 
-    def _settle(self, call: Call, watch: Watch, code: int) -> None:
+    def _settle(self, call: Request, watch: Watch, code: int) -> None:
         kind = call.watch_kind
         if call.guards is not None:
             entry = (kind, call.watch_path, watch)
@@ -600,8 +600,8 @@ class SessionMachine(RuleBasedStateMachine):
     def _drop_overdue(self) -> None:
         """Calls that have ended because no server was reached were overdue."""
         for call in [call for call in self.model.queue if call is not None and call.ready]:
-            assert not self.session.usable or self.session.over
-            assert failure(call) is NotSentError or self.session.over
+            assert not self.session.usable or self.session.ended
+            assert failure(call) is NotSentError or self.session.ended
             assert call.deadline is not None
             assert call.deadline <= self.script.now
             self._doubt(call)
@@ -622,7 +622,7 @@ class SessionMachine(RuleBasedStateMachine):
         if self.last_state.terminal:
             assert self.session.state is self.last_state
         self.last_state = self.session.state
-        if self.session.over:
+        if self.session.ended:
             assert all(call.ready for call in self.script.calls)
             assert all(watch.ready for watch in self.watches)
             assert all(len(claim.told) == 1 for claim in self.claims)
@@ -653,17 +653,17 @@ class SessionMachine(RuleBasedStateMachine):
             if not watch.closed:
                 assert self.model.seen[watch] == self.model.fired[watch]
         for _, _, watch in self.model.watches:
-            assert self.session.over or not watch.ready
+            assert self.session.ended or not watch.ready
 
     @invariant()
     def the_lease_is_the_models(self) -> None:
-        expected = 0.0 if self.session.over else self._lease()
+        expected = 0.0 if self.session.ended else self._lease()
         assert self.session.lease_deadline == expected
         assert self.session.last_zxid == self.model.last_zxid
 
     @invariant()
     def there_is_always_a_next_deadline(self) -> None:
-        idle = self.session.over or self.session.state is State.NOT_STARTED
+        idle = self.session.ended or self.session.state is State.NOT_STARTED
         assert (self.session.next_deadline() is None) == idle
 
     @invariant()
@@ -673,7 +673,7 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         self._adopt()
-        if not self.session.over:
+        if not self.session.ended:
             assert self.session.queued == len(self.model.queue)
             assert self.session.unanswered == len(self.model.line)
 

@@ -27,7 +27,7 @@ from zkwire.jute.records import (
     GetDataRequest,
     RemoveWatchesRequest,
 )
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.trace import TraceFrame, Tracer
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
@@ -223,7 +223,7 @@ def test_a_read_given_up_before_it_was_sent_sets_no_watch() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     call = script.call("get_data", "/a", watch=watch)
     assert armed(watch)
-    script.session.abandon(call)
+    script.session.withdraw(call)
     assert not armed(watch)
     assert _restored_lists(script) == []
 
@@ -232,7 +232,7 @@ def test_a_read_given_up_after_it_was_sent_still_sets_its_watch() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     call = script.call("get_data", "/a", watch=watch)
     script.flush()
-    script.session.abandon(call)
+    script.session.withdraw(call)
     script.answer(call)
     script.event(CHANGED, "/a")
     assert types(watch) == [CHANGED]
@@ -336,8 +336,8 @@ def test_a_guard_that_is_given_up_leaves_nothing_behind() -> None:
     """The guard of every lock that is held for a moment only."""
     script, watch = script_in(State.CONNECTED), Watch()
     for _ in range(3):
-        assert script.session.abandon(script.guard("/a", watch))
-    assert script.session._watching._doubted == []
+        assert script.session.withdraw(script.guard("/a", watch))
+    assert script.session._watches._doubted == []
     script.lose()
     script.connect()
     assert "get_children2" not in [sent.name for sent in script.sent]
@@ -708,7 +708,7 @@ def test_an_early_watch_that_fires_names_the_callers_path() -> None:
     script, watch = _below(), Watch()
     watch.owner = script
     body = ops.GET_CHILDREN2.request.pack("/app/a", True)  # type: ignore[union-attr]
-    call = Call(ops.GET_CHILDREN2, "/a", body, None, watch, "/app/a", WatchKind.CHILD, 1)
+    call = Request(ops.GET_CHILDREN2, "/a", body, None, watch, "/app/a", WatchKind.CHILD, 1)
     script.answer(script.submit(call), error=NO_NODE)
     assert events(watch) == [Event(DELETED, "/a", State.CONNECTED)]
 

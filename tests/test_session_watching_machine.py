@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.scripted import NO_NODE, STAT, Script, Sent, event_frame, events, reply_frame
 from zkwire.jute import records as r
-from zkwire.session.request import Answered, Call
+from zkwire.session.request import Answered, Request
 from zkwire.session.watch import Watch
 from zkwire.session.watch_table import ancestors
 from zkwire.wire.model import Event, EventType, WatchType
@@ -223,7 +223,7 @@ class Server:
 class Local:
     """A watch of the client, and what it has heard."""
 
-    call: Call
+    call: Request
     watch: Watch
     closed: bool = False
     heard: list[Event] = field(default_factory=list)

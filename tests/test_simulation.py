@@ -31,8 +31,8 @@ from tests.simulation_locks import (
     various,
 )
 from zkwire.errors import SessionExpiredError, ThrottledOpError
-from zkwire.operations import Verbs
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.operations import Operations
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.testing.server.tree import Node
 from zkwire.testing.simulation.client import Client, Step, ViolationError
@@ -237,7 +237,7 @@ def test_a_process_that_pauses_for_too_long_finds_its_session_gone() -> None:
 
     async def use() -> None:
         await client.sleep(1.0)
-        await client.world.verbs.exists("/")
+        await client.world.operations.exists("/")
         await client.sleep(60.0)
 
     task = client.spawn(use())
@@ -250,8 +250,8 @@ def test_a_deadlock_is_reported() -> None:
         client = sim.client()
 
         async def acquire_twice() -> None:
-            await SequentialLockCore(client.world, "/lock").acquire(None, True)
-            await SequentialLockCore(client.world, "/lock").acquire(None, True)
+            await SequentialQueue(client.world, "/lock").acquire(None, True)
+            await SequentialQueue(client.world, "/lock").acquire(None, True)
 
         client.spawn(acquire_twice())
 
@@ -337,7 +337,7 @@ def test_readers_may_come_in_any_order(client: Client) -> None:
 def test_what_is_refused_for_the_moment_is_not_done() -> None:
     sim = Simulation()
     client = sim.client()
-    task = client.spawn(client.world.until(client.world.verbs.create("/x"), None))
+    task = client.spawn(client.world.until(client.world.operations.create("/x"), None))
     performed(sim, "run a; refuse a; down a; run a")
     assert isinstance(task.error, ThrottledOpError)
     assert "/x" not in sim.tree.nodes
@@ -364,7 +364,7 @@ def test_an_outsider_writes_what_is_there_already() -> None:
 def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
     sim = Simulation()
     client = sim.client()
-    lock = SequentialLockCore(client.world, "/lock")
+    lock = SequentialQueue(client.world, "/lock")
     sim.checks.append(Told())
     client.locks.append(lock)
     client.spawn(lock.acquire(None, True))
@@ -396,7 +396,7 @@ def performed(sim: Simulation, steps: str) -> None:
 def with_a_node(sim: Simulation) -> tuple[Client, Client]:
     """The second one has made an ephemeral node that the first one has not seen."""
     first, second = sim.client(), sim.client()
-    sim.spawn(second.world.until(second.world.verbs.create("/x", ephemeral=True), None))
+    sim.spawn(second.world.until(second.world.operations.create("/x", ephemeral=True), None))
     performed(sim, "run b; up b; down b; run b")
     assert "/x" in sim.tree.nodes
     return first, second
@@ -405,7 +405,7 @@ def with_a_node(sim: Simulation) -> tuple[Client, Client]:
 def test_what_lingers_brings_its_own_server_up_to_date() -> None:
     sim = Simulation()
     first, _ = with_a_node(sim)
-    first.spawn(first.world.until(first.world.verbs.create("/y"), None))
+    first.spawn(first.world.until(first.world.operations.create("/y"), None))
     performed(sim, "run a; lag a; linger a; late a")
     assert {"/x", "/y"} <= set(sim.tree.nodes)
 
@@ -422,19 +422,23 @@ def test_a_server_that_is_behind_knows_nothing_of_the_end_of_a_session(end: str)
 
 
 async def _change(client: Client, *what: str) -> None:
-    verbs = client.world.verbs
+    operations = client.world.operations
     for each in what:
-        await (verbs.create("/n/c") if each == "children" else verbs.set_data("/n", each.encode()))
+        await (
+            operations.create("/n/c")
+            if each == "children"
+            else operations.set_data("/n", each.encode())
+        )
 
 
 def _told_by_a_server_that_was_behind(
-    watching: Callable[[Verbs, list[str]], Coroutine[Any, Any, object]], now: str, later: str
+    watching: Callable[[Operations, list[str]], Coroutine[Any, Any, object]], now: str, later: str
 ) -> list[str]:
     """Of a change while it was behind, and of one after it has caught up."""
     sim, told = Simulation(), list[str]()
     make(sim, "/n")
     first, second = sim.client(), sim.client()
-    first.spawn(watching(first.world.verbs, told))
+    first.spawn(watching(first.world.operations, told))
     performed(sim, "run a; up a; down a; run a; lag a")
     second.spawn(_change(second, now))
     performed(sim, "run b; up b; down b; run b; apply a; down a")
@@ -443,15 +447,15 @@ def _told_by_a_server_that_was_behind(
     return told
 
 
-async def _always(verbs: Verbs, told: list[str]) -> None:
-    await verbs.add_watch("/n", watch=lambda event: told.append(EventType(event.type).name))
+async def _always(operations: Operations, told: list[str]) -> None:
+    await operations.add_watch("/n", watch=lambda event: told.append(EventType(event.type).name))
 
 
-async def _both(verbs: Verbs, told: list[str]) -> None:
-    data = verbs.get_data(
+async def _both(operations: Operations, told: list[str]) -> None:
+    data = operations.get_data(
         "/n", watch=lambda event: told.append(f"data {EventType(event.type).name}")
     )
-    await verbs.get_children(
+    await operations.get_children(
         "/n", watch=lambda event: told.append(f"child {EventType(event.type).name}")
     )
     await data
@@ -471,7 +475,7 @@ def test_a_held_event_uses_up_no_watch_of_another_kind() -> None:
 def test_a_watch_that_is_to_stay_brings_its_server_up_to_date() -> None:
     sim = Simulation()
     first, _ = with_a_node(sim)
-    first.spawn(_always(first.world.verbs, []))
+    first.spawn(_always(first.world.operations, []))
     performed(sim, "run a; lag a; up a")
     assert not sim.behind
 

@@ -24,7 +24,7 @@ from tests.simulation_family import (
     various_semaphore,
 )
 from tests.simulation_locks import Manners
-from zkwire.recipes.read_write import ReadLockCore
+from zkwire.recipes.read_write import ReadLockQueue
 from zkwire.testing.simulation.client import Step
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.schedule import (
@@ -124,8 +124,8 @@ HASTE = (
 """The answer to a downgrade is lost, the write lock is released, and the reader cancelled."""
 
 
-@pytest.mark.parametrize("core", [ReadLockCore, ForgetsFirstTry])
-def test_a_reader_beside_a_released_writer_has_one_node(core: type[ReadLockCore]) -> None:
+@pytest.mark.parametrize("core", [ReadLockQueue, ForgetsFirstTry])
+def test_a_reader_beside_a_released_writer_has_one_node(core: type[ReadLockQueue]) -> None:
     scenario = read_write(["hasty"], BRIEF, kind=ReadWrite(core))
     history = replay(scenario, HASTE)
     found = history[-1].strip().startswith("ORPHAN")

@@ -115,7 +115,7 @@ def test_what_nobody_can_see_any_more_is_no_part() -> None:
     for change in [None, _change_past]:
         sim = finished()
         for client in sim.clients:
-            client.session._flight.last_zxid = sim.tree.zxid + 1
+            client.session._requests.last_zxid = sim.tree.zxid + 1
         if change is not None:
             change(sim)
         prints.append(state_print(sim))

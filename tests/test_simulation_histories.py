@@ -12,7 +12,7 @@ import pytest
 from tests.history import Record, check
 from tests.simulation_histories import Recorder, users
 from tests.simulation_locks import LowestWatched, NoSecondLook
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.invariants import Claim
 from zkwire.testing.simulation.schedule import FailedRunError, Seeded, explore
@@ -21,7 +21,7 @@ from zkwire.testing.simulation.simulation import Simulation
 SEEDS = range(1000)
 
 
-class NoDeadline(SequentialLockCore):
+class NoDeadline(SequentialQueue):
     """Waits for as long as it takes."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
@@ -34,7 +34,7 @@ def anybody(_: Sequence[Claim]) -> bool:
 
 
 def recorded(
-    seed: int, core: type[SequentialLockCore] = SequentialLockCore, faults: tuple[str, ...] = ()
+    seed: int, core: type[SequentialQueue] = SequentialQueue, faults: tuple[str, ...] = ()
 ) -> list[Record]:
     """The history of a run, unchecked."""
     sim = Simulation(seed=seed, faults=faults)
@@ -97,7 +97,7 @@ def test_with_faults_there_is_all_of_it() -> None:
     ],
 )
 def test_a_planted_bug_shows_in_the_history(
-    core: type[SequentialLockCore], faults: tuple[str, ...], name: str, needed: str
+    core: type[SequentialQueue], faults: tuple[str, ...], name: str, needed: str
 ) -> None:
     """Not without the records of that kind."""
     for seed in SEEDS:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scripted import TERMINAL, script_in
-from zkwire.session.states import Audience, Listener, StateWait
+from zkwire.session.states import Listener, Observers, StateWait
 from zkwire.wire.model import State
 
 if TYPE_CHECKING:
     from zkwire.session.waitable import Waker
 
 
-class Onlooker:
+class Observer:
     """Writes down what it sees, and again when its waker is called."""
 
     def __init__(self, log: list[str], name: str = "") -> None:
@@ -110,8 +110,8 @@ def test_listeners_are_the_same_if_their_function_is() -> None:
 
 
 def test_all_are_told_in_the_order_in_which_they_came() -> None:
-    audience, log = Audience(), list[str]()
-    one, other = Onlooker(log, "1 "), Onlooker(log, "2 ")
+    audience, log = Observers(), list[str]()
+    one, other = Observer(log, "1 "), Observer(log, "2 ")
     audience.add(one)
     audience.add(other)
     audience.add(one)
@@ -121,8 +121,8 @@ def test_all_are_told_in_the_order_in_which_they_came() -> None:
 
 
 def test_who_has_gone_is_not_told() -> None:
-    audience, log = Audience(), list[str]()
-    one = Onlooker(log)
+    audience, log = Observers(), list[str]()
+    one = Observer(log)
     audience.add(one)
     audience.remove(one)
     audience.remove(one)
@@ -130,7 +130,7 @@ def test_who_has_gone_is_not_told() -> None:
 
 
 def test_a_function_is_told_once_and_taken_back_by_itself() -> None:
-    audience, told = Audience(), list[State]()
+    audience, told = Observers(), list[State]()
     run: Callable[[Callable[[], object]], object] = lambda work: work()  # noqa: E731
     function = told.append
     audience.add(Listener(function, run))
@@ -143,14 +143,14 @@ def test_a_function_is_told_once_and_taken_back_by_itself() -> None:
 
 
 def test_somebody_may_leave_while_all_are_told() -> None:
-    audience = Audience()
+    audience = Observers()
 
-    class Leaving(Onlooker):
+    class Leaving(Observer):
         def see(self, state: State) -> list[Waker]:
             audience.remove(self)
             return super().see(state)
 
-    first, second = Leaving([]), Onlooker([])
+    first, second = Leaving([]), Observer([])
     audience.add(first)
     audience.add(second)
     audience.tell(State.CONNECTED)
@@ -162,7 +162,7 @@ def test_somebody_may_leave_while_all_are_told() -> None:
 
 def test_a_session_tells_every_transition() -> None:
     script, log = script_in(State.NOT_STARTED), list[str]()
-    onlooker = Onlooker(log)
+    onlooker = Observer(log)
     script.session.audience.add(onlooker)
     script.connect()
     script.reconnect()

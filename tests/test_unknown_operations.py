@@ -22,7 +22,7 @@ from zkwire.errors import (
     OutcomeUnknownError,
     UnimplementedError,
 )
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.testing import Server
 from zkwire.testing.proxy.faults import Gate, hold
@@ -33,7 +33,7 @@ PATIENCE = 30.0
 UNKNOWN = UnimplementedError.code
 
 
-def refuse(script: Script, call: Call) -> None:
+def refuse(script: Script, call: Request) -> None:
     """The server does not know what was called."""
     script.answer(call, error=UNKNOWN, zxid=-1)
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.waitable import Waitable
 from zkwire.session.watch import CallbackWatch, Watch
-from zkwire.session.watch_manager import Watching
+from zkwire.session.watch_manager import WatchManager
 from zkwire.session.watch_table import BATCH_BYTES, WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
@@ -40,7 +40,7 @@ class Owner:
         self.dispatched: list[Callable[[], object]] = []
         self.half_done: list[Callable[[], object]] = []
 
-    def settle(self) -> None:
+    def await_delivery(self) -> None:
         while self.half_done:
             self.half_done.pop()()
 
@@ -688,11 +688,11 @@ def test_an_event_that_another_thread_is_delivering_has_come(
 
 def test_a_read_that_fails_behind_its_answer_keeps_its_watch(owner: Owner) -> None:
     """An interrupt right behind the answer leaves the read to the loss of the connection."""
-    watching, watch = Watching("", []), Watch()
+    watching, watch = WatchManager("", []), Watch()
     watch.owner = owner
-    call = Call(ops.GET_DATA, "/a", b"\1", None, watch, "/a", DATA)
+    call = Request(ops.GET_DATA, "/a", b"\1", None, watch, "/a", DATA)
     watching.expect(call, watch)
-    watching.settle(call, watch, 0, None, 1)
+    watching.answered(call, watch, 0, None, 1)
     watching.fail(call, watch, 1)
     assert not watch.ready
     assert watching.table.has(DATA, "/a")
@@ -700,10 +700,10 @@ def test_a_read_that_fails_behind_its_answer_keeps_its_watch(owner: Owner) -> No
 
 def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() -> None:
     """Two of them, so that the first answer leaves one under way."""
-    watching, cover = Watching("", []), Watch()
+    watching, cover = WatchManager("", []), Watch()
     watching.table.add(PERSISTENT, "/a", cover)
     calls = [
-        (Call(ops.GET_CHILDREN, "/a", b"\1", None, watch, "/a", CHILD), watch)
+        (Request(ops.GET_CHILDREN, "/a", b"\1", None, watch, "/a", CHILD), watch)
         for watch in (Watch(), Watch())
     ]
     for call, watch in calls:
@@ -711,7 +711,7 @@ def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() 
         assert call.covered
     watching.table.discard(PERSISTENT, "/a", cover)
     for number, (call, watch) in enumerate(calls, 1):
-        watching.settle(call, watch, 0, None, number)
+        watching.answered(call, watch, 0, None, number)
         assert [request.op for request in watching.requests] == [ops.SET_WATCHES] * number
 
 

@@ -19,7 +19,7 @@ from tests.scripted import (
 )
 from zkwire.errors import NoWatcherError, UnimplementedError
 from zkwire.jute import records as r
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.session.watch_table import BATCH_BYTES, WatchTable, ancestors
 from zkwire.wire.model import Event, EventType, State, WatchType
@@ -39,7 +39,7 @@ def _removals(sent: list[Sent]) -> list[r.RemoveWatchesRequest]:
     return [one.read(r.RemoveWatchesRequest) for one in sent if one.name == "remove_watches"]
 
 
-def _asks_for_a_watch(call: Call) -> bool:
+def _asks_for_a_watch(call: Request) -> bool:
     return r.ExistsRequest.decode(call.body).watch  # all reads look like this
 
 
@@ -604,7 +604,7 @@ def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer() -> None:
     persistent = script.persistent("/a")
     call = script.call("get_data", "/a", watch=Watch())
     persistent.close()
-    assert script.session.abandon(call)
+    assert script.session.withdraw(call)
     assert script.names() == ["remove_watches"]
 
 

@@ -27,32 +27,32 @@ READ_WRITE = [ACL(Perms.READ | Perms.WRITE | Perms.ADMIN | Perms.DELETE, Id("wor
 # --- create ---------------------------------------------------------------------------------------
 
 
-def create(verbs: Any, case: Case) -> Any:
-    return verbs.create(case.path, case.id.encode())
+def create(operations: Any, case: Case) -> Any:
+    return operations.create(case.path, case.id.encode())
 
 
-def create_with_stat(verbs: Any, case: Case) -> Any:
-    return verbs.create_with_stat(case.path, case.id.encode())
+def create_with_stat(operations: Any, case: Case) -> Any:
+    return operations.create_with_stat(case.path, case.id.encode())
 
 
-def create_ephemeral(verbs: Any, case: Case) -> Any:
-    return verbs.create(case.path, case.id.encode(), ephemeral=True)
+def create_ephemeral(operations: Any, case: Case) -> Any:
+    return operations.create(case.path, case.id.encode(), ephemeral=True)
 
 
-def create_container(verbs: Any, case: Case) -> Any:
-    return verbs.create(case.path, case.id.encode(), container=True)
+def create_container(operations: Any, case: Case) -> Any:
+    return operations.create(case.path, case.id.encode(), container=True)
 
 
-def create_ttl(verbs: Any, case: Case) -> Any:
-    return verbs.create(case.path, case.id.encode(), ttl=3600.0)
+def create_ttl(operations: Any, case: Case) -> Any:
+    return operations.create(case.path, case.id.encode(), ttl=3600.0)
 
 
-def create_sequential(verbs: Any, case: Case) -> Any:
-    return verbs.create(f"{case.base}/{case.id}-", sequential=True)
+def create_sequential(operations: Any, case: Case) -> Any:
+    return operations.create(f"{case.base}/{case.id}-", sequential=True)
 
 
-def create_in_queue(verbs: Any, case: Case) -> Any:
-    return verbs.create(f"{case.base}/{case.id}-", ephemeral=True, sequential=True)
+def create_in_queue(operations: Any, case: Case) -> Any:
+    return operations.create(f"{case.base}/{case.id}-", ephemeral=True, sequential=True)
 
 
 def made(case: Case, client: Client) -> int:
@@ -132,8 +132,8 @@ def make(case: Case) -> None:
     case.notes["stat"] = stat
 
 
-def delete(verbs: Any, case: Case) -> Any:
-    return verbs.delete(case.path)
+def delete(operations: Any, case: Case) -> Any:
+    return operations.delete(case.path)
 
 
 def deleted(case: Case, client: Client) -> int:
@@ -163,12 +163,12 @@ def lose_child(case: Case) -> None:
 # --- set_data, set_acl ----------------------------------------------------------------------------
 
 
-def set_version(verbs: Any, case: Case) -> Any:
-    return verbs.set_data(case.path, case.id.encode(), version=case.notes["stat"].version)
+def set_version(operations: Any, case: Case) -> Any:
+    return operations.set_data(case.path, case.id.encode(), version=case.notes["stat"].version)
 
 
-def set_any(verbs: Any, case: Case) -> Any:
-    return verbs.set_data(case.path, case.id.encode())
+def set_any(operations: Any, case: Case) -> Any:
+    return operations.set_data(case.path, case.id.encode())
 
 
 def written(case: Case, client: Client) -> int:
@@ -205,8 +205,8 @@ def read_version(case: Case) -> None:
     _, case.notes["stat"] = case.subject.get_data(case.path)
 
 
-def set_acl(verbs: Any, case: Case) -> Any:
-    return verbs.set_acl(case.path, READ_WRITE, version=case.notes["stat"].aversion)
+def set_acl(operations: Any, case: Case) -> Any:
+    return operations.set_acl(case.path, READ_WRITE, version=case.notes["stat"].aversion)
 
 
 def acl_set(case: Case, client: Client) -> int:
@@ -245,9 +245,9 @@ def make_counter(case: Case) -> None:
     case.observer.create(f"{case.base}/done")
 
 
-def transfer(verbs: Any, case: Case) -> Any:
+def transfer(operations: Any, case: Case) -> Any:
     marker = f"{case.base}/done/{case.id}"
-    return verbs.multi([Create(marker), SetData(f"{case.base}/total", b"1")])
+    return operations.multi([Create(marker), SetData(f"{case.base}/total", b"1")])
 
 
 def transferred(case: Case, client: Client) -> int:
@@ -306,8 +306,8 @@ def without_both(case: Case) -> None:
     note_version(case)
 
 
-def reconfig(verbs: Any, case: Case) -> Any:
-    return verbs.reconfig(joining=[OURS], version=case.notes["version"])
+def reconfig(operations: Any, case: Case) -> Any:
+    return operations.reconfig(joining=[OURS], version=case.notes["version"])
 
 
 def joined(case: Case, client: Client) -> int:

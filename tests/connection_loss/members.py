@@ -135,9 +135,9 @@ class Removal(Case):
         self.subject.sync()
         note_version(self)
 
-    def ask(self, verbs: Any) -> Any:
+    def ask(self, operations: Any) -> Any:
         """The change, if nobody else has made one."""
-        return verbs.reconfig(leaving=[str(self.number)], version=self.notes["version"])
+        return operations.reconfig(leaving=[str(self.number)], version=self.notes["version"])
 
     def removed(self) -> bool:
         """Whether the ensemble knows it no more; the observer's server may not know that yet."""

@@ -51,24 +51,24 @@ def watched(case: Case, _: Client) -> int:
     return int(bool(set(case.events()) - {"REREAD"}))
 
 
-def exists_watching(verbs: Any, case: Case) -> Any:
-    return verbs.exists(case.path, watch=case.watch)
+def exists_watching(operations: Any, case: Case) -> Any:
+    return operations.exists(case.path, watch=case.watch)
 
 
-def get_data_watching(verbs: Any, case: Case) -> Any:
-    return verbs.get_data(case.path, watch=case.watch)
+def get_data_watching(operations: Any, case: Case) -> Any:
+    return operations.get_data(case.path, watch=case.watch)
 
 
-def get_children_watching(verbs: Any, case: Case) -> Any:
-    return verbs.get_children(case.path, watch=case.watch)
+def get_children_watching(operations: Any, case: Case) -> Any:
+    return operations.get_children(case.path, watch=case.watch)
 
 
-def add_persistent(verbs: Any, case: Case) -> Any:
-    return verbs.add_watch(case.path, case.watch)
+def add_persistent(operations: Any, case: Case) -> Any:
+    return operations.add_watch(case.path, case.watch)
 
 
-def add_recursive(verbs: Any, case: Case) -> Any:
-    return verbs.add_watch(case.path, case.watch, recursive=True)
+def add_recursive(operations: Any, case: Case) -> Any:
+    return operations.add_watch(case.path, case.watch, recursive=True)
 
 
 def set_watch(case: Case) -> None:
@@ -76,8 +76,8 @@ def set_watch(case: Case) -> None:
     get_data_watching(case.subject, case)
 
 
-def remove_watches(verbs: Any, case: Case) -> Any:
-    return verbs.remove_watches(case.path, WatchType.DATA)
+def remove_watches(operations: Any, case: Case) -> Any:
+    return operations.remove_watches(case.path, WatchType.DATA)
 
 
 def unwatched(case: Case, client: Client) -> int:
@@ -106,8 +106,8 @@ def make_private(case: Case) -> None:
     case.observer.create(case.path, b"private", acl)
 
 
-def add_auth(verbs: Any, case: Case) -> Any:
-    return verbs.add_auth(*case.notes.get("credentials", CREDENTIALS))
+def add_auth(operations: Any, case: Case) -> Any:
+    return operations.add_auth(*case.notes.get("credentials", CREDENTIALS))
 
 
 def authenticated(case: Case, _: Client) -> int:

@@ -322,7 +322,7 @@ class Listener:
 
 def _happenings(script: Script) -> list[Callable[[], object]]:
     """What may happen to a session in its present state."""
-    if script.session.over:
+    if script.session.ended:
         return []
     if script.state in (State.DISCONNECTED, State.NOT_STARTED, State.CONNECTING):
         return [script.dial, lambda: script.advance(0.5)]

@@ -26,7 +26,7 @@ from tests.simulation_locks import (
 )
 from zkwire.errors import SessionExpiredError
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.testing.simulation import schedule
 from zkwire.testing.simulation.invariants import Claims, exclusive
@@ -141,7 +141,7 @@ def test_hazard_B22_a_holder_whose_node_is_deleted_is_told() -> None:
     assert_swept(good, bad, ("delete",), "STATE")
 
 
-class Hopeful(SequentialLockCore):
+class Hopeful(SequentialQueue):
     """Whoever has waited long enough holds, whatever became of its session meanwhile."""
 
     @property

@@ -1,13 +1,13 @@
-"""The asyncio client: what users hold.  All of it is glue between Verbs, Session and AsyncPump."""
+"""The asyncio client: the operations, the session and the driver put together."""
 
 from __future__ import annotations
 
-from zkwire.aio.driver import AsyncPump
+from zkwire.aio.driver import LoopDriver
 from zkwire.aio.replies import AsyncReply
 from zkwire.aio.runtime import AsyncWorld
 from zkwire.net.client import CLOSE_SECONDS, ClientBase
 from zkwire.net.pipeline import Pipeline
-from zkwire.operations.multi import Transaction as Operations
+from zkwire.operations.multi import TransactionBase
 from zkwire.recipes import trees
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import check_timeout
@@ -54,7 +54,7 @@ class AsyncClient(ClientBase, Pipeline):
     Nothing is started before the first use, and no thread at all, unless a name must be looked up.
     """
 
-    _pump: AsyncPump
+    _pump: LoopDriver
     _world: AsyncWorld
 
     def _make_shell(
@@ -66,7 +66,7 @@ class AsyncClient(ClientBase, Pipeline):
         resolver: Resolver | None,
         now: Callable[[], float] | None,
     ) -> None:
-        pump = AsyncPump(self._session, tls, sasl, self._operation_timeout, resolver, now)
+        pump = LoopDriver(self._session, tls, sasl, self._operation_timeout, resolver, now)
         Pipeline.__init__(self, pump, self._session.chroot, AsyncReply, acl=self._acl)
         self._world = AsyncWorld(pump, self._session.chroot, rng, self._acl)
 
@@ -83,7 +83,7 @@ class AsyncClient(ClientBase, Pipeline):
         limit = self._session.timeout if limit is None else limit
         if not await self._pump.until(self._session.change, limit):
             raise self._unreachable(limit)
-        if self._session.over:
+        if self._session.ended:
             raise self._session.ending()
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class AsyncClient(ClientBase, Pipeline):
         return trees.walk(self._world, path, self._deadline)
 
 
-class AsyncTransaction(Operations):
+class AsyncTransaction(TransactionBase):
     """Operations that are executed together at the end of an ``async with`` block, all or none.
 
     See :class:`zkwire.Transaction`.

@@ -14,7 +14,7 @@ from functools import partial
 from sys import is_finalizing as finalizing
 
 from zkwire.aio.home import LOOP_CLOSED, Home, in_the_middle, uninterruptible
-from zkwire.aio.loop import SHORTEST_PAUSE, LoopDriver
+from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.background import Late, Task
 from zkwire.net.connection import INTERRUPTED
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any
 
-    from zkwire.net.connection import Link
+    from zkwire.net.connection import Connection
     from zkwire.net.dial import Resolver
     from zkwire.net.sasl import Mechanism
-    from zkwire.session.leases import Hold
-    from zkwire.session.request import Call
+    from zkwire.session.leases import LeaseHolder
+    from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.states import Onlooker
+    from zkwire.session.states import Observer
     from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
 
@@ -52,7 +52,7 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-class AsyncPump(Home):
+class LoopDriver(Home):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     def __init__(
@@ -71,8 +71,8 @@ class AsyncPump(Home):
         self.tls = tls
         self.sasl = sasl
         self.resolver = resolver or resolve
-        self.link: Link | None = None
-        self._driver: LoopDriver | None = None
+        self.link: Connection | None = None
+        self._driver: LoopIO | None = None
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
         self._flushing = False
         self._tasks: set[Task] = set()  # that run in the background
@@ -83,18 +83,18 @@ class AsyncPump(Home):
     caller = staticmethod(asyncio.current_task)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self.session.over:
+        if not self.session.ended:
             self.session.start(self.now())
-            self._driver = LoopDriver(self, loop)
+            self._driver = LoopIO(self, loop)
             self._driver.turn_soon()
 
     @uninterruptible
-    def submit(self, call: Call, *, eager: bool = True) -> None:
+    def submit(self, request: Request, *, eager: bool = True) -> None:
         """Put a call behind all earlier ones; without ``eager`` never send it at once."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._submit_from_outside(call, eager)
+            self._submit_from_outside(request, eager)
             return
         if loop is not self.loop or self.forked:
             self.start()
@@ -103,17 +103,17 @@ class AsyncPump(Home):
         link, session = self.link, self.session
         alone = eager and not session.unanswered
         if link is None or link.end or self.closing is not None:
-            self._prepare(call, link)
+            self._prepare(request, link)
         elif alone and link.writable:
             now = self.now()
             if now >= session.dead_at:
                 self._judge()
-            elif data := session.send_alone(call, now):
+            elif data := session.send_alone(request, now):
                 self._send(link, data)
                 return
-        queued = session.push(call)
+        queued = session.push(request)
         if not queued:
-            session.submit(call, self.now())
+            session.submit(request, self.now())
             queued = session.queued
             self.call_due()  # remove_watches may have ended watches here already
         if not session.usable:
@@ -124,7 +124,7 @@ class AsyncPump(Home):
             self._flushing = True
             loop.call_soon(self._flush_gathered)
 
-    def _submit_from_outside(self, call: Call, eager: bool) -> None:
+    def _submit_from_outside(self, request: Request, eager: bool) -> None:
         """Have the loop submit a call that was made where no loop runs, in order.
 
         ``run_coroutine_threadsafe(client.get_data(path), loop)`` calls the operation in its own
@@ -132,22 +132,24 @@ class AsyncPump(Home):
         """
         if self.forked or self.loop is None:
             self.start()
-        if not self.soon(partial(self._submit_here, call, eager)):
-            raise ClientClosedError(LOOP_CLOSED, op=call.op.name, path=call.path)
+        if not self.soon(partial(self._submit_here, request, eager)):
+            raise ClientClosedError(LOOP_CLOSED, op=request.op.name, path=request.path)
 
-    def _submit_here(self, call: Call, eager: bool) -> None:
+    def _submit_here(self, request: Request, eager: bool) -> None:
         try:
-            self.submit(call, eager=eager)
+            self.submit(request, eager=eager)
         except Exception as error:  # the caller is elsewhere: an await raises it
             kind = type(error) if isinstance(error, ZooKeeperError) else ZooKeeperError
-            call.outcome = Failed(kind, str(error.args[0]), False)
-            for waker in call.take_wakers():
+            request.outcome = Failed(kind, str(error.args[0]), False)
+            for waker in request.take_wakers():
                 waker()
 
-    def _prepare(self, call: Call, link: Link | None) -> None:
+    def _prepare(self, request: Request, link: Connection | None) -> None:
         """The connection is not as usual: refuse the call, or see to it that it is not lost."""
-        if self.closing is not None and not self.session.over:
-            raise ClientClosedError("the client is being closed", op=call.op.name, path=call.path)
+        if self.closing is not None and not self.session.ended:
+            raise ClientClosedError(
+                "the client is being closed", op=request.op.name, path=request.path
+            )
         if link is not None and link.end:
             self._judge()  # it is broken: the call must not be lost with it
 
@@ -202,13 +204,13 @@ class AsyncPump(Home):
             return waitable.ready
         raise RuntimeError("this would block the event loop: use await")
 
-    def settle(self) -> None:
+    def await_delivery(self) -> None:
         """An event is delivered by the only thread there is."""
 
     @uninterruptible
-    def abandon(self, call: Call) -> bool:
+    def withdraw(self, request: Request) -> bool:
         """The caller no longer waits; True if the call now never will be sent."""
-        taken_back = not self.forked and self.session.abandon(call)
+        taken_back = not self.forked and self.session.withdraw(request)
         self.call_due()
         return taken_back
 
@@ -229,24 +231,24 @@ class AsyncPump(Home):
             self.call_due()
             self.flush()
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: LeaseHolder) -> None:
         """Tell ``hold`` when the session may be gone."""
         self.session.hold(hold)
         self.call_due()
         self._turn_soon()  # it has a deadline
 
-    def unhold(self, hold: Hold) -> None:
+    def unhold(self, hold: LeaseHolder) -> None:
         """The opposite of :meth:`hold`."""
         self.session.unhold(hold)
         self.call_due()
 
-    def attach(self, onlooker: Onlooker) -> None:
+    def attach(self, onlooker: Observer) -> None:
         """Show every state to ``onlooker`` from now on."""
         self.session.audience.add(onlooker)
         if isinstance(onlooker, StateWait):
             onlooker.see(self.session.state)
 
-    def detach(self, onlooker: Onlooker) -> None:
+    def detach(self, onlooker: Observer) -> None:
         """The opposite.  Idempotent."""
         self.session.audience.remove(onlooker)
 
@@ -266,7 +268,7 @@ class AsyncPump(Home):
         if self.homeless:
             raise ClientClosedError(LOOP_CLOSED)
         self.start()
-        if self.session.over:
+        if self.session.ended:
             raise self.session.ending()
         running = set[Task]() if lasting else self._tasks
         Task(work(), self.soon, self.when_ready, running).step()
@@ -284,7 +286,7 @@ class AsyncPump(Home):
     async def cleaned_up(self, timeout: float) -> None:
         """Wait until nothing runs in the background, at most about ``timeout`` seconds."""
         latest = self.now() + timeout
-        while self._tasks and not self.session.over and self.now() < latest:
+        while self._tasks and not self.session.ended and self.now() < latest:
             await asyncio.sleep(SHORTEST_PAUSE)
 
     async def close(self, timeout: float, *, detach: bool = False) -> None:
@@ -301,7 +303,7 @@ class AsyncPump(Home):
         session = self.session
         first, self.closing = self.closing is None, timeout
         try:
-            if not (self._driver is None or session.over or detach or self.homeless):
+            if not (self._driver is None or session.ended or detach or self.homeless):
                 if first:
                     session.close(self.now())
                     self.flush()
@@ -321,7 +323,7 @@ class AsyncPump(Home):
         For a finalizer, see :mod:`zkwire.net.held`.
         """
         driver = self._driver
-        unused = driver is None or self.forked or self.closing is not None or self.session.over
+        unused = driver is None or self.forked or self.closing is not None or self.session.ended
         if driver is None or unused or finalizing():
             return False
         driver.held.hold(driver)
@@ -343,7 +345,7 @@ class AsyncPump(Home):
     # --- bytes ------------------------------------------------------------------------------------
 
     @uninterruptible
-    def read(self, link: Link) -> None:
+    def read(self, link: Connection) -> None:
         """One receive and all that it brings; nothing that comes behind an interrupted one."""
         session = self.session
         try:
@@ -356,9 +358,9 @@ class AsyncPump(Home):
                 if now >= link.look_at:
                     link.look_at = now + LOOK
                     session.on_deadline(now)
-                if session.broken or session.over:
+                if session.broken or session.ended:
                     link.end = session.broken or "the session is over"
-                if session.wakeups:
+                if session.callbacks:
                     self.call_due()
                 if session.has_output:
                     self.flush()
@@ -372,15 +374,15 @@ class AsyncPump(Home):
     @uninterruptible
     def call_due(self) -> None:
         """Call what the automaton wants called, in order."""
-        while self.session.wakeups:
-            due, called = self.session.take_wakeups(), 0
+        while self.session.callbacks:
+            due, called = self.session.take_callbacks(), 0
             try:
                 for function in due:
                     function()
                     called += 1
             finally:  # an interrupt must not lose those behind it
                 if called < len(due):
-                    self.session.wakeups[:0] = due[called:]
+                    self.session.callbacks[:0] = due[called:]
 
     @uninterruptible
     def flush(self) -> None:
@@ -389,14 +391,14 @@ class AsyncPump(Home):
         while link is not None and self.session.has_output and link.writable:
             self._send(link, self.session.data_to_send(self.now()))
 
-    def _send(self, link: Link, data: bytes) -> None:
+    def _send(self, link: Connection, data: bytes) -> None:
         link.written += len(data)
         link.send(data)
         if link.unsent or link.broken_pipe:
             self._turn_soon()  # to listen until it is writable, or to end it
 
     @uninterruptible
-    def send_rest(self, link: Link) -> None:
+    def send_rest(self, link: Connection) -> None:
         """The socket takes bytes again."""
         if link.pending and not link.end:
             data, link.unsent = link.unsent, memoryview(b"")

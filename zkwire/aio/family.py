@@ -16,9 +16,9 @@ from zkwire.errors import LockTakenError, LockTimeoutError
 from zkwire.recipes import limits
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import check_kind
-from zkwire.recipes.multi_lock import MultiLockCore
-from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
-from zkwire.recipes.semaphore import LastTry, SemaphoreCore
+from zkwire.recipes.multi_lock import AllLocks
+from zkwire.recipes.read_write import ReadLockQueue, WriteLockQueue
+from zkwire.recipes.semaphore import LastTry, SemaphoreLease
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class AsyncReadWriteLock:
         self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
         self._world = world_of(client)
-        write = WriteLockCore(self._world, path, text, acl)
-        read = ReadLockCore(self._world, path, text, write, acl)
+        write = WriteLockQueue(self._world, path, text, acl)
+        read = ReadLockQueue(self._world, path, text, write, acl)
         write.read = read
         self.path = path
         self.read = AsyncQueueLock(read)
@@ -91,8 +91,8 @@ class AsyncSemaphore:
         self._last_try = LastTry()
         self._core()  # checks the arguments
 
-    def _core(self) -> SemaphoreCore:
-        return SemaphoreCore(
+    def _core(self) -> SemaphoreLease:
+        return SemaphoreLease(
             self._world, self.path, self.count, self._text, self._acl, self._last_try
         )
 
@@ -145,7 +145,7 @@ class AsyncMultiLock(AsyncEntered):
     def __init__(self, *locks: AsyncLocking) -> None:
         wanted = "an AsyncMultiLock takes locks such as AsyncSequentialLock"
         parts = [check_kind(wanted, lock, AsyncLocking) for lock in locks]
-        self._core = MultiLockCore([lock._core for lock in parts])
+        self._core = AllLocks([lock._core for lock in parts])
         self.locks = locks
 
     async def _take(self, timeout: float | None) -> bool:

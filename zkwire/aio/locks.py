@@ -13,11 +13,11 @@ from zkwire.errors import (
     OperationTimeoutError,
 )
 from zkwire.recipes import limits
-from zkwire.recipes.attempt import InOtherHandsError
+from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import Bodied, LockFace, check_kind
 from zkwire.recipes.guarded import guarded
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
 from zkwire.session.waitable import check_timeout
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
     from zkwire.recipes.contenders import Contender
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 
-def world_of(client: AsyncClient) -> World:
+def world_of(client: AsyncClient) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
     return check_kind("client must be an AsyncClient", client, AsyncClient)._world
 
@@ -82,7 +82,7 @@ class AsyncEntered(Bodied):
             if not await self._take(timeout):
                 kind = LockTakenError if timeout is None else LockTimeoutError
                 raise kind(f"{self._called} is held by somebody else")
-        except InOtherHandsError:
+        except LockInUseError:
             raise
         except BaseException:
             if mine:  # an interrupt may have come right behind the acquisition
@@ -224,7 +224,7 @@ class AsyncBlockingLock(AsyncLocking):
 class AsyncQueueLock(AsyncLocking):
     """A lock whose contenders queue, each with a node of its own."""
 
-    def __init__(self, core: SequentialLockCore) -> None:
+    def __init__(self, core: SequentialQueue) -> None:
         super().__init__(core)
         self._queue = core
 
@@ -272,7 +272,7 @@ class AsyncSequentialLock(AsyncQueueLock):
     def __init__(
         self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        super().__init__(SequentialLockCore(world_of(client), path, text, acl))
+        super().__init__(SequentialQueue(world_of(client), path, text, acl))
 
 
 AsyncLock = AsyncSequentialLock

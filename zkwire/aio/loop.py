@@ -12,7 +12,7 @@ from functools import partial
 
 from zkwire.aio.home import uninterruptible
 from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
-from zkwire.net.connector import Engine
+from zkwire.net.connector import Connector
 from zkwire.net.held import Held
 
 TYPE_CHECKING = False
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from weakref import ref
 
     from zkwire.net import connector
-    from zkwire.net.connection import Link
+    from zkwire.net.connection import Connection
 
     class Owner(connector.Owner, Protocol):
         """What the loop's driver needs of the pump that it works for."""
 
-        def read(self, link: Link) -> None: ...
-        def send_rest(self, link: Link) -> None: ...
+        def read(self, link: Connection) -> None: ...
+        def send_rest(self, link: Connection) -> None: ...
 
 
 # Seconds; the event loop knows no shorter ones.
@@ -68,7 +68,7 @@ class LoopSelector:
 
 def _ready(held: Held, attempt: ref[Any] | None, events: int) -> None:
     """Something can be done on a socket.  The loop holds nothing of the client for that."""
-    driver: LoopDriver | None = held.get()
+    driver: LoopIO | None = held.get()
     if driver is None:
         return
     if attempt is None:
@@ -81,12 +81,12 @@ def _ready(held: Held, attempt: ref[Any] | None, events: int) -> None:
 
 
 def _on_timer(held: Held) -> None:
-    driver: LoopDriver | None = held.get()
+    driver: LoopIO | None = held.get()
     if driver is not None:
         driver.on_timer()
 
 
-class LoopDriver:
+class LoopIO:
     """Turns the engine whenever something has happened or is due."""
 
     def __init__(self, pump: Owner, loop: asyncio.AbstractEventLoop) -> None:
@@ -95,7 +95,7 @@ class LoopDriver:
         sockets: set[socket.socket] = set()
         self.held = Held(self, sockets)
         self.held.let_go()
-        self.engine = Engine(pump, nullcontext(), LoopSelector(loop, self.held), self.wake)
+        self.engine = Connector(pump, nullcontext(), LoopSelector(loop, self.held), self.wake)
         self.engine.sockets = sockets
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None

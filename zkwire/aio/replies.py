@@ -6,7 +6,7 @@ import asyncio
 
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.pipeline import timed_out
-from zkwire.session.request import ANSWERED, Call
+from zkwire.session.request import ANSWERED, Request
 from zkwire.wire import ops
 
 TYPE_CHECKING = False
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
     from typing import Any
 
-    from zkwire.aio.driver import AsyncPump
+    from zkwire.aio.driver import LoopDriver
 
     Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 
 
-class StepReply(Call):
+class StepReply(Request):
     """What a recipe awaits.  ``heard``, once it is there: an await has ended with an error."""
 
     __slots__ = ("heard", "pump")
-    pump: AsyncPump
+    pump: LoopDriver
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.within(self.pump.operation_timeout).__await__()
@@ -37,7 +37,7 @@ class StepReply(Call):
                 try:
                     in_time = await self.pump.until(self, timeout)
                 finally:
-                    taken_back = not (self.ready or self.wakers) and self.pump.abandon(self)
+                    taken_back = not (self.ready or self.wakers) and self.pump.withdraw(self)
                 if not in_time and (taken_back or not self.ready):
                     raise timed_out(self, timeout, taken_back)
             return self.value()
@@ -89,7 +89,7 @@ class AsyncReply(StepReply):
         if task not in awaits:
             awaits[task] = self.within(None)
             if not (self.ready or self.wakers):
-                self.pump.abandon(self)
+                self.pump.withdraw(self)
             self.heard = True
         try:
             return awaits[task].throw(error, *rest)

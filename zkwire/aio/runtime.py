@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import TypeVar
 
-    from zkwire.aio.driver import AsyncPump
+    from zkwire.aio.driver import LoopDriver
     from zkwire.jute.records import ACL
     from zkwire.operations import Reply
     from zkwire.session.waitable import Waker
@@ -54,10 +54,10 @@ class AsyncWorld(ClientWorld):
     """A client as its recipes see it: every await suspends the task."""
 
     def __init__(
-        self, pump: AsyncPump, chroot: str, rng: Random, acl: Sequence[ACL] = OPEN_ACL_UNSAFE
+        self, pump: LoopDriver, chroot: str, rng: Random, acl: Sequence[ACL] = OPEN_ACL_UNSAFE
     ) -> None:
-        verbs = Pipeline(pump, chroot, StepReply, acl=acl, eager=False)
-        super().__init__(pump, verbs, Pipeline(pump, chroot, BackgroundReply), rng)
+        operations = Pipeline(pump, chroot, StepReply, acl=acl, eager=False)
+        super().__init__(pump, operations, Pipeline(pump, chroot, BackgroundReply), rng)
 
     def check(self) -> None:
         """Raise RuntimeError in another event loop, ForkedError in a forked child."""
@@ -68,7 +68,7 @@ class AsyncWorld(ClientWorld):
         session = self._pump.session
         if not await self._pump.until(session.change, self._left(deadline)):
             raise OperationTimeoutError("no server could be reached in time")
-        if session.over:
+        if session.ended:
             raise session.ending()
 
     async def until(self, reply: Reply[T], deadline: float | None) -> T:

@@ -1,4 +1,4 @@
-"""The blocking client: what users hold.  All of it is glue between Verbs, Session and Pump."""
+"""The blocking client: the operations, the session and the driver put together."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from zkwire.blocking.run import iterate, run
 from zkwire.blocking.runtime import BlockingWorld
 from zkwire.net.client import CLOSE_SECONDS, ClientBase
 from zkwire.net.pipeline import Pipeline
-from zkwire.operations import Verbs
-from zkwire.operations.multi import Transaction as Operations
+from zkwire.operations import Operations
+from zkwire.operations.multi import TransactionBase
 from zkwire.recipes import trees
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import check_timeout
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-    from zkwire.blocking.driver import Pump
+    from zkwire.blocking.driver import ThreadDriver
     from zkwire.jute.records import ACL
     from zkwire.net.dial import Resolver
     from zkwire.net.sasl import Mechanism
@@ -98,7 +98,7 @@ class Client(ClientBase, Exchange):
     ``Watch.close`` and the state listeners work everywhere.  The cure is a flag, or another thread.
     """
 
-    _pump: Pump
+    _pump: ThreadDriver
     _world: BlockingWorld
 
     def _make_shell(
@@ -111,9 +111,9 @@ class Client(ClientBase, Exchange):
         now: Callable[[], float] | None,
     ) -> None:
         # Here and not at the top: an import of zkwire must not cost an import of socket.
-        from zkwire.blocking.driver import Pump
+        from zkwire.blocking.driver import ThreadDriver
 
-        self._pump = Pump(self._session, name, tls, sasl, resolver, now)
+        self._pump = ThreadDriver(self._session, name, tls, sasl, resolver, now)
         self._chroot = self._session.chroot
         self._world = BlockingWorld(self._pump, self._chroot, rng, self._acl)
         self.pipeline = Pipeline(self._pump, self._chroot, BlockingReply, acl=self._acl)
@@ -132,7 +132,7 @@ class Client(ClientBase, Exchange):
         self._pump.start()
         if not self._pump.wait(self._session.change, limit):
             raise self._unreachable(limit)
-        if self._session.over:
+        if self._session.ended:
             raise self._session.ending()
 
     def close(self) -> None:
@@ -187,27 +187,27 @@ class Client(ClientBase, Exchange):
 
     # --- operations: documented in zkwire.operations ----------------------------------------------
 
-    create = _blocking(Verbs.create)
-    create_with_stat = _blocking(Verbs.create_with_stat)
-    delete = _blocking(Verbs.delete)
-    set_data = _blocking(Verbs.set_data)
-    set_acl = _blocking(Verbs.set_acl)
-    exists = _blocking(Verbs.exists)
-    get_data = _blocking(Verbs.get_data)
-    get_children = _blocking(Verbs.get_children)
-    get_children_with_stat = _blocking(Verbs.get_children_with_stat)
-    get_acl = _blocking(Verbs.get_acl)
-    sync = _blocking(Verbs.sync)
-    multi = _blocking(Verbs.multi)
-    multi_read = _blocking(Verbs.multi_read)
-    add_watch = _blocking(Verbs.add_watch)
-    remove_watches = _blocking(Verbs.remove_watches)
-    add_auth = _blocking(Verbs.add_auth)
-    who_am_i = _blocking(Verbs.who_am_i)
-    get_ephemerals = _blocking(Verbs.get_ephemerals)
-    get_all_children_number = _blocking(Verbs.get_all_children_number)
-    get_config = _blocking(Verbs.get_config)
-    reconfig = _blocking(Verbs.reconfig)
+    create = _blocking(Operations.create)
+    create_with_stat = _blocking(Operations.create_with_stat)
+    delete = _blocking(Operations.delete)
+    set_data = _blocking(Operations.set_data)
+    set_acl = _blocking(Operations.set_acl)
+    exists = _blocking(Operations.exists)
+    get_data = _blocking(Operations.get_data)
+    get_children = _blocking(Operations.get_children)
+    get_children_with_stat = _blocking(Operations.get_children_with_stat)
+    get_acl = _blocking(Operations.get_acl)
+    sync = _blocking(Operations.sync)
+    multi = _blocking(Operations.multi)
+    multi_read = _blocking(Operations.multi_read)
+    add_watch = _blocking(Operations.add_watch)
+    remove_watches = _blocking(Operations.remove_watches)
+    add_auth = _blocking(Operations.add_auth)
+    who_am_i = _blocking(Operations.who_am_i)
+    get_ephemerals = _blocking(Operations.get_ephemerals)
+    get_all_children_number = _blocking(Operations.get_all_children_number)
+    get_config = _blocking(Operations.get_config)
+    reconfig = _blocking(Operations.reconfig)
 
     def transaction(self) -> Transaction:
         """Collect operations and execute them all or not at all; see :class:`Transaction`."""
@@ -243,7 +243,7 @@ class Client(ClientBase, Exchange):
         return iterate(trees.walk(self._world, path, self._deadline))
 
 
-class Transaction(Operations):
+class Transaction(TransactionBase):
     """Operations that are executed together at the end of a ``with`` block, all or none.
 
         with client.transaction() as t:

@@ -12,7 +12,7 @@ import time
 from functools import partial
 
 from zkwire.blocking.io_thread import IOThread, serve
-from zkwire.blocking.leader import Roles
+from zkwire.blocking.leader import LeaderFollower
 from zkwire.errors import ClientClosedError
 from zkwire.net.background import Callbacks, Task
 from zkwire.net.dial import resolve
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any
 
-    from zkwire.net.connection import Link
+    from zkwire.net.connection import Connection
     from zkwire.net.dial import Resolver
     from zkwire.net.sasl import Mechanism
-    from zkwire.session.leases import Hold
-    from zkwire.session.request import Call
+    from zkwire.session.leases import LeaseHolder
+    from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.states import Onlooker
+    from zkwire.session.states import Observer
     from zkwire.session.waitable import Waitable, Waker
     from zkwire.session.watch import Watch
 
@@ -42,7 +42,7 @@ LOOK_AGAIN = 0.0005  # seconds
 CLOSE_SLACK = 0.2
 
 
-class Pump(Roles):
+class ThreadDriver(LeaderFollower):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Pump(Roles):
             return
         self.refuse_nested()
         with self.mutex:
-            if self.thread is not None or self.session.over or self.closing is not None:
+            if self.thread is not None or self.session.ended or self.closing is not None:
                 return
             io = self.io = IOThread(self)
             try:
@@ -106,7 +106,7 @@ class Pump(Roles):
         self.renew_mutex()
         self._callbacks = Callbacks(f"{self._name}-callbacks")
 
-    def submit(self, call: Call, *, eager: bool = False) -> None:
+    def submit(self, request: Request, *, eager: bool = False) -> None:
         """Put a call behind all earlier ones.
 
         Whoever waits for it sends it; with ``eager`` it leaves by itself, at once if nothing is in
@@ -120,13 +120,13 @@ class Pump(Roles):
         queued = 0
         if link is not None and not link.end and self.closing is None:
             with self.mutex:
-                queued = session.push(call)
+                queued = session.push(request)
         if not queued:
-            self._submit(call, eager)
+            self._submit(request, eager)
         elif eager and (queued >= FLUSH_AT or not session.unanswered):
             self.flush()
 
-    def _submit(self, call: Call, eager: bool) -> None:
+    def _submit(self, request: Request, eager: bool) -> None:
         """:meth:`submit` for a call that has to do with more than the queue."""
         if self.thread is None or self.forked:
             self.start()
@@ -139,11 +139,11 @@ class Pump(Roles):
             self.wait(Gone(self, link))
         with self.mutex:
             cleaning = self.detaching and self.thread is threading.current_thread()
-            if self.closing is not None and not session.over and not cleaning:
+            if self.closing is not None and not session.ended and not cleaning:
                 raise ClientClosedError(
-                    "the client is being closed", op=call.op.name, path=call.path
+                    "the client is being closed", op=request.op.name, path=request.path
                 )
-            session.submit(call, self.now())
+            session.submit(request, self.now())
             self._collect()  # remove_watches may have ended watches here already
             first = not session.usable and session.queued == 1
         if first:
@@ -152,7 +152,7 @@ class Pump(Roles):
             self.flush()
         self._have_called()
 
-    def exchange(self, call: Call) -> None:
+    def exchange(self, request: Request) -> None:
         """Submit a call and, if nobody else uses the connection, send it and read its answer.
 
         What :meth:`submit` and :meth:`wait` do, with one look at the state instead of four.  The
@@ -160,24 +160,24 @@ class Pump(Roles):
         """
         busy = self.late.waiting or self.closing is not None or self.owned()
         replaced = self.threads is not threading.get_ident
-        if busy or replaced or not self._lead(call, None, call):
-            self.submit(call)
+        if busy or replaced or not self._lead(request, None, request):
+            self.submit(request)
 
     async def until(self, waitable: Waitable) -> bool:
         """Refuse an ``await`` that would block a whole event loop."""
         raise RuntimeError("await belongs to AsyncClient; with a Client use wait()")
 
-    def abandon(self, call: Call) -> bool:
+    def withdraw(self, request: Request) -> bool:
         """The caller no longer waits; True if the call now never will be sent."""
         if self.forked or self.nested:
             return False
         with self.mutex:
-            taken_back = self.session.abandon(call)
+            taken_back = self.session.withdraw(request)
             self._collect()
         self._have_called()
         return taken_back
 
-    def settle(self) -> None:
+    def await_delivery(self) -> None:
         """Wait until no event is half delivered, unless that is for this very thread to do."""
         with self.mutex:
             pass
@@ -198,14 +198,14 @@ class Pump(Roles):
         self.flush()
         self._have_called()
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: LeaseHolder) -> None:
         """Tell ``hold`` when the session may be gone."""
         with self.mutex:
             self.session.hold(hold)
             self._collect()
         self._have_called()
 
-    def unhold(self, hold: Hold) -> None:
+    def unhold(self, hold: LeaseHolder) -> None:
         """The opposite of :meth:`hold`."""
         if self.nested:
             self._call_soon(partial(self.unhold, hold))
@@ -215,7 +215,7 @@ class Pump(Roles):
             self._collect()
         self._have_called()
 
-    def attach(self, onlooker: Onlooker) -> None:
+    def attach(self, onlooker: Observer) -> None:
         """Show every state to ``onlooker`` from now on."""
         if self.nested:
             self._call_soon(partial(self.attach, onlooker))
@@ -225,7 +225,7 @@ class Pump(Roles):
             if isinstance(onlooker, StateWait):
                 onlooker.see(self.session.state)  # it may have changed since it was made
 
-    def detach(self, onlooker: Onlooker) -> None:
+    def detach(self, onlooker: Observer) -> None:
         """The opposite.  Idempotent."""
         if self.nested:
             self._call_soon(partial(self.detach, onlooker))
@@ -253,7 +253,7 @@ class Pump(Roles):
         client's own work leaves that step, too.  Nobody waits for the end of a ``lasting`` one.
         """
         self.start()
-        if self.session.over:
+        if self.session.ended:
             raise self.session.ending()
         running = set[Task]() if lasting else self.tasks
         task = Task(work(), self._call_soon, self.when_ready, running)
@@ -310,7 +310,7 @@ class Pump(Roles):
         with self.mutex:
             if self.thread is None:
                 self.session.closed()
-                told = self.session.take_wakeups()  # there is no I/O thread to call them
+                told = self.session.take_callbacks()  # there is no I/O thread to call them
         for function in told:
             function()
 
@@ -322,7 +322,7 @@ class Pump(Roles):
         thread, io = self.thread, self.io
         if self.forked or sys.is_finalizing():
             return False
-        left = thread is not None and self.closing is None and not self.session.over
+        left = thread is not None and self.closing is None and not self.session.ended
         self._dropped = True
         if self.ended or thread is None or io is None:
             self.part()
@@ -343,7 +343,7 @@ class Gone(Waitable):
 
     __slots__ = ("_link", "_pump")
 
-    def __init__(self, pump: Pump, link: Link) -> None:
+    def __init__(self, pump: ThreadDriver, link: Connection) -> None:
         super().__init__()
         self._pump = pump
         self._link = link

@@ -13,9 +13,9 @@ from zkwire.errors import LockTakenError, LockTimeoutError
 from zkwire.recipes import limits
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import check_kind
-from zkwire.recipes.multi_lock import MultiLockCore
-from zkwire.recipes.read_write import ReadLockCore, WriteLockCore
-from zkwire.recipes.semaphore import LastTry, SemaphoreCore
+from zkwire.recipes.multi_lock import AllLocks
+from zkwire.recipes.read_write import ReadLockQueue, WriteLockQueue
+from zkwire.recipes.semaphore import LastTry, SemaphoreLease
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class ReadWriteLock:
         self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
         world = world_of(client)
-        write = WriteLockCore(world, path, text, acl)
-        read = ReadLockCore(world, path, text, write, acl)
+        write = WriteLockQueue(world, path, text, acl)
+        read = ReadLockQueue(world, path, text, write, acl)
         write.read = read
         self.path = path
         self.read = QueueLock(read)
@@ -109,8 +109,8 @@ class Semaphore:
         self._last_try = LastTry()
         self._core()  # checks the arguments
 
-    def _core(self) -> SemaphoreCore:
-        return SemaphoreCore(
+    def _core(self) -> SemaphoreLease:
+        return SemaphoreLease(
             self._world, self.path, self.count, self._text, self._acl, self._last_try
         )
 
@@ -170,7 +170,7 @@ class MultiLock(Entered):
     def __init__(self, *locks: Locking) -> None:
         wanted = "a MultiLock takes locks such as SequentialLock"
         parts = [check_kind(wanted, lock, Locking) for lock in locks]
-        self._core = MultiLockCore([lock._core for lock in parts])
+        self._core = AllLocks([lock._core for lock in parts])
         self.locks = locks
 
     def _take(self, timeout: float | None) -> bool:

@@ -18,7 +18,7 @@ import threading
 
 from zkwire.net.background import report
 from zkwire.net.bell import bell_for
-from zkwire.net.connector import Engine
+from zkwire.net.connector import Connector
 from zkwire.net.dial import kernel_says, readable_within
 from zkwire.net.forking import remember
 from zkwire.net.held import Held
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zkwire.blocking.waiting import Sleeper
     from zkwire.net import connector
     from zkwire.net.background import Late, Task
-    from zkwire.net.connection import Link
+    from zkwire.net.connection import Connection
 
     class Owner(connector.Owner, Protocol):
         """What the I/O thread needs of the pump that it works for."""
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
         detaching: bool
         ended: bool
 
-        def read(self, link: Link) -> None: ...
-        def send_rest(self, link: Link) -> None: ...
+        def read(self, link: Connection) -> None: ...
+        def send_rest(self, link: Connection) -> None: ...
         def hand_over(self) -> None: ...
         def call_soon(self) -> None: ...
         def part(self) -> None: ...
@@ -80,7 +80,7 @@ class IOThread:
         self._waking_lock = threading.RLock()
         self._selector.register(self._listening, selectors.EVENT_READ)
         self.select = self._selector.select
-        self._engine = Engine(pump, pump.mutex, self._selector, self.wake)
+        self._engine = Connector(pump, pump.mutex, self._selector, self.wake)
         self._engine.sockets.add(self._waking)
         self.held = Held(self, self._engine.sockets)
         self.call_late_at: float | None = None
@@ -89,7 +89,9 @@ class IOThread:
         self._reads_seen = 0
         self._calm_at = 0.0  # a reader that has not made it stand back again by then reads no flood
         self._bell: select.epoll | None = None  # what the selector listens to of a bell
-        self._heard: Link | None = None  # the connection that has got its bell, if it can have one
+        self._heard: Connection | None = (
+            None  # the connection that has got its bell, if it can have one
+        )
         self._cancelled = False
         self._close_at: float | None = None
 
@@ -123,7 +125,7 @@ class IOThread:
         pump = self._pump
         pump.call_soon()  # what was put off before there was this thread
         with self._mutex:
-            if not (self._cancelled or pump.session.over):
+            if not (self._cancelled or pump.session.ended):
                 pump.session.start(pump.now())
         return not self._cancelled
 
@@ -201,7 +203,7 @@ class IOThread:
         """Whether nothing can come any more, or the time for the close is over."""
         pump = self._pump
         if pump.closing is None:
-            return pump.session.over and pump.link is None and not pump.tasks
+            return pump.session.ended and pump.link is None and not pump.tasks
         with self._mutex:
             if self._close_at is None:
                 self._close_at = pump.now() + pump.closing
@@ -211,9 +213,9 @@ class IOThread:
             if pump.detaching and not pump.tasks:
                 pump.session.closed()
         pump.flush()
-        return pump.session.over or pump.now() >= self._close_at
+        return pump.session.ended or pump.now() >= self._close_at
 
-    def _listen_again(self, link: Link) -> None:
+    def _listen_again(self, link: Connection) -> None:
         """Read again if no caller does or gets on; write again if something was left over."""
         if link is not self._heard:
             self._heard = link
@@ -239,7 +241,7 @@ class IOThread:
                 self._selector.register(bell, selectors.EVENT_READ)
             self._bell = bell
 
-    def _read(self, link: Link) -> None:
+    def _read(self, link: Connection) -> None:
         """Read, or stand back from a caller that does."""
         if link.reader is None:
             self._take(link)
@@ -251,7 +253,7 @@ class IOThread:
             self._calm_at = self._rearm_at + MOMENT
             self._reads_seen = link.reads
 
-    def _take(self, link: Link) -> None:
+    def _take(self, link: Connection) -> None:
         """Read, whoever else may be about to: what a caller has not received, it gets from here."""
         self._pump.read(link)
         if link.reader is not None:
@@ -262,7 +264,7 @@ class IOThread:
             self.wake()  # to end it, and not to wait for what else comes
         self._pump.hand_over()
 
-    def _catch_up(self, link: Link) -> None:
+    def _catch_up(self, link: Connection) -> None:
         """Take in what has come, before silence is judged.
 
         Code that keeps the interpreter to itself for long keeps it from being read.

@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkwire.blocking.io_thread import IOThread
-    from zkwire.net.connection import Link
-    from zkwire.session.request import Call
+    from zkwire.net.connection import Connection
+    from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable, Waker
 
 LONGEST_WAIT = 1e6  # seconds; a system call takes no more
 
 
-class Roles:
+class LeaderFollower:
     """See the module's docstring."""
 
     def __init__(self, session: Session, now: Callable[[], float] | None) -> None:
@@ -56,7 +56,7 @@ class Roles:
         self.now = now or clock
         self.threads: object = threading.get_ident  # gevent replaces it, and locks and sockets too
         self.renew_mutex()
-        self.link: Link | None = None
+        self.link: Connection | None = None
         self.io: IOThread | None = None
         self.due: deque[Waker] = deque()  # what the automaton wants called
         self.soon: deque[Callable[[], None]] = deque()  # what others want called
@@ -150,8 +150,8 @@ class Roles:
 
     def _collect(self) -> None:
         """Take over what the automaton wants called; under the mutex, so that the order holds."""
-        if self.session.wakeups:
-            self.due.extend(self.session.take_wakeups())
+        if self.session.callbacks:
+            self.due.extend(self.session.take_callbacks())
 
     def _have_called(self) -> None:
         """Have the I/O thread call what is due, or what it will not come by to call any more."""
@@ -223,7 +223,9 @@ class Roles:
                     self._followers.remove(sleeper)
                 waitable.drop_waker(sleeper)
 
-    def _lead(self, waitable: Waitable, deadline: float | None, fresh: Call | None = None) -> bool:
+    def _lead(
+        self, waitable: Waitable, deadline: float | None, fresh: Request | None = None
+    ) -> bool:
         """Send what there is to send, then read until ``waitable`` is ready, the connection ends or
         the deadline has passed.
 
@@ -262,14 +264,16 @@ class Roles:
             self._pass_on(link)
         return True
 
-    def _pass_on(self, link: Link) -> None:
+    def _pass_on(self, link: Connection) -> None:
         """The read role is free now: somebody else has to go on."""
         if self._followers:
             self.hand_over()
         elif link.full:
             self._have_read(link)
 
-    def _take_roles(self, link: Link, me: object, before: object, fresh: Call | None) -> bool:
+    def _take_roles(
+        self, link: Connection, me: object, before: object, fresh: Request | None
+    ) -> bool:
         """See :meth:`_lead`: take the read role and, if it is free, for once the write role."""
         session, data = self.session, b""
         with self.mutex:
@@ -293,7 +297,7 @@ class Roles:
             self._let_go()  # it must leave before the answer can come
         return bool(data) or fresh is None
 
-    def _read_until(self, link: Link, waitable: Waitable, deadline: float | None) -> None:
+    def _read_until(self, link: Connection, waitable: Waitable, deadline: float | None) -> None:
         """See :meth:`_lead`; with the read role.  Here everything waits that can wait."""
         session, left = self.session, None
         while not (waitable.ready or link.end):
@@ -307,7 +311,7 @@ class Roles:
             if not session.usable and session.challenge is not None:
                 self.wake()
 
-    def _have_read(self, link: Link) -> None:
+    def _have_read(self, link: Connection) -> None:
         """Have the I/O thread take in what may be there without anybody being told."""
         io = self.io
         if io is not None and link is self.link:
@@ -331,7 +335,7 @@ class Roles:
 
     # --- bytes ------------------------------------------------------------------------------------
 
-    def read(self, link: Link) -> None:
+    def read(self, link: Connection) -> None:
         """One receive, of what has come, and all that it brings; by any thread."""
         session, sleepers, begun = self.session, None, False
         with self.mutex:
@@ -348,7 +352,7 @@ class Roles:
                         link.look_at = now + LOOK
                         session.on_deadline(now)
                     link.reads += 1
-                    if session.broken or session.over:
+                    if session.broken or session.ended:
                         link.end = session.broken or "the session is over"
                 begun = False
                 if link.inbox:
@@ -358,7 +362,7 @@ class Roles:
                 if begun or (link.inbox and not link.exact):
                     link.end = link.end or INTERRUPTED
                 raise
-            if session.wakeups:
+            if session.callbacks:
                 sleepers = self._take_sleepers()
         if sleepers is not None:
             for sleeper in sleepers:
@@ -383,7 +387,7 @@ class Roles:
         while link is not None and self.session.has_output and link.writable and self._write(link):
             pass
 
-    def _write(self, link: Link) -> bool:
+    def _write(self, link: Connection) -> bool:
         """Send one batch; False if that is for somebody else to do."""
         me: list[object] = [threading.get_ident()]
         try:
@@ -407,7 +411,7 @@ class Roles:
                 self._let_go()
         return True
 
-    def send_rest(self, link: Link) -> None:
+    def send_rest(self, link: Connection) -> None:
         """The socket takes bytes again; by the I/O thread only."""
         with self.mutex:
             mine = link.pending and not link.end and link.writer is None

@@ -11,11 +11,11 @@ from zkwire.errors import (
     OperationTimeoutError,
 )
 from zkwire.recipes import limits
-from zkwire.recipes.attempt import InOtherHandsError
+from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.face import Bodied, LockFace, check_kind
 from zkwire.recipes.guarded import guarded
-from zkwire.recipes.sequential import SequentialLockCore
+from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
 from zkwire.session.waitable import check_timeout
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
     from zkwire.recipes.contenders import Contender
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 
-def world_of(client: Client) -> World:
+def world_of(client: Client) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for threads."""
     return check_kind("client must be a Client", client, Client)._world
 
@@ -88,7 +88,7 @@ class Entered(Bodied):
             if not self._take(timeout):
                 kind = LockTakenError if timeout is None else LockTimeoutError
                 raise kind(f"{self._called} is held by somebody else")
-        except InOtherHandsError:
+        except LockInUseError:
             raise
         except BaseException:
             if mine:  # an interrupt may have come right behind the acquisition
@@ -214,7 +214,7 @@ class BlockingLock(Locking):
 class QueueLock(Locking):
     """A lock whose contenders queue, each with a node of its own."""
 
-    def __init__(self, core: SequentialLockCore) -> None:
+    def __init__(self, core: SequentialQueue) -> None:
         super().__init__(core)
         self._queue = core
 
@@ -262,7 +262,7 @@ class SequentialLock(QueueLock):
     def __init__(
         self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        super().__init__(SequentialLockCore(world_of(client), path, text, acl))
+        super().__init__(SequentialQueue(world_of(client), path, text, acl))
 
 
 Lock = SequentialLock

@@ -18,8 +18,8 @@ from zkwire.errors import ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.operations import Verbs
-    from zkwire.recipes.lock import LockCore
+    from zkwire.operations import Operations
+    from zkwire.recipes.lock import Lock
 
 
 class _Owner:
@@ -28,7 +28,7 @@ class _Owner:
     _process = 0  # of none, while it is being made
 
     def __init__(self) -> None:
-        self.cores: WeakSet[LockCore] = WeakSet()
+        self.cores: WeakSet[Lock] = WeakSet()
         self._name = f"the thread {threading.current_thread().name}"
         self._process = os.getpid()
 
@@ -41,14 +41,14 @@ class _Owner:
                     core.world.spawn(partial(_bereave, core, self._name))
 
 
-async def _bereave(core: LockCore, owner: str, _: Verbs) -> None:
+async def _bereave(core: Lock, owner: str, _: Operations) -> None:
     core.bereave(owner)
 
 
 _locals: dict[object, threading.local] = {}  # gevent's threads have others
 
 
-def belongs_to_this_thread(core: LockCore) -> None:
+def belongs_to_this_thread(core: Lock) -> None:
     """Release the lock when this thread ends and holds it."""
     thread = _locals.setdefault(threading.get_ident, threading.local())
     owner: _Owner | None = getattr(thread, "owner", None)

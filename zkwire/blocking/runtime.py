@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import TypeVar
 
-    from zkwire.blocking.driver import Pump
+    from zkwire.blocking.driver import ThreadDriver
     from zkwire.jute.records import ACL
     from zkwire.operations import Reply
     from zkwire.session.waitable import Waitable
@@ -29,10 +29,10 @@ class BlockingWorld(ClientWorld):
     """A client as its recipes see it: every await blocks in place."""
 
     def __init__(
-        self, pump: Pump, chroot: str, rng: Random, acl: Sequence[ACL] = OPEN_ACL_UNSAFE
+        self, pump: ThreadDriver, chroot: str, rng: Random, acl: Sequence[ACL] = OPEN_ACL_UNSAFE
     ) -> None:
-        verbs = Pipeline(pump, chroot, BlockingReply, acl=acl, eager=False)
-        super().__init__(pump, verbs, Pipeline(pump, chroot, BackgroundReply), rng)
+        operations = Pipeline(pump, chroot, BlockingReply, acl=acl, eager=False)
+        super().__init__(pump, operations, Pipeline(pump, chroot, BackgroundReply), rng)
         remember(self)
 
     def check(self) -> None:
@@ -59,7 +59,7 @@ class BlockingWorld(ClientWorld):
         self._pump.start()
         if not self._pump.wait(session.change, self._left(deadline)):
             raise OperationTimeoutError("no server could be reached in time")
-        if session.over:
+        if session.ended:
             raise session.ending()
 
     async def until(self, reply: Reply[T], deadline: float | None) -> T:

@@ -1,6 +1,6 @@
 """What both clients have in common: options checked, a session made of them, and what one may ask.
 
-All of it is glue between Verbs, Session and a pump; which pump is the subclass's business.
+All of it is glue between Operations, Session and a pump; which pump is the subclass's business.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _numbers = itertools.count(1)
 class ClientBase:
     """See the module's docstring."""
 
-    _pump: Any  # Pump or AsyncPump, as the subclass says
-    _world: Any  # a World, with it
+    _pump: Any  # ThreadDriver or LoopDriver, as the subclass says
+    _world: Any  # a Runtime, with it
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClientBase:
         from random import Random, SystemRandom
 
         from zkwire.net import observe
-        from zkwire.net.server_list import Following
+        from zkwire.net.server_list import ServerListUpdates
 
         if options_have_names:
             raise TypeError(
@@ -110,7 +110,7 @@ class ClientBase:
         self._pump.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._pump.dispatch)
         if follow_reconfig:
-            session.audience.add(Following(self._pump, self._world.background, servers))
+            session.audience.add(ServerListUpdates(self._pump, self._world.background, servers))
 
     def _make_shell(
         self,
@@ -158,7 +158,7 @@ class ClientBase:
 
         Raises what ended the session, and RuntimeError when there is none yet.
         """
-        if self._session.over:
+        if self._session.ended:
             raise self._session.ending()
         if self._session.session_id == 0:
             raise RuntimeError("there is no session yet: connect first")

@@ -46,7 +46,7 @@ FLAGS = (int(socket.MSG_DONTWAIT),)
 INTERRUPTED = "a thread was interrupted while it used the connection"
 
 
-class Link:
+class Connection:
     """``wait`` is for who has the read role, ``send`` for who has the write role.
 
     ``receive`` is for anybody under the mutex.  ``wait(seconds, 1)``: until bytes may have come, or

@@ -12,7 +12,7 @@ from weakref import ref
 
 from zkwire.errors import AuthFailedError
 from zkwire.net.background import report
-from zkwire.net.connection import Link
+from zkwire.net.connection import Connection
 from zkwire.net.dial import Dialer, LookUp, shut_down
 from zkwire.net.probe import Probe
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         """What an engine needs of the pump that it works for."""
 
         session: Session
-        link: Link | None
+        link: Connection | None
         now: Callable[[], float]
         resolver: Resolver
         tls: SSLContext | None
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 PROBE_SECONDS = 2.0
 
 
-class Engine:
+class Connector:
     """See the module's docstring.  ``mutex`` guards the owner's session."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Engine:
         self._ask_at: float | None = None
         self._exchange: Generator[bytes, bytes, None] | None = None
         self._interest = 0  # what the selector listens to on the connection
-        self._dead: list[Link] = []  # ended, and perhaps still in use
+        self._dead: list[Connection] = []  # ended, and perhaps still in use
         self.sockets: set[socket.socket] = set()  # of connections
 
     def prepare(self) -> float | None:
@@ -102,7 +102,7 @@ class Engine:
         with self._mutex:
             session = owner.session
             session.on_deadline(now)
-            broken = session.broken or ("the session is over" if session.over else None)
+            broken = session.broken or ("the session is over" if session.ended else None)
             if broken and link is None:
                 why = broken if self._dialer is None else self._dialer.stage
                 session.connection_lost(owner.now(), 0, why)
@@ -126,7 +126,7 @@ class Engine:
             self._selector.modify(link.sock, interest)
         self._interest = interest
 
-    def end(self, link: Link, why: str) -> None:
+    def end(self, link: Connection, why: str) -> None:
         """End the connection."""
         owner = self._owner
         self.listen(0)
@@ -153,7 +153,7 @@ class Engine:
                 self.sockets.discard(link.sock)
                 link.close()
 
-    def _authenticate(self, link: Link, challenge: bytes) -> None:
+    def _authenticate(self, link: Connection, challenge: bytes) -> None:
         """Have the SASL mechanism answer.  It is a user's, so not under the mutex."""
         session, sasl = self._owner.session, self._owner.sasl
         assert sasl is not None
@@ -214,16 +214,16 @@ class Engine:
         arrange, first = self._owner.session.hosts.arrange, self._first.get(target)
         return Dialer(target, self._look_up, self._listen_for, self._owner.tls, arrange, first)
 
-    def _link(self, dialer: Dialer) -> Link:
+    def _link(self, dialer: Dialer) -> Connection:
         """The connection that the dialer has made."""
         assert dialer.connected is not None
         self.sockets.add(dialer.connected)
         self._exchange = None
         if dialer.tls is None:
-            return Link(dialer.connected)
-        from zkwire.net.tls_connection import SecureLink
+            return Connection(dialer.connected)
+        from zkwire.net.tls_connection import TLSConnection
 
-        return SecureLink(dialer.connected, dialer.tls, self._mutex)
+        return TLSConnection(dialer.connected, dialer.tls, self._mutex)
 
     def _listen_for(self, attempt: Dialer | Probe, sock: socket.socket, events: int) -> None:
         """Have ``attempt.ready`` called when something can be done on its socket.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.net.pipeline import Pipeline
-    from zkwire.operations import Verbs
+    from zkwire.operations import Operations
     from zkwire.recipes.runtime import Engaged
     from zkwire.session.watch import Watch
 
@@ -28,15 +28,15 @@ class ClientWorld:
 
     operation_timeout: float | None = None  # seconds
 
-    def __init__(self, pump: Any, verbs: Pipeline, background: Pipeline, rng: Random) -> None:
-        self.verbs = verbs
+    def __init__(self, pump: Any, operations: Pipeline, background: Pipeline, rng: Random) -> None:
+        self.operations = operations
         self.background = background
         self.now = pump.now
         self.caller = pump.caller
         self.hold = pump.hold
         self.unhold = pump.unhold
         self.shortly = pump.shortly
-        self.withdraw = pump.abandon
+        self.withdraw = pump.withdraw
         self.dispatch = pump.dispatch
         self.wait = pump.wait
         self.when_ready = pump.when_ready
@@ -47,14 +47,14 @@ class ClientWorld:
         self._prefix = f"{rng.getrandbits(64):016x}"
         self._attempts = count(1)
 
-    def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
+    def spawn(self, work: Callable[[Operations], Coroutine[Any, Any, object]]) -> None:
         """Run ``work(background)``: its first step at once, the rest behind the caller's back."""
         self._pump.spawn(lambda: work(self.background))
 
     def check_open(self) -> None:
         """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
         session = self._pump.session
-        if session.over:
+        if session.ended:
             raise session.ending()
         if self._pump.closing is not None:
             raise ClientClosedError(CLOSING)

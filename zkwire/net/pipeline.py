@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from zkwire.errors import OperationTimeoutError
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.operations.base import Requests
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import ClosedWatchError
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.session.watch import Watch, WatchOwner
 
-    class AnyPump(WatchOwner, Protocol):
+    class AnyDriver(WatchOwner, Protocol):
         """What a pipeline needs of a pump."""
 
-        def submit(self, call: Call, *, eager: bool) -> None: ...
+        def submit(self, request: Request, *, eager: bool) -> None: ...
 
 
-def timed_out(call: Call, timeout: float | None, taken_back: bool) -> OperationTimeoutError:
+def timed_out(request: Request, timeout: float | None, taken_back: bool) -> OperationTimeoutError:
     """The error for a caller that has waited long enough."""
     if taken_back:
         state = "it was taken back unsent"
-    elif call.sent:
+    elif request.sent:
         state = "it was sent and stays in effect"
     else:
         state = "it waits to be sent"  # others wait for it, or it is for every connection
     return OperationTimeoutError(
         f"no answer within {timeout:.3g} s; {state}",
-        op=call.op.name,
-        path=call.path,
-        maybe_applied=call.op.changes and not taken_back,
+        op=request.op.name,
+        path=request.path,
+        maybe_applied=request.op.changes and not taken_back,
     )
 
 
-class BackgroundReply(Call):
+class BackgroundReply(Request):
     """A reply whose await hands the call to whoever drives the coroutine."""
 
     __slots__ = ("pump",)
-    pump: AnyPump
+    pump: AnyDriver
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.ready:
@@ -54,7 +54,7 @@ class BackgroundReply(Call):
 class Submitting(Requests):
     """What submits calls to a pump."""
 
-    _pump: Any  # an AnyPump, or what a subclass says
+    _pump: Any  # an AnyDriver, or what a subclass says
 
     def _own(self, watch: Watch) -> None:
         if watch.closed:
@@ -65,7 +65,7 @@ class Submitting(Requests):
             raise ValueError("the watch belongs to another client")
 
 
-class Pipeline(Submitting, Verbs):
+class Pipeline(Submitting, Operations):
     """The operations of a client, each returning its reply at once.
 
         replies = [client.pipeline.get_data(path) for path in paths]
@@ -77,9 +77,9 @@ class Pipeline(Submitting, Verbs):
 
     def __init__(
         self,
-        pump: AnyPump,
+        pump: AnyDriver,
         chroot: str,
-        kind: type[Call],
+        kind: type[Request],
         *,
         acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
         eager: bool = True,
@@ -90,7 +90,7 @@ class Pipeline(Submitting, Verbs):
         self._kind = kind
         self._eager = eager
 
-    def _submit(self, call: Call) -> Any:
-        call.pump = self._pump  # type: ignore[attr-defined]  # every kind of reply has one
-        self._pump.submit(call, eager=self._eager)
-        return call
+    def _submit(self, request: Request) -> Any:
+        request.pump = self._pump  # type: ignore[attr-defined]  # every kind of reply has one
+        self._pump.submit(request, eager=self._eager)
+        return request

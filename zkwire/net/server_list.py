@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any, Protocol
 
-    from zkwire.operations import Verbs
+    from zkwire.operations import Operations
     from zkwire.session.waitable import Waker
     from zkwire.wire.model import State
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
         def replace_hosts(self, hosts: list[tuple[str, int]]) -> None: ...
 
 
-class Following:
+class ServerListUpdates:
     """Starts with the first connection and ends with the session."""
 
-    def __init__(self, pump: Owner, verbs: Verbs, given: list[tuple[str, int]]) -> None:
+    def __init__(self, pump: Owner, operations: Operations, given: list[tuple[str, int]]) -> None:
         self._pump = pump
-        self._verbs = verbs
+        self._verbs = operations
         self._given = given if pump.tls is not None else []
         self._started = False
 

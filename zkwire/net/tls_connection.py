@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import ssl
 
-from zkwire.net.connection import FLAGS, Link
+from zkwire.net.connection import FLAGS, Connection
 from zkwire.net.dial import kernel_says, shut_down
 from zkwire.net.tls import describe
 from zkwire.session.outcomes import CLOSED
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 RECORD_BYTES = 16 * 1024
 
 
-class SecureLink(Link):
-    """A Link over a TlsFilter that has done its handshake."""
+class TLSConnection(Connection):
+    """A Connection over a TlsFilter that has done its handshake."""
 
     exact = False
     __slots__ = ("_ciphertext", "_mutex", "_tls")
@@ -90,7 +90,7 @@ class SecureLink(Link):
             return
         self.written -= len(data)
         self.unsent = data
-        if interrupt is not None:  # what is sent is known all the same, see Link.send
+        if interrupt is not None:  # what is sent is known all the same, see Connection.send
             self.writer = None
             raise interrupt
 

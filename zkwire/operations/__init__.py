@@ -7,8 +7,8 @@ before anything is sent) and what an operation means to its caller.
 What holds for every operation:
 
 * Requests are sent in the order of the calls, and a client sees their effects in that order.  A
-  read may be served by a server that is behind others; put a :meth:`~Verbs.sync` before it when it
-  must show what somebody else has finished.
+  read may be served by a server that is behind others; put a :meth:`~Operations.sync` before it
+  when it must show what somebody else has finished.
 * ``NotSentError``: it was not executed, repeat it freely.  ``OutcomeUnknownError``: it may have
   been; each operation says what to do.  ``SessionExpiredError`` and ``ClientClosedError``: nothing
   works any more with this client.
@@ -31,5 +31,5 @@ if TYPE_CHECKING:
     from zkwire.operations.base import Reply as Reply
 
 
-class Verbs(Nodes, Multi, Watches, Admin):
+class Operations(Nodes, Multi, Watches, Admin):
     """The operations, as calls that return at once; see the module's docstring."""

@@ -6,7 +6,7 @@ It must not know how a call travels or who waits for it: that is :meth:`Requests
 from __future__ import annotations
 
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch import CallbackWatch, Watch
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 from zkwire.wire.paths import check_path, join
@@ -52,9 +52,9 @@ class Requests:
 
     _chroot = ""
     _acl: Sequence[ACL] = OPEN_ACL_UNSAFE  # of what is created without one
-    _kind: type[Call] = Call
+    _kind: type[Request] = Request
 
-    def _submit(self, call: Call) -> Any:
+    def _submit(self, request: Request) -> Any:
         """Send a call of this ``_kind`` on its way and return its Reply."""
         raise NotImplementedError
 

@@ -1,7 +1,7 @@
 """Several operations in one request: all or nothing (multi), or just together (multi_read).
 
 An operation of a multi is written as it is written to the client, and is checked and encoded by the
-same code: a :class:`Recorder` keeps the call instead of sending it.
+same code: a :class:`Recorder` keeps the request instead of sending it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkwire.jute.records import (
 from zkwire.operations.base import Requests
 from zkwire.operations.checks import check_version
 from zkwire.operations.nodes import Nodes
-from zkwire.session.request import ANSWERED, Call, Refused
+from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _NOT_ATTEMPTED = RuntimeInconsistencyError.code
 
 
-class RecordedCall(Call):
+class RecordedCall(Request):
     """One operation of a multi; ``result`` once that has been answered."""
 
     __slots__ = ()
@@ -54,7 +54,7 @@ class RecordedCall(Call):
 
 
 class Recorder(Nodes):
-    """Keeps calls in their order instead of sending them; only of the ``allowed`` operations."""
+    """Keeps requests in their order instead of sending them; only of the ``allowed`` operations."""
 
     _kind = RecordedCall
 
@@ -62,13 +62,13 @@ class Recorder(Nodes):
         self._chroot = chroot
         self._acl = acl
         self._allowed = allowed
-        self.calls: list[Call] = []
+        self.requests: list[Request] = []
 
-    def _submit(self, call: Call) -> Any:
-        if call.op not in self._allowed:
-            raise ValueError(f"{call.op.name} cannot be part of this: {call.path}")
-        self.calls.append(call)
-        return call
+    def _submit(self, request: Request) -> Any:
+        if request.op not in self._allowed:
+            raise ValueError(f"{request.op.name} cannot be part of this: {request.path}")
+        self.requests.append(request)
+        return request
 
     def _own(self, watch: Watch) -> NoReturn:
         raise ValueError("a read of a multi_read cannot set a watch")
@@ -163,15 +163,15 @@ class Multi(Requests):
             if not isinstance(operation, Operation):
                 raise TypeError(f"not an operation such as Create(path, data): {operation!r}")
             operation.record(recorder)
-        return self._send_multi(op, recorder.calls)
+        return self._send_multi(op, recorder.requests)
 
-    def _send_multi(self, op: Op, calls: list[Call]) -> Any:
-        body = pack_multi((call.op.opcode, call.body) for call in calls)
+    def _send_multi(self, op: Op, requests: list[Request]) -> Any:
+        body = pack_multi((request.op.opcode, request.body) for request in requests)
         finish = _all_or_error if op is ops.MULTI else _each
-        return self._send(op, None, body, partial(finish, op, calls))
+        return self._send(op, None, body, partial(finish, op, requests))
 
 
-class Transaction(Recorder):
+class TransactionBase(Recorder):
     """The operations of a multi, collected one by one; ``results`` once it has been executed.
 
     It is sent once: whoever wants to repeat it after a loss has to begin a new one.
@@ -182,38 +182,38 @@ class Transaction(Recorder):
         self.results: list[Any] = []
         self._committed = False
 
-    def _submit(self, call: Call) -> Any:
+    def _submit(self, request: Request) -> Any:
         self._refuse_if_committed()
-        return super()._submit(call)
+        return super()._submit(request)
 
     def _sent_by(self, verbs: Any) -> Any:
         self._refuse_if_committed()
         self._committed = True
-        return verbs._send_multi(ops.MULTI, self.calls)
+        return verbs._send_multi(ops.MULTI, self.requests)
 
     def _refuse_if_committed(self) -> None:
         if self._committed:
             raise RuntimeError("this transaction has been committed: begin a new one")
 
 
-def _each(op: Op, calls: list[Call], answers: MultiResponse) -> list[Any]:
+def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
     """The results, with an error in the place of each operation that was refused."""
-    if len(calls) != len(answers):
-        raise _misunderstood(op, f"{len(answers)} results for {len(calls)} operations")
+    if len(requests) != len(answers):
+        raise _misunderstood(op, f"{len(answers)} results for {len(requests)} operations")
     results: list[Any] = []
-    for call, answer in zip(calls, answers, strict=True):
+    for request, answer in zip(requests, answers, strict=True):
         if isinstance(answer, ErrorResponse):
             # Nothing was wrong with it, but it was undone: its own result is that of those behind.
-            call.outcome = Refused(answer.err or _NOT_ATTEMPTED)
-            refusal = call.error() if answer.err else None
+            request.outcome = Refused(answer.err or _NOT_ATTEMPTED)
+            refusal = request.error() if answer.err else None
             if not isinstance(refusal, ServerError | None):
-                raise _misunderstood(op, f"{call.op.name} was refused with {answer.err}")
+                raise _misunderstood(op, f"{request.op.name} was refused with {answer.err}")
             results.append(refusal)
-        elif not isinstance(answer, _ANSWERS.get(call.op, NoneType)):
-            raise _misunderstood(op, f"{call.op.name} was answered by {type(answer).__name__}")
+        elif not isinstance(answer, _ANSWERS.get(request.op, NoneType)):
+            raise _misunderstood(op, f"{request.op.name} was answered by {type(answer).__name__}")
         else:
-            call.record, call.outcome = answer, ANSWERED
-            results.append(call.value())
+            request.record, request.outcome = answer, ANSWERED
+            results.append(request.value())
     return results
 
 
@@ -222,9 +222,9 @@ def _misunderstood(op: Op, message: str) -> ProtocolError:
     return ProtocolError(message, op=op.name, maybe_applied=op.changes)
 
 
-def _all_or_error(op: Op, calls: list[Call], answers: MultiResponse) -> list[Any]:
+def _all_or_error(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
     """The results; or the one error that carries them."""
-    results = _each(op, calls, answers)
+    results = _each(op, requests, answers)
     refused = [index for index, result in enumerate(results) if isinstance(result, ServerError)]
     if refused:
         culprits = [index for index in refused if results[index].code != _NOT_ATTEMPTED]

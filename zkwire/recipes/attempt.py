@@ -16,7 +16,7 @@ NOT_NOW = (*BUSY, NotReadOnlyError)
 """Refusals that say nothing about the node."""
 
 
-class InOtherHandsError(RuntimeError):
+class LockInUseError(RuntimeError):
     """A lock object that cannot be acquired as it is.
 
     Nothing was done, nothing is to be undone: what it holds, now or soon, is another caller's.

@@ -11,7 +11,7 @@ from zkwire.wire.paths import sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 
 class Contender(Record):
@@ -26,7 +26,7 @@ class Contender(Record):
     text: str
 
 
-async def contenders(world: World, path: str) -> list[Contender]:
+async def contenders(world: Runtime, path: str) -> list[Contender]:
     """The contenders below ``path`` in order; no snapshot, some may be gone by now.
 
     Raises OperationTimeoutError after the ``operation_timeout``, without one after two session
@@ -34,18 +34,20 @@ async def contenders(world: World, path: str) -> list[Contender]:
     """
     deadline = in_time(world, None)
     try:
-        names = await persist(world, deadline, world.verbs.get_children, path)
+        names = await persist(world, deadline, world.operations.get_children, path)
     except NoNodeError:
         return []
     numbers = {f"{path}/{name}": sequence_number(name) for name in names}
-    replies = {n: world.verbs.get_data(n) for n, number in numbers.items() if number is not None}
+    replies = {
+        n: world.operations.get_data(n) for n, number in numbers.items() if number is not None
+    }
     found: list[Contender] = []
     for node, reply in replies.items():
         with suppress(NoNodeError):  # gone meanwhile
             try:
                 data, stat = await world.until(reply, deadline)
             except ConnectionLossError:
-                data, stat = await persist(world, deadline, world.verbs.get_data, node)
+                data, stat = await persist(world, deadline, world.operations.get_data, node)
             text = data.decode("utf-8", "replace")
             found.append(Contender(node, numbers[node] or 0, stat.ephemeral_owner, text))
     return sorted(found, key=lambda contender: contender.sequence)

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeVar
 
-    from zkwire.recipes.lock import LockCore
+    from zkwire.recipes.lock import Lock
     from zkwire.recipes.lost import Lost
     from zkwire.recipes.multi_lock import AnyLost
 
@@ -66,9 +66,9 @@ class Bodied:
 class LockFace(Bodied):
     """A lock's properties; none of them asks a server."""
 
-    _core: LockCore
+    _core: Lock
 
-    def __init__(self, core: LockCore) -> None:
+    def __init__(self, core: Lock) -> None:
         self._core = core
 
     def __repr__(self) -> str:

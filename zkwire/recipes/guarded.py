@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.lock import LockCore
+    from zkwire.recipes.lock import Lock
 
 
-async def guarded(core: LockCore, operations: Iterable[Operation]) -> list[Any]:
+async def guarded(core: Lock, operations: Iterable[Operation]) -> list[Any]:
     """Execute a multi that the server refuses if the lock is lost; see the shells."""
     core.world.check()
     proof = core.proof()
-    multi = core.world.verbs.multi([*proof, *operations])
+    multi = core.world.operations.multi([*proof, *operations])
     try:
         results = await core.world.until(multi, in_time(core.world, None))
     except MultiError as error:

@@ -24,11 +24,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from zkwire.recipes.lock import LockCore
-    from zkwire.recipes.multi_lock import MultiLockCore
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.lock import Lock
+    from zkwire.recipes.multi_lock import AllLocks
+    from zkwire.recipes.runtime import Runtime
 
-    Core: TypeAlias = LockCore | MultiLockCore
+    Core: TypeAlias = Lock | AllLocks
 
 
 async def take(core: Core, timeout: float | None) -> bool:
@@ -51,12 +51,12 @@ async def take_if_free(core: Core) -> bool:
     return await core.acquire(core.world.now() + _try(core.world), False)
 
 
-def _try(world: World) -> float:
+def _try(world: Runtime) -> float:
     limit = world.operation_timeout
     return world.session_timeout if limit is None else limit
 
 
-def deadline_of(world: World, timeout: float | None) -> float:
+def deadline_of(world: Runtime, timeout: float | None) -> float:
     """When a release must have ended."""
     if timeout is None:
         return in_time(world, None)

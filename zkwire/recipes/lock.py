@@ -42,9 +42,9 @@ from zkwire.errors import (
 )
 from zkwire.operations.checks import check_acl
 from zkwire.operations.multi import Check
-from zkwire.recipes.attempt import NOT_NOW, Attempt, InOtherHandsError
+from zkwire.recipes.attempt import NOT_NOW, Attempt, LockInUseError
 from zkwire.recipes.insist import insist
-from zkwire.recipes.lost import Lost, OwnNode
+from zkwire.recipes.lost import Lost, OwnNodeWatch
 from zkwire.recipes.trees import ensure_path
 from zkwire.session.watch import ClosedWatchError
 from zkwire.wire.paths import check_path
@@ -54,18 +54,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.operations import Verbs
+    from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 
-class LockCore:
+class Lock:
     """A lock's state and the parts of its life that do not depend on its kind."""
 
     waits = True  # for a holder to go
     kept = "/"  # a parent that stays when its last child has gone
 
-    def __init__(self, world: World, path: str, acl: Sequence[ACL] | None = None) -> None:
+    def __init__(self, world: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
         if check_path(path) == "/":
             raise ValueError("the root cannot be a lock")
         self.world = world
@@ -76,7 +76,7 @@ class LockCore:
         self._releasing = False
         self._owed: Attempt | None = None  # may have left a node that nobody takes care of
         self._granted: Attempt | None = None
-        self._guard: OwnNode | None = None
+        self._guard: OwnNodeWatch | None = None
         self._fence: int | None = None
 
     # --- what a kind of lock adds -----------------------------------------------------------------
@@ -89,7 +89,7 @@ class LockCore:
         """
         raise NotImplementedError
 
-    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         """Delete whatever the attempt has left on the server, if that is its own.
 
         Raises ConnectionLossError and what the server refuses it with.
@@ -102,7 +102,7 @@ class LockCore:
         Raises what the server refuses it with: NoNodeError if the lock had been lost before.
         """
         assert attempt.node is not None
-        await self.world.until(self.world.verbs.delete(attempt.node, version), deadline)
+        await self.world.until(self.world.operations.delete(attempt.node, version), deadline)
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
         """Checks that the server passes as long as the attempt's grant lasts."""
@@ -137,13 +137,13 @@ class LockCore:
             self._busy = False  # and nothing that an interrupt could hit: the lock may be held
 
     def refuse_two(self) -> None:
-        """Raise InOtherHandsError if this object is held, or somebody is at it; or ForkedError."""
+        """Raise LockInUseError if this object is held, or somebody is at it; or ForkedError."""
         self.world.check()
         if self._busy or self._releasing:
             doing = "releasing" if self._releasing else "acquiring"
-            raise InOtherHandsError(f"another thread or task is {doing} this very lock object")
+            raise LockInUseError(f"another thread or task is {doing} this very lock object")
         if self._granted is not None and not self.lost.is_set():
-            raise InOtherHandsError("this lock object holds the lock already; it is not re-entrant")
+            raise LockInUseError("this lock object holds the lock already; it is not re-entrant")
 
     @property
     def engaged(self) -> bool:
@@ -217,14 +217,14 @@ class LockCore:
         if self.lost.ready:
             self.lost = Lost(self.world)
 
-    def _stand_guard(self, attempt: Attempt, guard: OwnNode) -> None:
+    def _stand_guard(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         """From here on it is noticed if somebody deletes the attempt's node."""
         assert attempt.node is not None
         assert attempt.stat is not None
         guard.stands = True  # first: a release that dismisses it meanwhile must forget it, too
-        guard.request = self.world.verbs._stand_guard(attempt.node, attempt.stat.czxid, guard)
+        guard.request = self.world.operations._stand_guard(attempt.node, attempt.stat.czxid, guard)
 
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNode) -> None:
+    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         """The same, in any thread, if the lock has not been released and this not been done."""
         if guard.closed or guard.request is not None:
             return
@@ -236,7 +236,7 @@ class LockCore:
         """The attempt has won.  A loss is noticed before anybody can see a claim."""
         assert attempt.stat is not None
         late = self._guard is None
-        guard = self._guard = self._guard or OwnNode()
+        guard = self._guard = self._guard or OwnNodeWatch()
         guard.lost = self.lost
         self._fence = attempt.stat.czxid
         self.world.hold(self.lost)
@@ -263,16 +263,16 @@ class LockCore:
                 self.world.spawn(partial(self._clean_up, attempt=attempt))
         self._owed = None
 
-    async def _clean_up(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _clean_up(self, operations: Operations, attempt: Attempt) -> None:
         try:
-            await self._leave_surely(verbs, attempt)
+            await self._leave_surely(operations, attempt)
         finally:
             self.world.going.discard(attempt.id)
 
-    async def _leave_surely(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
         while True:
             try:
-                await self._leave(verbs, attempt)
+                await self._leave(operations, attempt)
                 return
             except ConnectionLossError:
                 pass  # on the next connection; each try waits for one

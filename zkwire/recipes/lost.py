@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from zkwire.errors import ZooKeeperError
     from zkwire.operations import Reply
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
     from zkwire.session.waitable import Waker
 
 
@@ -27,7 +27,7 @@ class Loss(Waitable):
 
     __slots__ = ("_world",)
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Runtime) -> None:
         super().__init__()
         self._world = world
 
@@ -76,7 +76,7 @@ class Lost(Loss):
 
     __slots__ = ("_over", "reason")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Runtime) -> None:
         super().__init__(world)
         self._over = False
         self.reason: str | None = None
@@ -106,7 +106,7 @@ class Lost(Loss):
         return self.take_wakers()
 
 
-class OwnNode(Watch):
+class OwnNodeWatch(Watch):
     """The watch of a holder, or of the next one in line, on its own node.
 
     Whoever deletes it takes the lock away, or the place: ``gone``.  ``lost`` is for a holder.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from zkwire.errors import LockLostError, OperationTimeoutError, ZooKeeperError
-from zkwire.recipes.attempt import InOtherHandsError
+from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.insist import insist
 from zkwire.recipes.lost import Loss
 
@@ -19,17 +19,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zkwire.recipes.lock import LockCore
+    from zkwire.recipes.lock import Lock
     from zkwire.recipes.lost import Lost
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 
-class MultiLockCore:
+class AllLocks:
     """The algorithm of the multi-lock."""
 
     waits = True  # what waits for a holder are its parts
 
-    def __init__(self, cores: Sequence[LockCore]) -> None:
+    def __init__(self, cores: Sequence[Lock]) -> None:
         self.cores = sorted(cores, key=lambda core: core.path)
         paths = [core.path for core in self.cores]
         if not paths or len(set(paths)) < len(paths):
@@ -38,7 +38,7 @@ class MultiLockCore:
         if any(core.world is not self.world for core in self.cores):
             raise ValueError("the locks of a multi-lock must be of one client")
         self._lost = AnyLost(self.world)
-        self._taken: list[LockCore] = []
+        self._taken: list[Lock] = []
         self._acquired = False  # all of them
         self._busy = False  # somebody acquires them
         self._releasing = False
@@ -71,21 +71,21 @@ class MultiLockCore:
             self._busy = False
 
     def refuse_two(self) -> None:
-        """Raise InOtherHandsError if somebody is at this object; or ForkedError."""
+        """Raise LockInUseError if somebody is at this object; or ForkedError."""
         self.check()
         if self._busy or self._releasing:
-            raise InOtherHandsError("another thread or task is at this very multi-lock")
+            raise LockInUseError("another thread or task is at this very multi-lock")
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         if self._acquired:
-            raise InOtherHandsError("this multi-lock holds its locks already; it is not re-entrant")
+            raise LockInUseError("this multi-lock holds its locks already; it is not re-entrant")
         taken = self._taken
         for core in self.cores:
             taken.append(core)  # before, for an interrupt right behind the acquisition
             try:
                 if await core.acquire(deadline, wait):
                     continue
-            except InOtherHandsError:
+            except LockInUseError:
                 taken.pop()
                 raise
             if not wait:  # who tries expects to see it done; who has waited is late already
@@ -179,7 +179,7 @@ class AnyLost(Loss):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Runtime) -> None:
         super().__init__(world)
         self._parts: list[Lost] = []  # none before all of them are held
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
 from zkwire.operations.multi import Check, Create
-from zkwire.recipes.attempt import InOtherHandsError
-from zkwire.recipes.sequential import SequentialLockCore, before
+from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes.sequential import SequentialQueue, before
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 _READERS = ("__READ__", "__rlock__")
 _DIGITS = 10
@@ -38,17 +38,17 @@ def is_reader(name: str) -> bool:
     return name[:-_DIGITS].endswith(_READERS)
 
 
-class WriteLockCore(SequentialLockCore):
+class WriteLockQueue(SequentialQueue):
     """The algorithm of the write lock: everybody before it."""
 
     label = "__WRIT__"
-    read: ReadLockCore  # of the same object
+    read: ReadLockQueue  # of the same object
     _holder: object = None
 
     async def acquire(self, deadline: float | None, wait: bool) -> bool:
         """Whether the lock was acquired by the ``deadline``; RuntimeError for an upgrade."""
         if self.read.node_name is not None:
-            raise InOtherHandsError("a read lock cannot become a write lock: release it first")
+            raise LockInUseError("a read lock cannot become a write lock: release it first")
         return await super().acquire(deadline, wait)
 
     def _grant(self, attempt: Attempt) -> None:
@@ -57,13 +57,13 @@ class WriteLockCore(SequentialLockCore):
 
     @property
     def own_place(self) -> str | None:
-        """The name of the node while the lock is held; InOtherHandsError if another thread has it.
+        """The name of the node while the lock is held; LockInUseError if another thread has it.
 
         A reader that took the place of another thread's writer would read while that writes.
         """
         name = self.node_name
         if name is not None and self._holder != self.world.caller():
-            raise InOtherHandsError(
+            raise LockInUseError(
                 f"another thread or task holds the write lock of {self.path} by this very object: "
                 "each needs an object of its own"
             )
@@ -73,17 +73,17 @@ class WriteLockCore(SequentialLockCore):
         return False
 
 
-class ReadLockCore(SequentialLockCore):
+class ReadLockQueue(SequentialQueue):
     """The algorithm of the read lock: the writers before it."""
 
     label = "__READ__"
 
     def __init__(
         self,
-        world: World,
+        world: Runtime,
         path: str,
         text: str,
-        write: WriteLockCore,
+        write: WriteLockQueue,
         acl: Sequence[ACL] | None = None,
     ) -> None:
         super().__init__(world, path, text, acl)
@@ -119,12 +119,12 @@ class ReadLockCore(SequentialLockCore):
         self, writer: str, attempt: Attempt, deadline: float | None
     ) -> list[str] | None:
         """Create a reader with the writer's number; None if that has gone and left the place."""
-        world, verbs = self.world, self.world.verbs
+        world, operations = self.world, self.world.operations
         node = f"{self.path}/{attempt.id}-{self.label}{writer[-_DIGITS:]}"
         attempt.entered = True
         create = Create(node, self.data, self.acl, ephemeral=True)
-        both = verbs.multi([Check(f"{self.path}/{writer}"), create])
-        look, listing = verbs.exists(node), verbs.get_children(self.path)
+        both = operations.multi([Check(f"{self.path}/{writer}"), create])
+        look, listing = operations.exists(node), operations.get_children(self.path)
         try:
             await world.until(both, deadline)
         except MultiError as error:

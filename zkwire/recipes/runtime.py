@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any, ParamSpec, Protocol, TypeVar
 
-    from zkwire.operations import Reply, Verbs
-    from zkwire.session.leases import Hold
+    from zkwire.operations import Operations, Reply
+    from zkwire.session.leases import LeaseHolder
     from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
     from zkwire.wire.model import Event
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
             """Clean up what an error has kept from being cleaned up."""
             ...
 
-    class World(Protocol):
+    class Runtime(Protocol):
         """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
 
         @property
-        def verbs(self) -> Verbs:
+        def operations(self) -> Operations:
             """The operations."""
             ...
 
         @property
-        def background(self) -> Verbs:
+        def background(self) -> Operations:
             """The operations, for coroutines given to ``spawn``."""
             ...
 
@@ -139,7 +139,7 @@ if TYPE_CHECKING:
             """Wait until ``waitable`` is ready."""
             ...
 
-        def spawn(self, work: Callable[[Verbs], Coroutine[Any, Any, object]]) -> None:
+        def spawn(self, work: Callable[[Operations], Coroutine[Any, Any, object]]) -> None:
             """Run ``work(background)`` to its end, whatever becomes of the caller.
 
             Its first step is taken here, so what that asks for comes before what the caller asks
@@ -159,14 +159,14 @@ if TYPE_CHECKING:
             """Take a watch out of the client's table, without telling the server."""
             ...
 
-        def hold(self, hold: Hold) -> None: ...
-        def unhold(self, hold: Hold) -> None: ...
+        def hold(self, hold: LeaseHolder) -> None: ...
+        def unhold(self, hold: LeaseHolder) -> None: ...
         def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
         def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None: ...
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
 
-def in_time(world: World, deadline: float | None) -> float:
+def in_time(world: Runtime, deadline: float | None) -> float:
     """The deadline of one step; where none is given the ``operation_timeout`` from now.
 
     Without that, two session timeouts.
@@ -178,7 +178,7 @@ def in_time(world: World, deadline: float | None) -> float:
 
 
 async def persist(
-    world: World,
+    world: Runtime,
     deadline: float | None,
     verb: Callable[P, Reply[T]],
     *args: P.args,

@@ -29,9 +29,9 @@ from zkwire.errors import (
     NoNodeError,
 )
 from zkwire.recipes.attempt import permanent
-from zkwire.recipes.lost import OwnNode
+from zkwire.recipes.lost import OwnNodeWatch
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.sequential import SequentialLockCore, before
+from zkwire.recipes.sequential import SequentialQueue, before
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import check_path, sequence_number
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 SHOWN_BYTES = 40  # of what somebody else has written
 LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session
@@ -53,21 +53,21 @@ class LastTry:
     full = False  # all leases were taken
 
 
-class Queue(SequentialLockCore):
+class Queue(SequentialQueue):
     """The lock ``locks``: no guard stands for it, since its loss changes nothing."""
 
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNode) -> None:
+    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         pass
 
 
-class SemaphoreCore(SequentialLockCore):
+class SemaphoreLease(SequentialQueue):
     """The algorithm of one lease; ``count`` of them may be held at a time."""
 
     label = "lease-"
 
     def __init__(
         self,
-        world: World,
+        world: Runtime,
         path: str,
         count: int,
         text: str = "",
@@ -108,7 +108,7 @@ class SemaphoreCore(SequentialLockCore):
         while True:
             watch = Watch() if wait else None
             try:
-                read = self.world.verbs.get_children
+                read = self.world.operations.get_children
                 names = await persist(self.world, deadline, read, self.path, watch=watch)
                 leases = [(n, name) for name in names if (n := sequence_number(name)) is not None]
                 if len(leases) < self._places:
@@ -166,7 +166,7 @@ class SemaphoreCore(SequentialLockCore):
         """Raise NodeExistsError if none of the leases ahead ends with a session."""
         nodes = [f"{self.path}/{name}" for _, name in sorted(ahead, reverse=True)]
         for node in nodes:
-            stat = await persist(self.world, deadline, self.world.verbs.exists, node)
+            stat = await persist(self.world, deadline, self.world.operations.exists, node)
             if stat is None or stat.ephemeral_owner != 0:
                 return
         raise permanent(nodes[0])
@@ -175,7 +175,7 @@ class SemaphoreCore(SequentialLockCore):
         """The leases, as soon as they are others than ``names``."""
         watch = Watch()
         try:
-            read = self.world.verbs.get_children
+            read = self.world.operations.get_children
             now = await persist(self.world, deadline, read, self.path, watch=watch)
             if sorted(now) == sorted(names) and not await self.world.event(watch, deadline):
                 raise LockTimeoutError(f"{self._base} had no lease left in time")
@@ -190,11 +190,11 @@ class SemaphoreCore(SequentialLockCore):
         world = self.world
         while True:
             try:
-                data, stat = await persist(world, deadline, world.verbs.get_data, self._base)
+                data, stat = await persist(world, deadline, world.operations.get_data, self._base)
                 if not data:
                     count = str(self._places).encode()
                     await world.until(
-                        world.verbs.set_data(self._base, count, stat.version), deadline
+                        world.operations.set_data(self._base, count, stat.version), deadline
                     )
                     return
             except NoNodeError:

@@ -37,8 +37,8 @@ from zkwire.errors import (
     ServerError,
 )
 from zkwire.recipes.attempt import NOT_NOW, Attempt, former, permanent
-from zkwire.recipes.lock import LockCore
-from zkwire.recipes.lost import OwnNode
+from zkwire.recipes.lock import Lock
+from zkwire.recipes.lost import OwnNodeWatch
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.operations import Verbs
-    from zkwire.recipes.runtime import World
+    from zkwire.operations import Operations
+    from zkwire.recipes.runtime import Runtime
 
 # At the end of the counter a 3.8 server hands out the same number again and again, and two
 # contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 SPARE_NUMBERS = 1000
 
 
-class SequentialLockCore(LockCore):
+class SequentialQueue(Lock):
     """The algorithm of the sequential lock.
 
     ``text`` stands in the node, for whoever wants to know who is waiting there.  Subclasses have
@@ -69,7 +69,7 @@ class SequentialLockCore(LockCore):
     _places = 1  # how many hold at a time
 
     def __init__(
-        self, world: World, path: str, text: str = "", acl: Sequence[ACL] | None = None
+        self, world: Runtime, path: str, text: str = "", acl: Sequence[ACL] | None = None
     ) -> None:
         super().__init__(world, path, acl)
         self.data = encoded(text)
@@ -108,7 +108,7 @@ class SequentialLockCore(LockCore):
         left = self._places
         for name in filter(attempt.is_former, names):
             path = f"{self.path}/{name}"
-            stat = await persist(self.world, deadline, self.world.verbs.exists, path)
+            stat = await persist(self.world, deadline, self.world.operations.exists, path)
             left -= stat is not None and stat.ephemeral_owner == self.world.session_id
             if left == 0:
                 raise former(path)
@@ -120,7 +120,7 @@ class SequentialLockCore(LockCore):
         left = [name for name in names if name != ahead]
         is_next = self._leaves_its_place(ahead) and self._ahead(left, self._name(attempt)) is None
         if is_next and self._guard is None:
-            self._guard = OwnNode()
+            self._guard = OwnNodeWatch()
             self._stand_guard(attempt, self._guard)
         connection = self.world.connection
         gone = await self._wait_for(ahead, deadline)
@@ -139,17 +139,17 @@ class SequentialLockCore(LockCore):
 
     async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
         """Create the attempt's child, exactly once; returns a list of children made after it."""
-        world, verbs = self.world, self.world.verbs
+        world, operations = self.world, self.world.operations
         while True:
             attempt.entered = True
-            create = verbs.create_with_stat(
+            create = operations.create_with_stat(
                 f"{self.path}/{attempt.id}-{self.label}",
                 self.data,
                 self.acl,
                 ephemeral=True,
                 sequential=True,
             )
-            listing = verbs.get_children(self.path)
+            listing = operations.get_children(self.path)
             try:
                 attempt.node, attempt.stat = await world.until(create, deadline)
                 self._check_sequence(attempt)
@@ -173,12 +173,12 @@ class SequentialLockCore(LockCore):
 
     async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
         """Look for the child whose create was not answered; returns the children."""
-        world, verbs = self.world, self.world.verbs
+        world, operations = self.world, self.world.operations
         names = await self._list(deadline, sync=True)
         for name in names:
             if attempt.node is None and name.startswith(attempt.id):
                 path = f"{self.path}/{name}"
-                stat = await persist(world, deadline, verbs.exists, path)
+                stat = await persist(world, deadline, operations.exists, path)
                 if stat is not None and stat.ephemeral_owner == world.session_id:
                     attempt.node, attempt.stat = path, stat
         return names
@@ -189,15 +189,15 @@ class SequentialLockCore(LockCore):
             path = f"{self.path}/{name}"
             if path != attempt.node:
                 with contextlib.suppress(NoNodeError):
-                    await persist(self.world, deadline, self.world.verbs.delete, path)
+                    await persist(self.world, deadline, self.world.operations.delete, path)
                 names.remove(name)
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
         """The children of the lock's node; none if it is gone."""
-        world, verbs = self.world, self.world.verbs
+        world, operations = self.world, self.world.operations
         while True:
-            synced = verbs.sync(self.path) if sync else None
-            listing = verbs.get_children(self.path)
+            synced = operations.sync(self.path) if sync else None
+            listing = operations.get_children(self.path)
             try:
                 if synced is not None:
                     await world.until(synced, deadline)
@@ -212,7 +212,7 @@ class SequentialLockCore(LockCore):
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
             # get_data and not exists: it leaves no watch behind on a node that is gone.
-            read = self.world.verbs.get_data
+            read = self.world.operations.get_data
             seen = await persist(self.world, deadline, read, path, watch=watch)
             if seen.stat.ephemeral_owner == 0:
                 raise permanent(path)
@@ -234,23 +234,23 @@ class SequentialLockCore(LockCore):
         """Leave the queue and see it done, if that is possible in time."""
         assert attempt.node is not None
         try:
-            await self.world.until(self.world.verbs.delete(attempt.node), deadline)
+            await self.world.until(self.world.operations.delete(attempt.node), deadline)
         except NoNodeError:
             pass
         except (ConnectionLossError, OperationTimeoutError, *NOT_NOW):
             self._withdraw(attempt)
         attempt.entered = False
 
-    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         try:
             if attempt.node is not None:
-                await verbs.delete(attempt.node)
+                await operations.delete(attempt.node)
                 return
-            sync, listing = verbs.sync(self.path), verbs.get_children(self.path)
+            sync, listing = operations.sync(self.path), operations.get_children(self.path)
             await sync
             for name in await listing:
                 if name.startswith(attempt.id):
-                    await verbs.delete(f"{self.path}/{name}")
+                    await operations.delete(f"{self.path}/{name}")
         except NoNodeError:
             pass
 

@@ -1,7 +1,7 @@
 """One ephemeral node is the lock: the attempt that has created it holds it.
 
 It decides which node is a grant's own, when an earlier grant is over, and what ends one.  It knows
-neither threads nor event loops, and of a lock's life only what LockCore asks of each kind.
+neither threads nor event loops, and of a lock's life only what Lock asks of each kind.
 
 The node's content is the attempt's unique id.  With ``wait`` this is the blocking lock: each
 contender that finds the node watches it and tries again when it is gone.  All waiters wake at each
@@ -49,13 +49,13 @@ from zkwire.errors import (
 )
 from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt, former, permanent
-from zkwire.recipes.lock import LockCore
+from zkwire.recipes.lock import Lock
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.operations import Verbs
+    from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
     from zkwire.wire.model import DataAndStat
 
@@ -64,7 +64,7 @@ GRANTS = "-zkwire-grants"
 """What the name of the tokens' parent ends in; before that is the lock's path."""
 
 
-class SingleNodeLock(LockCore):
+class SingleNodeLock(Lock):
     """The algorithm of the blocking lock and, for one try, of the non-blocking one."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -76,7 +76,7 @@ class SingleNodeLock(LockCore):
             watch = Watch()
             try:
                 # get_data and not exists: it leaves no watch behind on a node that is gone.
-                read = self.world.verbs.get_data
+                read = self.world.operations.get_data
                 seen = await persist(self.world, deadline, read, self.path, watch=watch)
                 if self._adopt(attempt, seen):
                     if await self._outlast(attempt, deadline):
@@ -102,7 +102,7 @@ class SingleNodeLock(LockCore):
                     attempt.entered = False
                     return False
                 try:
-                    read = self.world.verbs.get_data
+                    read = self.world.operations.get_data
                     seen = await persist(self.world, deadline, read, self.path)
                 except NoNodeError:
                     await self._start_over(attempt, deadline)
@@ -129,7 +129,9 @@ class SingleNodeLock(LockCore):
             SetData(self._grants, b""),
         ]
         try:
-            _, stat, _, grants = await self.world.until(self.world.verbs.multi(claim), deadline)
+            _, stat, _, grants = await self.world.until(
+                self.world.operations.multi(claim), deadline
+            )
         except MultiError as error:
             raise error.results[error.index] or error from None
         attempt.node, attempt.stat = self.path, stat
@@ -140,19 +142,19 @@ class SingleNodeLock(LockCore):
 
         If it is not, somebody has deleted it, and the attempt is as if it had not begun.
         """
-        world, verbs = self.world, self.world.verbs
+        world, operations = self.world, self.world.operations
         assert attempt.stat is not None
         czxid = attempt.stat.czxid
         with suppress(NoNodeError):
-            for name in await persist(world, deadline, verbs.get_children, self._grants):
+            for name in await persist(world, deadline, operations.get_children, self._grants):
                 if name == attempt.id:
                     continue
                 token = f"{self._grants}/{name}"
-                stat = await persist(world, deadline, verbs.exists, token)
+                stat = await persist(world, deadline, operations.exists, token)
                 if stat is not None and stat.czxid < czxid:
                     with suppress(NoNodeError):
-                        await persist(world, deadline, verbs.delete, token)
-        stat = await persist(world, deadline, verbs.exists, self.path)
+                        await persist(world, deadline, operations.delete, token)
+        stat = await persist(world, deadline, operations.exists, self.path)
         if stat is not None and stat.czxid == czxid:
             return True
         await self._start_over(attempt, deadline)
@@ -161,7 +163,7 @@ class SingleNodeLock(LockCore):
     async def _start_over(self, attempt: Attempt, deadline: float | None) -> None:
         """Delete the token of a node that is gone."""
         with suppress(NoNodeError):
-            await persist(self.world, deadline, self.world.verbs.delete, self._token(attempt))
+            await persist(self.world, deadline, self.world.operations.delete, self._token(attempt))
         attempt.node = attempt.stat = None
 
     def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
@@ -186,23 +188,23 @@ class SingleNodeLock(LockCore):
         return owner == self.world.session_id and seen.data == attempt.id.encode()
 
     async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
-        world, verbs = self.world, self.world.verbs
+        world, operations = self.world, self.world.operations
         try:
-            await world.until(verbs.multi(self._end(attempt, version)), deadline)
+            await world.until(operations.multi(self._end(attempt, version)), deadline)
         except MultiError as error:
             refusal = error.results[error.index] or error
             if isinstance(refusal, BadVersionError):
-                sync, read = verbs.sync(self.path), verbs.get_data(self.path)
+                sync, read = operations.sync(self.path), operations.get_data(self.path)
                 await world.until(sync, deadline)
                 if not self._is_own(attempt, await world.until(read, deadline)):
                     raise NoNodeError(op="delete", path=self.path) from None
             raise refusal from None
 
-    async def _leave(self, verbs: Verbs, attempt: Attempt) -> None:
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         version = _VERSION
         while True:
             try:
-                await verbs.multi(self._end(attempt, version))
+                await operations.multi(self._end(attempt, version))
                 return
             except MultiError as error:
                 refusal = error.results[error.index] or error
@@ -210,7 +212,7 @@ class SingleNodeLock(LockCore):
                     raise refusal from None
                 token_gone = error.index == 0
             # sync: a server that is behind could still show this node where another's is by now.
-            sync, read = verbs.sync(self.path), verbs.get_data(self.path)
+            sync, read = operations.sync(self.path), operations.get_data(self.path)
             await sync
             try:
                 seen = await read
@@ -218,11 +220,11 @@ class SingleNodeLock(LockCore):
                 seen = None
             if seen is None or not self._is_own(attempt, seen):
                 if not token_gone:
-                    await verbs.delete(self._token(attempt))
+                    await operations.delete(self._token(attempt))
                 return
             version = seen.stat.version  # somebody has written into it; it is still this attempt's
             if token_gone:  # an outsider has deleted it
-                await verbs.delete(self.path, version)
+                await operations.delete(self.path, version)
                 return
 
     def _end(self, attempt: Attempt, version: int) -> list[Operation]:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.runtime import World
+    from zkwire.recipes.runtime import Runtime
 
 # Requests in one write: enough to hide a round trip, few enough to be answered soon.
 WINDOW = 500
 
 
 async def ensure_path(
-    world: World,
+    world: Runtime,
     path: str,
     acl: Sequence[ACL] | None,
     deadline: float | None,
@@ -77,21 +77,21 @@ async def ensure_path(
 
 
 async def _ensure_node(
-    world: World, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
+    world: Runtime, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
 ) -> None:
     """Create one node whose parent is there."""
     try:
-        await world.until(world.verbs.create(path, b"", acl, container=container), limit)
+        await world.until(world.operations.create(path, b"", acl, container=container), limit)
     except NodeExistsError:
         pass
     except NoAuthError:
         # A server looks at the rights on the parent before it sees that the node exists.
-        if await persist(world, limit, world.verbs.exists, path) is None:
+        if await persist(world, limit, world.operations.exists, path) is None:
             raise
 
 
 async def walk(
-    world: World, path: str, deadline: Callable[[], float | None]
+    world: Runtime, path: str, deadline: Callable[[], float | None]
 ) -> AsyncGenerator[str, None]:
     """``path`` and everything below it, level by level.
 
@@ -102,7 +102,7 @@ async def walk(
         below: list[str] = []
         for start in range(0, len(level), WINDOW):
             window = level[start : start + WINDOW]
-            replies = [world.verbs.get_children(node) for node in window]
+            replies = [world.operations.get_children(node) for node in window]
             for node, reply in zip(window, replies, strict=True):
                 names: list[str] | None = None
                 try:
@@ -119,14 +119,14 @@ async def walk(
         level = below
 
 
-async def _children(world: World, path: str, deadline: float | None) -> list[str] | None:
+async def _children(world: Runtime, path: str, deadline: float | None) -> list[str] | None:
     try:
-        return await persist(world, in_time(world, deadline), world.verbs.get_children, path)
+        return await persist(world, in_time(world, deadline), world.operations.get_children, path)
     except NoNodeError:
         return None
 
 
-async def delete_tree(world: World, path: str, deadline: float | None) -> None:
+async def delete_tree(world: Runtime, path: str, deadline: float | None) -> None:
     """Delete everything below ``path``, and it."""
     if check_path(path) == "/":
         raise ValueError("the root cannot be deleted")
@@ -146,9 +146,9 @@ async def delete_tree(world: World, path: str, deadline: float | None) -> None:
         raise
 
 
-async def _delete_all(world: World, nodes: list[str], deadline: float | None) -> None:
+async def _delete_all(world: Runtime, nodes: list[str], deadline: float | None) -> None:
     """Try to delete the nodes; the next walk shows what is left."""
-    for reply in [world.verbs.delete(node) for node in nodes]:
+    for reply in [world.operations.delete(node) for node in nodes]:
         try:
             await world.until(reply, deadline)
         except (NoNodeError, NotEmptyError, ConnectionLossError):

@@ -16,18 +16,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zkwire.session.request import Call
+    from zkwire.session.request import Request
 
 
 class Credential:
     """One scheme and its secret, and the calls that asked for it."""
 
-    __slots__ = ("calls", "scheme", "secret")
+    __slots__ = ("requests", "scheme", "secret")
 
     def __init__(self, scheme: str, secret: bytes) -> None:
         self.scheme = scheme
         self.secret = secret
-        self.calls: deque[Call] = deque()
+        self.requests: deque[Request] = deque()
 
 
 class Authentication:
@@ -39,9 +39,9 @@ class Authentication:
         self._known: list[Credential] = []
         self._sent: deque[Credential] = deque()  # on this connection, not answered
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[Request]:
         """The calls that wait."""
-        return (call for credential in self._known for call in credential.calls)
+        return (request for credential in self._known for request in credential.requests)
 
     @property
     def answered(self) -> bool:
@@ -66,19 +66,19 @@ class Authentication:
         self._sent.clear()
         return [self.send(credential) for credential in self._known]
 
-    def overdue(self, now: float) -> Iterator[Call]:
+    def overdue(self, now: float) -> Iterator[Request]:
         """The calls whose deadline has passed, each to be ended at once; their credentials stay."""
         for credential in self._known:
-            while credential.calls and (credential.calls[0].deadline or now + 1) <= now:
-                yield credential.calls[0]
-                credential.calls.popleft()  # late: an interrupt finds it here until it has ended
+            while credential.requests and (credential.requests[0].deadline or now + 1) <= now:
+                yield credential.requests[0]
+                credential.requests.popleft()  # late: an interrupt finds it here until it has ended
 
-    def receive(self, code: int) -> Iterator[Call]:
+    def receive(self, code: int) -> Iterator[Request]:
         """The calls that end with an answer, each to be ended at once.  Raises AuthFailedError."""
         credential = self._sent.popleft() if self._sent else None
         if code:
             what = f" of scheme {credential.scheme!r}" if credential else ""
             raise AuthFailedError(f"the server rejected the credentials{what}")
-        while credential is not None and credential.calls:
-            yield credential.calls[0]
-            credential.calls.popleft()
+        while credential is not None and credential.requests:
+            yield credential.requests[0]
+            credential.requests.popleft()

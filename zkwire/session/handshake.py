@@ -86,7 +86,7 @@ class Identity:
         return True
 
 
-class Opening:
+class Handshake:
     """See the module's docstring.  One for each connection.
 
     ``challenge`` is what the shell must answer by way of its SASL mechanism; b"" to begin with.
@@ -138,7 +138,7 @@ class Opening:
     def sasl_token(self, token: bytes, xid: int) -> bytes:
         """The frame with the mechanism's answer to the challenge."""
         self.challenge, self._sasl_xid = None, xid
-        return own_frames.request(xid, ops.SASL, GetSASLRequest.pack(token))
+        return own_frames.encode(xid, ops.SASL, GetSASLRequest.pack(token))
 
     def receive_sasl(self, xid: int, code: int, chunk: bytes, at: int, end: int) -> None:
         """The server's answer to a token.  Raises AuthFailedError, or ProtocolError."""

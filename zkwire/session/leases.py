@@ -13,34 +13,34 @@ if TYPE_CHECKING:
 
     from zkwire.session.waitable import Waker
 
-    class Hold(Protocol):
+    class LeaseHolder(Protocol):
         """Something that is held: it is told once, by one of these."""
 
         def lose(self, message: str) -> Sequence[Waker]: ...
         def let_go(self) -> Sequence[Waker]: ...
 
 
-class Leases:
-    """All holds of one session.  ``wakeups`` is the automaton's list of functions to call."""
+class LeaseHolders:
+    """All holds of one session.  ``callbacks`` is the automaton's list of functions to call."""
 
-    __slots__ = ("_wakeups", "holds")
+    __slots__ = ("_callbacks", "holds")
 
-    def __init__(self, wakeups: list[Waker]) -> None:
-        self.holds: dict[Hold, None] = {}  # a set in the order of its making
-        self._wakeups = wakeups
+    def __init__(self, callbacks: list[Waker]) -> None:
+        self.holds: dict[LeaseHolder, None] = {}  # a set in the order of its making
+        self._callbacks = callbacks
 
-    def add(self, hold: Hold) -> None:
+    def add(self, hold: LeaseHolder) -> None:
         """From now on tell ``hold`` when the session may be gone."""
         self.holds[hold] = None
 
-    def remove(self, hold: Hold) -> None:
+    def remove(self, hold: LeaseHolder) -> None:
         """The opposite.  Idempotent; nothing for what is not held."""
         if hold in self.holds:
-            self._wakeups += hold.let_go()
+            self._callbacks += hold.let_go()
             self.holds.pop(hold, None)  # last: an interrupt must not leave one untold
 
     def lose_all(self, message: str) -> None:
         """The session may be gone, or is."""
         for hold in list(self.holds):
-            self._wakeups += hold.lose(message)
+            self._callbacks += hold.lose(message)
             self.holds.pop(hold, None)  # last: an interrupt must not leave one untold

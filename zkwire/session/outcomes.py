@@ -18,7 +18,7 @@ from zkwire.wire.model import State
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.errors import ZooKeeperError
-    from zkwire.session.request import Call
+    from zkwire.session.request import Request
 
 # How a terminal state ends whatever is still open.
 TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
@@ -57,10 +57,10 @@ def ungreeted(last_zxid: int) -> str:
     return _BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED
 
 
-def terminal(state: State, call: Call, why: str | None) -> Failed:
+def terminal(state: State, request: Request, why: str | None) -> Failed:
     """The session is over; ``why`` is more precise than the state, where it is known."""
     kind, message = TERMINAL[state]
-    return Failed(kind, why or message, call.sent)
+    return Failed(kind, why or message, request.sent)
 
 
 def unreachable(seconds: float, last_failure: str) -> Failed:
@@ -73,18 +73,18 @@ def unreachable(seconds: float, last_failure: str) -> Failed:
     )
 
 
-def broken(call: Call, written: int, why: str, garbled: bool) -> Failed:
+def broken(request: Request, written: int, why: str, garbled: bool) -> Failed:
     """The connection that the call was given to has broken.
 
     A server executes whole frames only, so a call whose last byte the kernel never took was not
     sent; ``written`` is the number of bytes that it took at most.
     """
-    if not (call.sent and call.end <= written):
+    if not (request.sent and request.end <= written):
         message = f"the connection broke ({why}) before it was sent: repeat it freely"
         return Failed(NotSentError, message, False)
     advice = (
         "it may have been executed; look before you repeat it"
-        if call.op.changes
+        if request.op.changes
         else "repeat it freely, it changes nothing"
     )
     message = f"the connection broke ({why}) after it was sent, before the answer: {advice}"

@@ -29,7 +29,7 @@ def header(xid: int, opcode: int, body_bytes: int) -> bytes:
     return pack_header(body_bytes + HEADER_BYTES - LENGTH_BYTES, xid, opcode)
 
 
-def request(xid: int, op: ops.Op, body: bytes) -> bytes:
+def encode(xid: int, op: ops.Op, body: bytes) -> bytes:
     """A whole request."""
     return header(xid, op.opcode, len(body)) + body
 
@@ -39,7 +39,7 @@ PING = header(ops.PING_XID, ops.PING.opcode, 0)
 
 def authentication(scheme: str, secret: bytes) -> bytes:
     """One set of credentials."""
-    return request(ops.AUTH_XID, ops.AUTH, AuthPacket.pack(0, scheme, secret))
+    return encode(ops.AUTH_XID, ops.AUTH, AuthPacket.pack(0, scheme, secret))
 
 
 def watches(table: WatchTable, last_zxid: int) -> Iterator[bytes]:
@@ -50,9 +50,7 @@ def watches(table: WatchTable, last_zxid: int) -> Iterator[bytes]:
     """
     for lists in table.batches():
         if any(lists[3:]):
-            yield request(
-                ops.SET_WATCHES_XID, ops.SET_WATCHES2, SetWatches2.pack(last_zxid, *lists)
-            )
+            yield encode(ops.SET_WATCHES_XID, ops.SET_WATCHES2, SetWatches2.pack(last_zxid, *lists))
         else:
             body = SetWatches.pack(last_zxid, *lists[:3])
-            yield request(ops.SET_WATCHES_XID, ops.SET_WATCHES, body)
+            yield encode(ops.SET_WATCHES_XID, ops.SET_WATCHES, body)

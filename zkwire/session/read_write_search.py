@@ -16,7 +16,7 @@ LONGEST_PAUSE = 60.0
 READ_WRITE = b"rw"
 
 
-class Search:
+class ReadWriteSearch:
     """See the module's docstring.  ``asking`` is the server that the shell must ask now."""
 
     __slots__ = ("_hosts", "_pause", "asking", "at")

@@ -1,8 +1,8 @@
 """One request in flight.
 
-A :class:`Call` goes queued -> sent -> ended; it ends exactly once, with one store, in the order of
-the wire.  This module decides how an outcome becomes a value or an error; it must not
-know how to wait: the shells put wakers into it.
+A :class:`Request` goes queued -> sent -> ended; it ends exactly once, with one store, in the order
+of the wire.  This module decides how an outcome becomes a value or an error; it must not know how
+to wait: the shells put wakers into it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Failed:
         self.maybe_applied = maybe_applied
 
 
-class Call(Waitable):
+class Request(Waitable):
     """One request: what was asked, where it stands, how it ended.
 
     ``end`` is the position in the connection's outgoing stream behind the request's last byte: what

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zkwire.session.liveness import Liveness
-    from zkwire.session.request import Call
+    from zkwire.session.request import Request
     from zkwire.session.waitable import Waker
     from zkwire.wire.ops import Op
 
@@ -38,19 +38,19 @@ LAST_XID = 0x7FFFFFFF
 SEND_BATCH = 256 * 1024
 
 
-class Flight:
+class RequestQueue:
     """See the module's docstring."""
 
     __slots__ = ("_next_xid", "last_zxid", "position", "queue", "unanswered")
 
     def __init__(self, first_xid: int = 1) -> None:
-        self.queue: deque[Call] = deque()
-        self.unanswered: deque[Call] = deque()
+        self.queue: deque[Request] = deque()
+        self.unanswered: deque[Request] = deque()
         self.position = 0  # bytes handed out on this connection
         self.last_zxid = 0  # the newest transaction that an answer has shown
         self._next_xid = first_xid
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[Request]:
         yield from self.unanswered
         yield from self.queue
 
@@ -65,7 +65,7 @@ class Flight:
         self._next_xid = xid + 1 if xid < LAST_XID else 1
         return xid
 
-    def since(self, before: int) -> list[Call]:
+    def since(self, before: int) -> list[Request]:
         """The calls that have been sent since the line was ``before`` calls long."""
         return list(islice(self.unanswered, before, None))
 
@@ -79,23 +79,25 @@ class Flight:
             queue.popleft()
         return parts
 
-    def send(self, call: Call, now: float) -> bytes:
+    def send(self, request: Request, now: float) -> bytes:
         """The frame of a call, which from now on counts as sent."""
-        body, xid = call.body, self._next_xid
+        body, xid = request.body, self._next_xid
         self._next_xid = xid + 1 if xid < LAST_XID else 1
         size = HEADER_BYTES + len(body)
-        call.end = self.position = self.position + size
-        call.xid, call.sent_at = xid, now
-        self.unanswered.append(call)
-        return pack_header(size - LENGTH_BYTES, xid, call.op.opcode) + body
+        request.end = self.position = self.position + size
+        request.xid, request.sent_at = xid, now
+        self.unanswered.append(request)
+        return pack_header(size - LENGTH_BYTES, xid, request.op.opcode) + body
 
-    def settle(self, data: bytes, live: Liveness, wakeups: list[Waker], now: float) -> int:
+    def complete_plain(
+        self, data: bytes, live: Liveness, callbacks: list[Waker], now: float
+    ) -> int:
         """End the calls whose plain answers ``data`` begins with; the offset behind those.
 
         Whatever is not plain, or not whole, or cannot be read, is left to the session, which looks
         at each frame by itself.
         """
-        line, have, at, call = self.unanswered, len(data), 0, None
+        line, have, at, request = self.unanswered, len(data), 0, None
         newest = self.last_zxid
         try:
             while line and have - at >= _REPLY_BYTES:
@@ -114,46 +116,46 @@ class Flight:
                 if zxid > newest:
                     self.last_zxid = newest = zxid
                 if head.wakers:
-                    wakeups += head.take_wakers()
+                    callbacks += head.take_wakers()
                 head.outcome = ANSWERED
                 # Late, so that an interrupt anywhere above leaves the call to connection_lost.
                 line.popleft()
-                call, at = head, end
+                request, at = head, end
         except ProtocolError:
             pass
-        if call is not None:
-            live.heard(call.sent_at, now)
+        if request is not None:
+            live.heard(request.sent_at, now)
         return at
 
     def advance(self, xid: int) -> None:
         """Put the call with this xid at the head of the line: its answer overtakes others."""
         line = self.unanswered
-        at = next((at for at, call in enumerate(line) if call.xid == xid), 0)
+        at = next((at for at, request in enumerate(line) if request.xid == xid), 0)
         if at:
             # First in, then out, as above.
             line.appendleft(line[at])
             del line[at + 1]
 
-    def take_lost(self, sending: bool) -> list[Call]:
+    def take_lost(self, sending: bool) -> list[Request]:
         """Take out the calls that are lost with their connection.
 
         All, if it was ``sending``; else those without a deadline, since the others have been
         submitted after that.
         """
         late = {} if sending else {c: None for c in self.queue if c.deadline is not None}
-        lost = [*self.unanswered, *(call for call in self.queue if call not in late)]
+        lost = [*self.unanswered, *(request for request in self.queue if request not in late)]
         self.clear()
         self.queue.extend(late)
         return lost
 
-    def take_all(self, ops: tuple[Op, ...]) -> list[Call]:
+    def take_all(self, ops: tuple[Op, ...]) -> list[Request]:
         """Take the queued calls of these operations out."""
-        taken = [call for call in self.queue if call.op in ops] if ops else []
-        for call in taken:
-            self.queue.remove(call)
+        taken = [request for request in self.queue if request.op in ops] if ops else []
+        for request in taken:
+            self.queue.remove(request)
         return taken
 
-    def head(self, xid: int) -> Call:
+    def head(self, xid: int) -> Request:
         """The call that a reply with this xid is for.  Raises ProtocolError if it is for none."""
         line = self.unanswered
         if not line or line[0].xid != xid:
@@ -161,7 +163,7 @@ class Flight:
             raise ProtocolError(f"a reply has the xid {xid}, {expected}")
         return line[0]
 
-    def overdue(self, now: float) -> Iterator[Call]:
+    def overdue(self, now: float) -> Iterator[Request]:
         """Take out the queued calls whose deadline has passed, each when it has been ended."""
         while self.queue and self.queue[0].deadline is not None and self.queue[0].deadline <= now:
             yield self.queue[0]

@@ -25,7 +25,7 @@ Rules of this file:
 
 A shell does this, in a loop: dial ``target`` while it is set; call one method for each thing that
 happens (bytes, end of stream, a deadline); drop the connection when ``broken`` is set; write what
-:meth:`data_to_send` hands out; call every function in ``take_wakeups()``, outside its locks.
+:meth:`data_to_send` hands out; call every function in ``take_callbacks()``, outside its locks.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from zkwire.errors import (
 from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
 from zkwire.jute.records import AuthPacket, RemoveWatchesRequest, WatcherEvent
 from zkwire.session import outcomes, own_frames
-from zkwire.session.handshake import Identity, Opening
-from zkwire.session.leases import Leases
+from zkwire.session.handshake import Handshake, Identity
+from zkwire.session.leases import LeaseHolders
 from zkwire.session.liveness import Liveness, Reported
-from zkwire.session.read_write_search import Search
-from zkwire.session.request import ANSWERED, Answered, Call, Failed, Refused
-from zkwire.session.request_queue import Flight
+from zkwire.session.read_write_search import ReadWriteSearch
+from zkwire.session.request import ANSWERED, Answered, Failed, Refused, Request
+from zkwire.session.request_queue import RequestQueue
 from zkwire.session.states import TRANSITIONS, StateMachine
 from zkwire.session.unknown_operations import UNKNOWN, Unknown, says_unknown
-from zkwire.session.watch_manager import Watching
+from zkwire.session.watch_manager import WatchManager
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials, State, WatchType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.session.hosts import HostList
-    from zkwire.session.leases import Hold
+    from zkwire.session.leases import LeaseHolder
     from zkwire.session.trace import Tracer
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
@@ -97,12 +97,12 @@ class Session:
         lease_margin: float = 0.0,
         first_xid: int = 1,
     ) -> None:
-        self.wakeups: list[Waker] = []
-        self._machine = StateMachine(self.wakeups)
+        self.callbacks: list[Waker] = []
+        self._machine = StateMachine(self.callbacks)
         self.audience = self._machine.audience
         self.change = self._machine.change
         self.usable = False  # the state's own answers, at hand
-        self.over = False
+        self.ended = False
         self.chroot = chroot
         self.server: tuple[str, int] | None = None
         self.broken: str | None = None
@@ -115,10 +115,10 @@ class Session:
             self._identity.session_id, self._identity.passwd = resume
         self.hosts = hosts
         self._receive_limit = receive_limit
-        self._flight = Flight(first_xid)
-        self._watching = Watching(chroot, self.wakeups)
-        self._leases = Leases(self.wakeups)
-        self._search = Search(hosts)
+        self._requests = RequestQueue(first_xid)
+        self._watches = WatchManager(chroot, self.callbacks)
+        self._leases = LeaseHolders(self.callbacks)
+        self._read_write_search = ReadWriteSearch(hosts)
         self._control: list[bytes] = []
         self._unknown = Unknown()
         self._closing = False
@@ -135,8 +135,8 @@ class Session:
         self._splitter = FrameSplitter(self._receive_limit)
         self._live.open(now)
         self._control.clear()
-        self._flight.position = 0
-        self._opening = Opening(self._identity)
+        self._requests.position = 0
+        self._handshake = Handshake(self._identity)
 
     @property
     def session_id(self) -> int:
@@ -146,7 +146,7 @@ class Session:
     @property
     def connection(self) -> object:
         """Another object for each connection, to be compared by ``is``."""
-        return self._opening
+        return self._handshake
 
     @property
     def credentials(self) -> Credentials:
@@ -161,7 +161,7 @@ class Session:
     @property
     def last_zxid(self) -> int:
         """The newest transaction that an answer has shown; no server that is behind it will do."""
-        return self._flight.last_zxid
+        return self._requests.last_zxid
 
     @property
     def target(self) -> tuple[str, int] | None:
@@ -171,7 +171,7 @@ class Session:
     @property
     def watch_count(self) -> int:
         """How many watches are set."""
-        return len(self._watching.table)
+        return len(self._watches.table)
 
     # --- the state machine ------------------------------------------------------------------------
 
@@ -186,8 +186,8 @@ class Session:
         self._follow_state()
 
     def _follow_state(self) -> None:
-        self.usable, self.over = self.state.usable, self.state.terminal
-        if self.over:
+        self.usable, self.ended = self.state.usable, self.state.terminal
+        if self.ended:
             self._end_everything()
 
     def _end_at_last(self) -> None:
@@ -198,27 +198,27 @@ class Session:
 
     def _end_everything(self) -> None:
         """What has an end gets it before it is forgotten: an interrupt may make this begin anew."""
-        self._opening = Opening(self._identity)
-        self._search.stop()
+        self._handshake = Handshake(self._identity)
+        self._read_write_search.stop()
         self._control.clear()
-        watches = dict.fromkeys(self._watching.all_told())  # each once, in order
-        for call in self._everything():
-            if call.watch is not None:
-                watches[call.watch] = None
-            closing = call.op is ops.CLOSE_SESSION
-            ending = outcomes.terminal(self.state, call, self._reason)
-            self._finish(call, ANSWERED if closing else ending)
+        watches = dict.fromkeys(self._watches.all_told())  # each once, in order
+        for request in self._everything():
+            if request.watch is not None:
+                watches[request.watch] = None
+            closing = request.op is ops.CLOSE_SESSION
+            ending = outcomes.terminal(self.state, request, self._reason)
+            self._finish(request, ANSWERED if closing else ending)
         for watch in watches:
             watch.end(self.state, self.ending)
-            self.wakeups += watch.take_wakers()
+            self.callbacks += watch.take_wakers()
         self._leases.lose_all(self._reason or outcomes.TERMINAL[self.state][1])
-        self._flight.clear()
-        self._watching.table.clear()
+        self._requests.clear()
+        self._watches.table.clear()
         self._ended = True
 
-    def _everything(self) -> list[Call]:
+    def _everything(self) -> list[Request]:
         """All calls that have not ended."""
-        return [*self._flight, *self._identity.authentication]
+        return [*self._requests, *self._identity.authentication]
 
     def ending(self, op: str | None = None, path: str | None = None) -> ZooKeeperError:
         """The error that says how the session ended, and what it ended or refused."""
@@ -243,65 +243,65 @@ class Session:
 
     # --- what callers ask for ---------------------------------------------------------------------
 
-    def submit(self, call: Call, now: float) -> None:
+    def submit(self, request: Request, now: float) -> None:
         """Put a call behind all earlier ones.  Raises at once when the session is over."""
         if self._closing or not self.usable:
-            self._check_open(call)
-            call.deadline = now + self.timeout
-        if call.op not in self._unknown.local:
-            self._queue(call)
-        elif call.op is ops.AUTH:
-            packet = AuthPacket.decode(call.body)
-            self._authenticate(packet.scheme, packet.auth or b"", call)
-        elif call.op is ops.REMOVE_WATCHES:
-            self._remove_watches(call)
+            self._check_open(request)
+            request.deadline = now + self.timeout
+        if request.op not in self._unknown.local:
+            self._queue(request)
+        elif request.op is ops.AUTH:
+            packet = AuthPacket.decode(request.body)
+            self._authenticate(packet.scheme, packet.auth or b"", request)
+        elif request.op is ops.REMOVE_WATCHES:
+            self._remove_watches(request)
         elif self.usable:
-            self._finish(call, UNKNOWN)
+            self._finish(request, UNKNOWN)
         else:
-            self._queue(call)  # the next server may know it
+            self._queue(request)  # the next server may know it
 
-    def _queue(self, call: Call) -> None:
+    def _queue(self, request: Request) -> None:
         try:
-            if call.watch is not None:
-                self._watching.expect(call, call.watch)
-            self._flight.queue.append(call)
+            if request.watch is not None:
+                self._watches.expect(request, request.watch)
+            self._requests.queue.append(request)
         except BaseException:  # refused, or interrupted
-            if call.watch is not None and call not in self._flight.queue:
-                self._watching.fail(call, call.watch, self.last_zxid, given_up=True)
+            if request.watch is not None and request not in self._requests.queue:
+                self._watches.fail(request, request.watch, self.last_zxid, given_up=True)
             raise
 
-    def push(self, call: Call) -> int:
+    def push(self, request: Request) -> int:
         """:meth:`submit` for a call that is just to be sent, where it can be; else 0.
 
         How many wait to be handed out then.
         """
-        if not self.usable or self._closing or call.watch is not None:
+        if not self.usable or self._closing or request.watch is not None:
             return 0
-        if call.op in self._unknown.local:
+        if request.op in self._unknown.local:
             return 0
-        queue = self._flight.queue
-        queue.append(call)
+        queue = self._requests.queue
+        queue.append(request)
         return len(queue)
 
-    def _check_open(self, call: Call) -> None:
-        if self.over:
-            raise self.ending(call.op.name, call.path)
+    def _check_open(self, request: Request) -> None:
+        if self.ended:
+            raise self.ending(request.op.name, request.path)
         if self._closing:
-            raise ClientClosedError(outcomes.CLOSING, op=call.op.name, path=call.path)
+            raise ClientClosedError(outcomes.CLOSING, op=request.op.name, path=request.path)
 
-    def abandon(self, call: Call) -> bool:
+    def withdraw(self, request: Request) -> bool:
         """The caller no longer waits.  True if the call had not been sent and now never will be."""
-        if call.sent or call.ready:
+        if request.sent or request.ready:
             return False
-        queue = self._flight.queue
+        queue = self._requests.queue
         try:
-            if queue and queue[-1] is call:  # thousands may be given up, the last one first
+            if queue and queue[-1] is request:  # thousands may be given up, the last one first
                 queue.pop()
             else:
-                queue.remove(call)
+                queue.remove(request)
         except ValueError:
             return False  # it waits for something else: an authentication
-        self._fail(call, outcomes.GIVEN_UP)
+        self._fail(request, outcomes.GIVEN_UP)
         self._tell_server()
         return True
 
@@ -309,53 +309,53 @@ class Session:
         """Authenticate with these credentials, on this and every later connection."""
         self._authenticate(scheme, secret)
 
-    def _authenticate(self, scheme: str, secret: bytes, call: Call | None = None) -> None:
+    def _authenticate(self, scheme: str, secret: bytes, request: Request | None = None) -> None:
         """The call, if there is one, has ended when a server has accepted the credential."""
         authentication = self._identity.authentication
         credential = authentication.add(scheme, secret)
-        if call is not None:
-            credential.calls.append(call)
-        if self._opening.restored and not self.refused:
+        if request is not None:
+            credential.requests.append(request)
+        if self._handshake.restored and not self.refused:
             self._control.append(authentication.send(credential))
 
-    def _remove_watches(self, call: Call) -> None:
+    def _remove_watches(self, request: Request) -> None:
         """Take watches out; if the server need not be told, the call has ended."""
-        request = RemoveWatchesRequest.decode(call.body)
-        which = WatchType(request.type)
-        found = self._watching.remove_at(request.path, which, self.last_zxid)
-        told = self._watching.requests.pop(0) if self._watching.requests and self.usable else None
+        asked = RemoveWatchesRequest.decode(request.body)
+        which = WatchType(asked.type)
+        found = self._watches.remove_at(asked.path, which, self.last_zxid)
+        told = self._watches.requests.pop(0) if self._watches.requests and self.usable else None
         if told is not None and told.op in self._unknown.ops:
-            self._finish(call, UNKNOWN)
+            self._finish(request, UNKNOWN)
         elif told is None:
-            self._finish(call, ANSWERED if found else Refused(NoWatcherError.code))
+            self._finish(request, ANSWERED if found else Refused(NoWatcherError.code))
         else:
-            call.body = told.body
-            self._flight.queue.append(call)
+            request.body = told.body
+            self._requests.queue.append(request)
         self._tell_server()
 
     def forget_watch(self, watch: Watch, *, tell: bool = True) -> None:
         """Take a watch out of the table, and with ``tell`` make the server forget it too."""
         if tell:
-            self._watching.remove(watch, self.last_zxid)
+            self._watches.remove(watch, self.last_zxid)
             self._tell_server()
         else:
-            self._watching.drop(watch)
+            self._watches.drop(watch)
 
     def _tell_server(self) -> None:
         """Queue what the server must know about watches; a new connection has to know nothing.
 
         But one that is about to be usable has been told of them: then this waits until it is.
         """
-        opening = self._opening.restored and self.state is State.HANDSHAKE
-        if self._watching.requests and not opening:
+        opening = self._handshake.restored and self.state is State.HANDSHAKE
+        if self._watches.requests and not opening:
             if self.usable and not self._closing:
-                self._flight.queue.extend(self._unknown.known(self._watching.requests))
-            self._watching.requests.clear()
+                self._requests.queue.extend(self._unknown.known(self._watches.requests))
+            self._watches.requests.clear()
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: LeaseHolder) -> None:
         """From now on tell ``hold`` when the session may be gone."""
         self._leases.add(hold)
-        if self.over:
+        if self.ended:
             self._leases.lose_all(self._reason or outcomes.TERMINAL[self.state][1])
         elif self._closing:
             self._leases.lose_all(outcomes.CLOSING)
@@ -365,29 +365,29 @@ class Session:
         """Whether anything is held."""
         return bool(self._leases.holds)
 
-    def unhold(self, hold: Hold) -> None:
+    def unhold(self, hold: LeaseHolder) -> None:
         """The opposite of :meth:`hold`.  Idempotent."""
         self._leases.remove(hold)
 
-    def close(self, now: float) -> Call | None:
+    def close(self, now: float) -> Request | None:
         """Begin to end the session; None if there is none to end, else the call to wait for."""
         self._end_at_last()
-        if self.over:
+        if self.ended:
             return None
         if self.session_id == 0:
             self._enter("close")
             return None
-        call = Call(ops.CLOSE_SESSION)
-        self.submit(call, now)
+        request = Request(ops.CLOSE_SESSION)
+        self.submit(request, now)
         self._closing = True
         # The server frees what is held when it reads this; no claim may outlive that.
         self._leases.lose_all(outcomes.CLOSING)
-        return call
+        return request
 
     def closed(self) -> None:
         """End the session on this side, whatever the server knows."""
         self._end_at_last()
-        if not self.over:
+        if not self.ended:
             self._enter("close")
 
     # --- towards the server -----------------------------------------------------------------------
@@ -395,49 +395,49 @@ class Session:
     @property
     def has_output(self) -> bool:
         """Whether :meth:`data_to_send` would hand out something."""
-        return bool(self._control or (self._flight.queue and self.usable))
+        return bool(self._control or (self._requests.queue and self.usable))
 
     @property
     def queued(self) -> int:
         """How many requests wait to be handed out."""
-        return len(self._flight.queue)
+        return len(self._requests.queue)
 
     @property
     def unanswered(self) -> int:
         """How many requests have been handed out and not been answered."""
-        return len(self._flight.unanswered)
+        return len(self._requests.unanswered)
 
-    def send_alone(self, call: Call, now: float) -> bytes:
+    def send_alone(self, request: Request, now: float) -> bytes:
         """:meth:`submit` and :meth:`data_to_send` for a call before which nothing waits, in one.
 
         b"" if something does, or if the call is not just to be sent; then nothing has happened.
         """
         if (
-            not self.usable or self._closing or self._flight.queue or self._control
-            or self.trace is not None or call.op in self._unknown.local
+            not self.usable or self._closing or self._requests.queue or self._control
+            or self.trace is not None or request.op in self._unknown.local
         ):  # fmt: skip
             return b""
-        if call.watch is not None:
+        if request.watch is not None:
             try:
-                self._watching.expect(call, call.watch)
+                self._watches.expect(request, request.watch)
             except RuntimeError:
                 return b""  # submit will say so, with no connection in hand
         self._live.last_send = now
-        return self._flight.send(call, now)
+        return self._requests.send(request, now)
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the server; from now on their calls count as sent."""
         parts: list[bytes] = []
         if self._control:
             parts, self._control = self._control, parts
-            self._flight.position += sum(map(len, parts))
+            self._requests.position += sum(map(len, parts))
             if self.trace is not None:
                 self.trace.control(parts, now)
         if self.usable:
-            before = len(self._flight.unanswered)
-            parts += self._flight.take(now)
+            before = len(self._requests.unanswered)
+            parts += self._requests.take(now)
             if self.trace is not None:
-                self.trace.sent(self._flight.since(before), now)
+                self.trace.sent(self._requests.since(before), now)
         if parts:
             self._live.last_send = now
         return b"".join(parts)
@@ -447,7 +447,7 @@ class Session:
 
         ``peer``: which server of that name it is.
         """
-        if self.over:
+        if self.ended:
             return
         self._unknown.connected(peer or self.server)
         self._forget_connection(now)
@@ -459,34 +459,36 @@ class Session:
     def _receive_greeting(self, chunk: bytes, at: int, end: int, now: float) -> None:
         if self.trace is not None:
             self.trace.greeted(end - at, now)
-        answer = self._opening.receive_greeting(chunk, at, end)
+        answer = self._handshake.receive_greeting(chunk, at, end)
         if answer is None:
             if not (self._closing or self.lease_deadline):
                 self._reason = outcomes.NOT_RESUMED
             self._enter("close" if self._closing else "expire")
             return
         asked_for = self.timeout
-        self._live.greeted(answer.time_out / 1000, read_only=self._opening.read_only)
+        self._live.greeted(answer.time_out / 1000, read_only=self._handshake.read_only)
         if self.timeout != asked_for:
-            for call in self._everything():  # else those behind end late, as the first is looked at
-                call.deadline = now + self.timeout
-        if self._opening.challenge is None:
+            for (
+                request
+            ) in self._everything():  # else those behind end late, as the first is looked at
+                request.deadline = now + self.timeout
+        if self._handshake.challenge is None:
             self.sasl_done(now)
 
     @property
     def challenge(self) -> bytes | None:
         """What the shell's SASL mechanism must answer now; b"" to begin with."""
-        return self._opening.challenge
+        return self._handshake.challenge
 
     def sasl_token(self, token: bytes) -> None:
         """The mechanism's answer to the challenge."""
-        if self._opening.challenge is not None:
-            self._control.append(self._opening.sasl_token(token, self._flight.new_xid()))
+        if self._handshake.challenge is not None:
+            self._control.append(self._handshake.sasl_token(token, self._requests.new_xid()))
 
     def sasl_done(self, now: float) -> None:
         """The mechanism is satisfied; or there is none."""
-        if self._opening.greeted and not self._opening.restored:
-            self._control += self._opening.restore(self._watching.table, self.last_zxid)
+        if self._handshake.greeted and not self._handshake.restored:
+            self._control += self._handshake.restore(self._watches.table, self.last_zxid)
             self._become_usable(now)
 
     def sasl_failed(self, why: str) -> None:
@@ -495,20 +497,20 @@ class Session:
             self._reject(why)
 
     def _become_usable(self, now: float) -> None:
-        if self._opening.done and self.state is State.HANDSHAKE:
+        if self._handshake.done and self.state is State.HANDSHAKE:
             self.failures.clear()
-            read_only = self._opening.read_only
-            self._watching.state = State.CONNECTED_READ_ONLY if read_only else State.CONNECTED
-            self._watching.reread()
+            read_only = self._handshake.read_only
+            self._watches.state = State.CONNECTED_READ_ONLY if read_only else State.CONNECTED
+            self._watches.reread()
             self._enter("usable read-only" if read_only else "usable")
-            for call in self._flight.take_all(self._unknown.ops):
-                self._fail(call, UNKNOWN)
+            for request in self._requests.take_all(self._unknown.ops):
+                self._fail(request, UNKNOWN)
             # First: a call that is queued may set a watch there again.
-            requests = self._unknown.known([*self._watching.requests, *self._watching.doubts()])
-            self._flight.queue.extendleft(reversed(requests))
-            self._watching.requests.clear()
+            requests = self._unknown.known([*self._watches.requests, *self._watches.doubts()])
+            self._requests.queue.extendleft(reversed(requests))
+            self._watches.requests.clear()
             if read_only:
-                self._search.start(now)
+                self._read_write_search.start(now)
 
     # --- from the server --------------------------------------------------------------------------
 
@@ -522,7 +524,7 @@ class Session:
         if self._splitter.partial:
             data = self._splitter.join(data)
         if self.usable and self.trace is None and len(data) <= self._receive_limit:
-            at = self._flight.settle(data, self._live, self.wakeups, now)
+            at = self._requests.complete_plain(data, self._live, self.callbacks, now)
         if at == 0 or at < len(data):
             whole = self._receive_frames(data, at, now)
             self._live.received(len(data) - at if at else size, whole, now)
@@ -531,13 +533,13 @@ class Session:
         """What begins at ``at``, frame by frame; whether one was whole."""
         whole = False
         try:
-            if not self._opening.greeted:
-                self._opening.check_beginning(data)
+            if not self._handshake.greeted:
+                self._handshake.check_beginning(data)
             for chunk, start, end in self._splitter.cut(data, at):
                 whole = True
-                if self.broken or self.over:
+                if self.broken or self.ended:
                     break
-                if self._opening.greeted:
+                if self._handshake.greeted:
                     self._receive_frame(chunk, start, end, now)
                 else:
                     self._receive_greeting(chunk, start, end, now)
@@ -546,9 +548,9 @@ class Session:
         except ProtocolError as error:
             self.broken, self._garbled = str(error), True
             # Without a definite answer the caller would read again, and break the connection again.
-            if isinstance(error, ReplyTooLargeError) and self._flight.unanswered:
+            if isinstance(error, ReplyTooLargeError) and self._requests.unanswered:
                 failed = Failed(ReplyTooLargeError, str(error), True)
-                self._fail(self._flight.unanswered[0], failed)
+                self._fail(self._requests.unanswered[0], failed)
         return whole
 
     def _receive_frame(self, chunk: bytes, at: int, end: int, now: float) -> None:
@@ -557,21 +559,21 @@ class Session:
         xid, zxid, code = _read_reply(chunk, at)
         unknown = code != 0 and says_unknown(zxid, code)
         if unknown:
-            self._flight.advance(xid)
+            self._requests.advance(xid)
         if self.trace is not None:
-            self.trace.received(xid, zxid, code, end - at, self._flight.unanswered, now)
+            self.trace.received(xid, zxid, code, end - at, self._requests.unanswered, now)
         at += _REPLY_BYTES
-        if xid > 0 and self._opening.restored:
-            call = self._flight.head(xid)
-            self._receive_reply(call, zxid, code, chunk, at, end, now)
+        if xid > 0 and self._handshake.restored:
+            request = self._requests.head(xid)
+            self._receive_reply(request, zxid, code, chunk, at, end, now)
             if unknown:
-                self._unknown.learn(call.op)
+                self._unknown.learn(request.op)
                 self._stop_sending(now)
         elif xid > 0:
-            self._opening.receive_sasl(xid, code, chunk, at, end)
+            self._handshake.receive_sasl(xid, code, chunk, at, end)
         elif xid == ops.NOTIFICATION_XID:
             event = WatcherEvent.decode(chunk, at, end)
-            self._watching.receive(event.type, event.path, zxid)
+            self._watches.receive(event.type, event.path, zxid)
         elif xid == ops.SET_WATCHES_XID and unknown:
             self._lack_persistent_watches()
         else:
@@ -584,18 +586,18 @@ class Session:
             self._react(code)
             return
         if xid == ops.AUTH_XID:
-            for call in self._identity.authentication.receive(code):
-                self._finish(call, ANSWERED)
+            for request in self._identity.authentication.receive(code):
+                self._finish(request, ANSWERED)
         elif xid == ops.SET_WATCHES_XID:
-            self._opening.receive_watches(code)
+            self._handshake.receive_watches(code)
         else:
             raise ProtocolError(f"a reply has the xid {xid}")
         self._become_usable(now)
 
     def _receive_reply(
-        self, call: Call, zxid: int, code: int, chunk: bytes, at: int, end: int, now: float
+        self, request: Request, zxid: int, code: int, chunk: bytes, at: int, end: int, now: float
     ) -> None:
-        op, record = call.op, None
+        op, record = request.op, None
         if code == 0:
             try:
                 if op.reply is not None:
@@ -604,22 +606,22 @@ class Session:
                     raise ProtocolError(f"{end - at} unknown trailing bytes")
             except ProtocolError as error:
                 message = f"its reply cannot be read: {error}"
-                self._fail(call, Failed(ProtocolError, message, True))
+                self._fail(request, Failed(ProtocolError, message, True))
                 raise
-        self._live.answered(call.sent_at, now)
-        self._flight.last_zxid = max(self.last_zxid, zxid)
-        if call.watch is not None:
-            self._watching.settle(call, call.watch, code, record, zxid)
-        if call.wakers:
-            self.wakeups += call.take_wakers()
+        self._live.answered(request.sent_at, now)
+        self._requests.last_zxid = max(self.last_zxid, zxid)
+        if request.watch is not None:
+            self._watches.answered(request, request.watch, code, record, zxid)
+        if request.wakers:
+            self.callbacks += request.take_wakers()
         # Of an add_watch the caller wants what to close.
-        call.record = call.watch if op is ops.ADD_WATCH else record
+        request.record = request.watch if op is ops.ADD_WATCH else record
         # A missing node is an answer to exists.
         refused = code and not (code == _NO_NODE and op is ops.EXISTS)
-        call.outcome = Refused(code) if refused else ANSWERED
+        request.outcome = Refused(code) if refused else ANSWERED
         # Late, so that an interrupt anywhere above leaves the call to connection_lost.
-        self._flight.unanswered.popleft()
-        if self._watching.requests:
+        self._requests.unanswered.popleft()
+        if self._watches.requests:
             self._tell_server()
         if code:
             self._react(code)
@@ -634,8 +636,8 @@ class Session:
     def _stop_sending(self, now: float) -> None:
         """The server closes this connection; what it has read it may still execute and answer."""
         if self.usable:
-            for call in self._flight.queue:
-                call.deadline = None  # tells them from what is submitted from now on
+            for request in self._requests.queue:
+                request.deadline = None  # tells them from what is submitted from now on
             self.act_at = now + self._connect_timeout
             self.usable = False
 
@@ -643,7 +645,7 @@ class Session:
         """The server is older than a persistent watch, which another one has set (an upgrade)."""
         self.broken = "the server does not know persistent watches, servers do since 3.6"
         if self.hosts.exhausted:
-            self._watching.end_lasting(self.last_zxid)
+            self._watches.end_lasting(self.last_zxid)
 
     def _react(self, code: int) -> None:
         """Some refusals are about the session or the connection, not about the request."""
@@ -656,17 +658,17 @@ class Session:
 
     # --- calls that end ---------------------------------------------------------------------------
 
-    def _finish(self, call: Call, outcome: Answered | Refused | Failed) -> None:
-        if call.outcome is None:
-            self.wakeups += call.take_wakers()
-            call.record = None
-            call.outcome = outcome
+    def _finish(self, request: Request, outcome: Answered | Refused | Failed) -> None:
+        if request.outcome is None:
+            self.callbacks += request.take_wakers()
+            request.record = None
+            request.outcome = outcome
 
-    def _fail(self, call: Call, outcome: Failed | Refused) -> None:
-        if call.watch is not None and not call.ready:
+    def _fail(self, request: Request, outcome: Failed | Refused) -> None:
+        if request.watch is not None and not request.ready:
             given_up = outcome is outcomes.GIVEN_UP
-            self._watching.fail(call, call.watch, self.last_zxid, given_up=given_up)
-        self._finish(call, outcome)
+            self._watches.fail(request, request.watch, self.last_zxid, given_up=given_up)
+        self._finish(request, outcome)
 
     def connection_lost(self, now: float, written: int, why: str) -> None:
         """The connection is gone, or could not be made.
@@ -675,10 +677,10 @@ class Session:
         no connection.
         """
         self._end_at_last()
-        if self.over or "lost" not in TRANSITIONS[self.state]:
+        if self.ended or "lost" not in TRANSITIONS[self.state]:
             return
-        self._watching.fire()
-        if why in (outcomes.CLOSED, outcomes.RESET) and not self._opening.greeted:
+        self._watches.fire()
+        if why in (outcomes.CLOSED, outcomes.RESET) and not self._handshake.greeted:
             why += outcomes.ungreeted(self.last_zxid)
         refused = self.refused
         if refused:
@@ -691,48 +693,48 @@ class Session:
         if self.state.usable:
             if self._live.has_served(now):
                 self.hosts.served()
-            for call in self._flight.take_lost(self.usable):
-                self._lose(call, now, written, why)
-            self._watching.expect_nothing(self._flight.queue)
-            for call in self._identity.authentication:
-                call.deadline = now + self.timeout
-        self._watching.forget_server()
+            for request in self._requests.take_lost(self.usable):
+                self._lose(request, now, written, why)
+            self._watches.expect_nothing(self._requests.queue)
+            for request in self._identity.authentication:
+                request.deadline = now + self.timeout
+        self._watches.forget_server()
         self.broken, self._garbled = None, False
-        self._opening = Opening(self._identity)
-        self._search.stop()
+        self._handshake = Handshake(self._identity)
+        self._read_write_search.stop()
         self._control.clear()
         self._enter("lost")
         if refused and self.server is not None:
             self.hosts.prefer(self.server)
         self.act_at = now + self.hosts.pause()
 
-    def _lose(self, call: Call, now: float, written: int, why: str) -> None:
+    def _lose(self, request: Request, now: float, written: int, why: str) -> None:
         """End a call that was given to the connection which has broken."""
-        if call.op is ops.CLOSE_SESSION:
-            call.xid, call.deadline = 0, now + self.timeout  # the next connection will do
-            self._flight.queue.append(call)
-        elif call.op in self._unknown.ops:
-            self._fail(call, UNKNOWN)
+        if request.op is ops.CLOSE_SESSION:
+            request.xid, request.deadline = 0, now + self.timeout  # the next connection will do
+            self._requests.queue.append(request)
+        elif request.op in self._unknown.ops:
+            self._fail(request, UNKNOWN)
         else:
-            self._fail(call, outcomes.broken(call, written, why, self._garbled))
+            self._fail(request, outcomes.broken(request, written, why, self._garbled))
 
     # --- time -------------------------------------------------------------------------------------
 
     @property
     def lease_deadline(self) -> float:
         """Until then no server can have expired the session; 0 before the first handshake."""
-        return 0.0 if self.over else self._live.lease_deadline
+        return 0.0 if self.ended else self._live.lease_deadline
 
     def next_deadline(self) -> float | None:
         """When :meth:`on_deadline` must be called at the latest; None for not before something."""
-        if self.over or self.state is State.NOT_STARTED:
+        if self.ended or self.state is State.NOT_STARTED:
             return None
         if self.usable:
             due = min(self._live.ping_at, self._live.dead_at)
-            if self._search.at is not None:
-                due = min(due, self._search.at)
+            if self._read_write_search.at is not None:
+                due = min(due, self._read_write_search.at)
         else:
-            waiting = [*islice(self._flight.queue, 1), *self._identity.authentication]
+            waiting = [*islice(self._requests.queue, 1), *self._identity.authentication]
             due = min([self.give_up_at, *(c.deadline for c in waiting if c.deadline is not None)])
         return min(due, self.lease_deadline) if self._leases.holds else due
 
@@ -744,13 +746,13 @@ class Session:
     @property
     def give_up_at(self) -> float:
         """When to try the next server.  One that has greeted may take its time over the rest."""
-        greeted = self.state is State.HANDSHAKE and self._opening.greeted
+        greeted = self.state is State.HANDSHAKE and self._handshake.greeted
         return self._live.dead_at if self.usable or greeted else self.act_at
 
     def on_deadline(self, now: float) -> None:
         """Do what is due at ``now``; harmless when nothing is."""
         self._end_at_last()
-        if self.over or self.state is State.NOT_STARTED:
+        if self.ended or self.state is State.NOT_STARTED:
             return
         self._lapse(now)
         if self.usable:
@@ -759,16 +761,16 @@ class Session:
             elif now >= self._live.ping_at:
                 self._live.ping(now)
                 self._control.append(own_frames.PING)
-            self._search.on_deadline(now)
+            self._read_write_search.on_deadline(now)
             return
-        overdue = self._flight.overdue(now), self._identity.authentication.overdue(now)
-        for call in chain(*overdue):
-            self._fail(call, outcomes.unreachable(self.timeout, self.last_failure))
+        overdue = self._requests.overdue(now), self._identity.authentication.overdue(now)
+        for request in chain(*overdue):
+            self._fail(request, outcomes.unreachable(self.timeout, self.last_failure))
         if now >= self.give_up_at:
             if self.state is State.DISCONNECTED:
                 self.start(now)
             else:
-                asked = self.state is State.HANDSHAKE and not self._opening.greeted
+                asked = self.state is State.HANDSHAKE and not self._handshake.greeted
                 self.broken = outcomes.SILENT if asked else outcomes.UNANSWERED
 
     def _lapse(self, now: float) -> None:
@@ -779,23 +781,23 @@ class Session:
     @property
     def asking(self) -> tuple[str, int] | None:
         """The server that the shell must ask ``isro`` now."""
-        return self._search.asking
+        return self._read_write_search.asking
 
     def answered(self, answer: bytes, now: float) -> bool:
         """What that server said, b"" for nothing; True if it is the one to go to."""
-        found = self._search.answered(answer, now) and self.usable
+        found = self._read_write_search.answered(answer, now) and self.usable
         if found:
             self.broken = "a read-write server was found"
         return found
 
     def call(self, function: Waker) -> None:
-        """Have a function called with the wakeups, in this place of their order."""
-        self.wakeups.append(function)
+        """Have a function called with the callbacks, in this place of their order."""
+        self.callbacks.append(function)
 
-    def take_wakeups(self) -> list[Waker]:
+    def take_callbacks(self) -> list[Waker]:
         """Functions to call now, in this order, outside the shell's locks."""
         # The list stays the same one: others add to it, too.  No call in between, at which an
         # interrupt could come and lose them.
-        wakeups = self.wakeups[:]
-        del self.wakeups[:]
-        return wakeups
+        callbacks = self.callbacks[:]
+        del self.callbacks[:]
+        return callbacks

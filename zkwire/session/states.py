@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from zkwire.session.waitable import Waker
 
-    class Onlooker(Protocol):
+    class Observer(Protocol):
         """Something that sees every state; returns what is to be called on its behalf."""
 
         def see(self, state: State) -> Sequence[Waker]: ...
@@ -115,19 +115,19 @@ class Listener:
         return [partial(self._dispatch, partial(self.function, state))]
 
 
-class Audience:
+class Observers:
     """All that want to know."""
 
     __slots__ = ("_onlookers",)
 
     def __init__(self) -> None:
-        self._onlookers: dict[Onlooker, None] = {}  # a set in the order of its making
+        self._onlookers: dict[Observer, None] = {}  # a set in the order of its making
 
-    def add(self, onlooker: Onlooker) -> None:
+    def add(self, onlooker: Observer) -> None:
         """Tell this one of every transition from now on."""
         self._onlookers[onlooker] = None
 
-    def remove(self, onlooker: Onlooker) -> None:
+    def remove(self, onlooker: Observer) -> None:
         """The opposite.  Idempotent."""
         self._onlookers.pop(onlooker, None)
 
@@ -137,15 +137,15 @@ class Audience:
 
 
 class StateMachine:
-    """The state of one session; ``wakeups`` is the automaton's list of functions to call."""
+    """The state of one session; ``callbacks`` is the automaton's list of functions to call."""
 
-    __slots__ = ("_told", "_wakeups", "audience", "change", "state")
+    __slots__ = ("_callbacks", "_told", "audience", "change", "state")
 
-    def __init__(self, wakeups: list[Waker]) -> None:
+    def __init__(self, callbacks: list[Waker]) -> None:
         self.state = State.NOT_STARTED
-        self.audience = Audience()
+        self.audience = Observers()
         self.change = StateChange(self)
-        self._wakeups = wakeups
+        self._callbacks = callbacks
         self._told = self.state
 
     def enter(self, by: str) -> None:
@@ -156,7 +156,7 @@ class StateMachine:
     def tell(self) -> None:
         """Let everybody know where the session stands, who does not yet."""
         if self._told is not self.state:
-            self._wakeups += self.audience.tell(self.state)
+            self._callbacks += self.audience.tell(self.state)
             self._told = self.state
         if self.change.ready:
-            self._wakeups += self.change.take_wakers()
+            self._callbacks += self.change.take_wakers()

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from zkwire.session.request import Call
+    from zkwire.session.request import Request
 
 _HEADER = struct.Struct(">iii")
 _OUT_OF_BAND = {
@@ -64,24 +64,24 @@ class Tracer:
             name = op.name if op else _CONNECT
             self._emit(TraceFrame(now, True, xid, name, None, len(frame) - 4))
 
-    def sent(self, calls: Sequence[Call], now: float) -> None:
+    def sent(self, requests: Sequence[Request], now: float) -> None:
         """These calls are being sent."""
-        for call in calls:
-            size = len(call.body) + 8
-            self._emit(TraceFrame(now, True, call.xid, call.op.name, call.path, size))
+        for request in requests:
+            size = len(request.body) + 8
+            self._emit(TraceFrame(now, True, request.xid, request.op.name, request.path, size))
 
     def greeted(self, size: int, now: float) -> None:
         """The answer to a connect request has come."""
         self._emit(TraceFrame(now, False, 0, _CONNECT, None, size))
 
     def received(
-        self, xid: int, zxid: int, code: int, size: int, line: Sequence[Call], now: float
+        self, xid: int, zxid: int, code: int, size: int, line: Sequence[Request], now: float
     ) -> None:
         """A frame has come; a reply can only be for the head of the ``line``."""
-        call = next(islice(line, 1), None)
+        request = next(islice(line, 1), None)
         name = ops.SASL.name if xid > 0 else _OUT_OF_BAND.get(xid, _UNKNOWN)
         path: str | None = None
         sent_at: float | None = None
-        if call is not None and call.xid == xid:
-            name, path, sent_at = call.op.name, call.path, call.sent_at
+        if request is not None and request.xid == xid:
+            name, path, sent_at = request.op.name, request.path, request.sent_at
         self._emit(TraceFrame(now, False, xid, name, path, size, zxid, code, sent_at))

@@ -18,7 +18,7 @@ from zkwire.wire import ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.session.request import Call
+    from zkwire.session.request import Request
     from zkwire.wire.ops import Op
 
 # Operations that do more than to send a request.
@@ -58,9 +58,9 @@ class Unknown:
         """Another server may be next."""
         self.ops, self.local = (), _LOCAL
 
-    def known(self, calls: list[Call]) -> list[Call]:
+    def known(self, requests: list[Request]) -> list[Request]:
         """Those of the calls that the server knows."""
-        return [call for call in calls if call.op not in self.ops]
+        return [request for request in requests if request.op not in self.ops]
 
     def refusal(self) -> str:
         """Why the connection has ended, by the last that the server did not know."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         def close_watch(self, watch: Watch) -> None: ...
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
-        def settle(self) -> None:
+        def await_delivery(self) -> None:
             """Wait, for a moment at most, until no event is half delivered."""
 
 
@@ -136,7 +136,7 @@ class Watch(Waitable):
         Another thread may have delivered it meanwhile, or be between the two.
         """
         if self.owner is not None:
-            self.owner.settle()
+            self.owner.await_delivery()
         return bool(self._events)
 
     def _owner(self) -> WatchOwner:

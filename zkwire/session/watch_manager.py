@@ -24,7 +24,7 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.jute.records import RemoveWatchesRequest, SetWatches
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.watch_table import WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State, WatchType
@@ -84,42 +84,49 @@ _LASTING_TYPES = (
 )
 
 
-def _again(call: Call, body: bytes) -> Call:
+def _again(request: Request, body: bytes) -> Request:
     """The same question."""
-    place = call.watch_path, call.watch_kind
-    return Call(call.op, call.path, body, None, call.watch, *place, call.guards)
+    place = request.watch_path, request.watch_kind
+    return Request(request.op, request.path, body, None, request.watch, *place, request.guards)
 
 
-class Watching:
-    """See the module's docstring.  ``wakeups`` is the automaton's list of functions to call."""
+class WatchManager:
+    """See the module's docstring.  ``callbacks`` is the automaton's list of functions to call."""
 
     __slots__ = (
-        "_chroot", "_doubted", "_expected", "_firing", "_owed", "_wakeups", "requests", "state",
+        "_callbacks",
+        "_chroot",
+        "_doubted",
+        "_expected",
+        "_firing",
+        "_owed",
+        "requests",
+        "state",
         "table",
     )  # fmt: skip
 
-    def __init__(self, chroot: str, wakeups: list[Waker]) -> None:
+    def __init__(self, chroot: str, callbacks: list[Waker]) -> None:
         self.table = WatchTable()
-        self.requests: list[Call] = []  # what the server must be told, if there is one
+        self.requests: list[Request] = []  # what the server must be told, if there is one
         self.state = State.CONNECTED  # in which events arrive
         self._chroot = chroot
-        self._wakeups = wakeups
-        self._expected: dict[Place, list[Call]] = {}  # requests under way that may set a watch
-        self._doubted: list[Call] = []  # guards that no server has answered
+        self._callbacks = callbacks
+        self._expected: dict[Place, list[Request]] = {}  # requests under way that may set a watch
+        self._doubted: list[Request] = []  # guards that no server has answered
         self._owed: set[str] = set()  # paths with a persistent watch that nobody needs any more
         self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
 
     # --- a request that sets a watch --------------------------------------------------------------
 
-    def expect(self, call: Call, watch: Watch) -> None:
+    def expect(self, request: Request, watch: Watch) -> None:
         """The call is being submitted.  Raises RuntimeError if it must not be."""
-        kind, path = call.watch_kind, call.watch_path
+        kind, path = request.watch_kind, request.watch_path
         self._check_mix(kind, path)
         if self._covered(kind, path):
-            call.body, call.covered = call.body[:-1] + _NO_WATCH, True
+            request.body, request.covered = request.body[:-1] + _NO_WATCH, True
         watch.arm(lasting=kind in LASTING)
-        self._expected.setdefault((kind, path), []).append(call)
-        if call.guards is not None:
+        self._expected.setdefault((kind, path), []).append(request)
+        if request.guards is not None:
             self.table.add(kind, path, watch)
 
     def _check_mix(self, kind: WatchKind, path: str) -> None:
@@ -139,71 +146,73 @@ class Watching:
     def _covered(self, kind: WatchKind, path: str) -> bool:
         return any(self.table.has(lasting, path) for lasting in _COVERED_BY.get(kind, ()))
 
-    def _ended(self, call: Call) -> bool:
+    def _ended(self, request: Request) -> bool:
         """The call sets nothing any more; False if that was known (an interrupt came after it)."""
-        place = call.watch_kind, call.watch_path
-        calls = self._expected.get(place, [])
-        known = call not in calls
+        place = request.watch_kind, request.watch_path
+        requests = self._expected.get(place, [])
+        known = request not in requests
         if not known:
-            calls.remove(call)
-        if not calls:
+            requests.remove(request)
+        if not requests:
             self._expected.pop(place, None)
         return not known
 
-    def settle(self, call: Call, watch: Watch, code: int, record: Any, zxid: int) -> None:
+    def answered(self, request: Request, watch: Watch, code: int, record: Any, zxid: int) -> None:
         """The call has been answered: register its watch, or let go of it."""
-        kind, path = call.watch_kind, call.watch_path
-        self._ended(call)
-        if call.guards is not None:
-            self._settle_guard(call, watch, code, record)
+        kind, path = request.watch_kind, request.watch_path
+        self._ended(request)
+        if request.guards is not None:
+            self._settle_guard(request, watch, code, record)
         elif code == 0:
             # An exists on a node that is there waits for its end, as get_data does.
-            self._register(WatchKind.DATA if kind is WatchKind.EXIST else kind, call, watch, zxid)
+            self._register(
+                WatchKind.DATA if kind is WatchKind.EXIST else kind, request, watch, zxid
+            )
         elif code == _NO_NODE and kind is WatchKind.EXIST:
-            self._register(kind, call, watch, zxid)
+            self._register(kind, request, watch, zxid)
         else:
             watch.disarm(lasting=kind in LASTING)
-            self._wakeups += watch.take_wakers()
+            self._callbacks += watch.take_wakers()
         if watch.closed:  # given up while its request was under way
             self.remove(watch, zxid)
         if path in self._owed:
             self._release(path, set(), zxid)
 
-    def _settle_guard(self, call: Call, watch: Watch, code: int, record: Any) -> None:
+    def _settle_guard(self, request: Request, watch: Watch, code: int, record: Any) -> None:
         """Only the node itself lets a holder go on; who has not looked for it is asked again."""
-        is_own = code == 0 and record.stat.czxid == call.guards
+        is_own = code == 0 and record.stat.czxid == request.guards
         if code in _OF_THE_SESSION:
-            self._doubted.append(call)
+            self._doubted.append(request)
         elif code in _NOT_NOW and watch.places:
-            self.requests.append(_again(call, call.body))
-        elif not is_own and self.table.discard(call.watch_kind, call.watch_path, watch):
+            self.requests.append(_again(request, request.body))
+        elif not is_own and self.table.discard(request.watch_kind, request.watch_path, watch):
             gone = code in (0, _NO_NODE)
             what = EventType.NODE_DELETED if gone else EventType.CHILD_WATCH_REMOVED
-            self._deliver(watch, self._event(what, call.watch_path))
+            self._deliver(watch, self._event(what, request.watch_path))
 
-    def _register(self, kind: WatchKind, call: Call, watch: Watch, zxid: int) -> None:
-        path = call.watch_path
-        call.watch = self.table.add(kind, path, watch)
-        if call.covered and path not in self._owed and not self._needed(path, _COVERED_BY[kind]):
+    def _register(self, kind: WatchKind, request: Request, watch: Watch, zxid: int) -> None:
+        path = request.watch_path
+        request.watch = self.table.add(kind, path, watch)
+        if request.covered and path not in self._owed and not self._needed(path, _COVERED_BY[kind]):
             # Another kind of persistent watch is there now, which does not cover it.
             self._set_again(path, (kind,), zxid)
         if kind is WatchKind.RECURSIVE:
             # Before 3.9 it has just replaced a child watch, whose event it does not get.
             self._set_again(path, (WatchKind.CHILD,), zxid)
 
-    def fail(self, call: Call, watch: Watch, zxid: int, *, given_up: bool = False) -> None:
+    def fail(self, request: Request, watch: Watch, zxid: int, *, given_up: bool = False) -> None:
         """The call has ended without an answer: no watch, but for a guard's."""
-        ended = self._ended(call)
-        if call.guards is not None:
+        ended = self._ended(request)
+        if request.guards is not None:
             if not given_up:  # as the guard of every lock is that is held for a moment only
-                self._doubted.append(call)
+                self._doubted.append(request)
         elif ended:
-            watch.disarm(lasting=call.watch_kind in LASTING)
-            self._wakeups += watch.take_wakers()
-        if call.watch_path in self._owed:
-            self._release(call.watch_path, set(), zxid)
+            watch.disarm(lasting=request.watch_kind in LASTING)
+            self._callbacks += watch.take_wakers()
+        if request.watch_path in self._owed:
+            self._release(request.watch_path, set(), zxid)
 
-    def doubts(self) -> list[Call]:
+    def doubts(self) -> list[Request]:
         """What to ask again on a new connection, which has the watches.
 
         Its server tells only of what this client has not heard of.  A guarded node can have gone,
@@ -211,9 +220,9 @@ class Watching:
         """
         doubted, self._doubted = self._doubted, []
         return [
-            _again(call, call.body[:-1] + _NO_WATCH)
-            for call in doubted
-            if call.watch is not None and call.watch.places
+            _again(request, request.body[:-1] + _NO_WATCH)
+            for request in doubted
+            if request.watch is not None and request.watch.places
         ]
 
     # --- events -----------------------------------------------------------------------------------
@@ -225,7 +234,7 @@ class Watching:
     def _deliver(self, watch: Watch, event: Event, spent: bool = True) -> None:
         watch.deliver(event, spent)
         if watch.wakers or watch.callback is not None:
-            self._wakeups += watch.take_wakers()
+            self._callbacks += watch.take_wakers()
 
     def receive(self, number: int, path: str, zxid: int) -> None:
         """The server says that something has happened to ``path``."""
@@ -269,13 +278,13 @@ class Watching:
             kinds.setdefault(path, set()).add(kind)
         for path, touched in kinds.items():
             self._release(path, touched, zxid)
-        self._wakeups += watch.take_wakers()
+        self._callbacks += watch.take_wakers()
 
     def drop(self, watch: Watch) -> None:
         """Take a watch out everywhere, on this side only: its nodes are about to go."""
         for kind, path in list(watch.places):
             self.table.discard(kind, path, watch)
-        self._wakeups += watch.take_wakers()
+        self._callbacks += watch.take_wakers()
 
     def remove_at(self, path: str, which: WatchType, zxid: int) -> bool:
         """Take all watches of a type on a path out, and tell them; False if there were none."""
@@ -323,7 +332,7 @@ class Watching:
 
     def _forget(self, path: str, which: WatchType) -> None:
         body = RemoveWatchesRequest.pack(path, which)
-        self.requests.append(Call(ops.REMOVE_WATCHES, strip(self._chroot, path), body))
+        self.requests.append(Request(ops.REMOVE_WATCHES, strip(self._chroot, path), body))
 
     def _set_again(self, path: str, kinds: Iterable[WatchKind], zxid: int) -> None:
         """Set the one-shot watches on ``path`` again; changes after ``zxid`` fire them."""
@@ -332,17 +341,17 @@ class Watching:
         ]
         if any(lists):
             body = SetWatches.pack(zxid, *lists)
-            self.requests.append(Call(ops.SET_WATCHES, strip(self._chroot, path), body))
+            self.requests.append(Request(ops.SET_WATCHES, strip(self._chroot, path), body))
 
     def all_told(self) -> list[Watch]:
         """All watches; the event in hand has been handed out."""
         self.fire()
         return self.table.all()
 
-    def expect_nothing(self, but: Collection[Call]) -> None:
+    def expect_nothing(self, but: Collection[Request]) -> None:
         """No request is under way: what an interrupt has left here is not expected any more."""
-        for call in [call for calls in self._expected.values() for call in calls]:
-            assert call.watch is not None
-            if call not in but:
-                self.fail(call, call.watch, 0, given_up=True)
-        self._expected = {place: calls for place, calls in self._expected.items() if calls}
+        for request in [request for requests in self._expected.values() for request in requests]:
+            assert request.watch is not None
+            if request not in but:
+                self.fail(request, request.watch, 0, given_up=True)
+        self._expected = {place: requests for place, requests in self._expected.items() if requests}

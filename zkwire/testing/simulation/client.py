@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from zkwire.aio.runtime import AsyncWorld
 from zkwire.session.hosts import HostList
-from zkwire.session.request import Call
+from zkwire.session.request import Request
 from zkwire.session.session import Session
 from zkwire.session.waitable import Waitable
 from zkwire.session.watch import Watch
 from zkwire.testing.server.connection import Connection
 
 if TYPE_CHECKING:
-    from zkwire.aio.driver import AsyncPump
-    from zkwire.recipes.runtime import World
-    from zkwire.session.leases import Hold
-    from zkwire.session.states import Onlooker
+    from zkwire.aio.driver import LoopDriver
+    from zkwire.recipes.runtime import Runtime
+    from zkwire.session.leases import LeaseHolder
+    from zkwire.session.states import Observer
     from zkwire.testing.server.processor import Processor
 
 _MANY: Final = 100  # deadlines at one moment
@@ -161,7 +161,7 @@ class Client:
         hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
         self.session = Session(hosts, timeout=sim.timeout, chroot=chroot)
         self._pump = Shell(self)
-        self.world: World = AsyncWorld(cast("AsyncPump", self._pump), chroot, self.rng)
+        self.world: Runtime = AsyncWorld(cast("LoopDriver", self._pump), chroot, self.rng)
         self.link: Link | None = None
         self.ghosts: list[Link] = []  # connections that only the server still believes in
         self.paused_until: float | None = None
@@ -194,7 +194,7 @@ class Client:
             self.stalled
             or self.paused_until
             or self.silent_until
-            or (self.close_at and not self.session.over)
+            or (self.close_at and not self.session.ended)
         )
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], name: str = "") -> Task:
@@ -225,15 +225,15 @@ class Client:
 
     def call_due(self) -> None:
         """Call what the automaton wants called."""
-        while wakeups := self.session.take_wakeups():
-            for function in wakeups:
+        while callbacks := self.session.take_callbacks():
+            for function in callbacks:
                 function()
 
     def conclude(self) -> None:
         """Do what is due, as a shell does after each thing that has happened."""
         session, now = self.session, self.sim.now
         for _ in range(_MANY):
-            if self.link is not None and (session.broken or session.over):
+            if self.link is not None and (session.broken or session.ended):
                 self.lose(session.broken or "the session is over")
             due = session.next_deadline()
             if due is None or due > now:
@@ -281,7 +281,7 @@ class Shell:
         """All tasks of a client count as one: how they share a lock object is looked at, too."""
         return None
 
-    def submit(self, call: Call, *, eager: bool = True) -> None:
+    def submit(self, call: Request, *, eager: bool = True) -> None:
         self.session.submit(call, self._sim.now)
 
     async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
@@ -311,7 +311,7 @@ class Shell:
 
         self._sim.add_task(self._client, call(), "", background=True)
 
-    def settle(self) -> None:
+    def await_delivery(self) -> None:
         """Nothing is ever half done between two steps."""
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
@@ -319,8 +319,8 @@ class Shell:
             return waitable.ready
         raise RuntimeError("this would block the simulation: use await")
 
-    def abandon(self, call: Call) -> bool:
-        taken_back = self.session.abandon(call)
+    def withdraw(self, call: Request) -> bool:
+        taken_back = self.session.withdraw(call)
         self._client.call_due()
         return taken_back
 
@@ -329,16 +329,16 @@ class Shell:
         self._client.call_due()
         self.flush()
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: LeaseHolder) -> None:
         self.session.hold(hold)
         self._client.call_due()
 
-    def unhold(self, hold: Hold) -> None:
+    def unhold(self, hold: LeaseHolder) -> None:
         self.session.unhold(hold)
         self._client.call_due()
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        if self.session.over:
+        if self.session.ended:
             raise self.session.ending()
         self._sim.step_within(self._sim.add_task(self._client, work(), "", background=True))
 
@@ -348,10 +348,10 @@ class Shell:
         else:
             waitable.add_waker(function)
 
-    def attach(self, onlooker: Onlooker) -> None:
+    def attach(self, onlooker: Observer) -> None:
         self.session.audience.add(onlooker)
 
-    def detach(self, onlooker: Onlooker) -> None:
+    def detach(self, onlooker: Observer) -> None:
         self.session.audience.remove(onlooker)
 
     def dispatch(self, function: Callable[[], object]) -> None:

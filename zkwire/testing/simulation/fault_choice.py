@@ -52,7 +52,7 @@ def possible(sim: Stage) -> list[Step]:
     """Every fault that could happen now."""
     found: list[Step] = []
     for client in sim.clients:
-        if not (client.dead or client.session.over):
+        if not (client.dead or client.session.ended):
             found += [Step(kind, client.name) for kind in _of_network(sim, client)]
             found += [Step(kind, client.name) for kind in _of_process(client)]
         found += [Step(kind, client.name) for kind in _of_session(sim, client)]

@@ -36,7 +36,7 @@ from types import (
 from typing import Any, Final
 
 from zkwire.aio.runtime import AsyncWorld
-from zkwire.operations import Verbs
+from zkwire.operations import Operations
 from zkwire.session.session import Session
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.simulation.client import Client, Link, Shell, Task
@@ -48,7 +48,7 @@ _EARLIEST: Final = 99.0
 """The simulation begins a second later; no span of time that stands in a state is as long."""
 _PLAIN: Final = frozenset({str, bytes, bool, type(None)})
 _NAMED: Final = (
-    AsyncWorld, Shell, Verbs, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
+    AsyncWorld, Shell, Operations, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
 )  # fmt: skip
 """What does not change, or only in what is looked at anyway; the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
@@ -348,5 +348,5 @@ def _server(sim: Simulation) -> int:
 
 def _oldest_zxid(sim: Simulation) -> int:
     """No client can be shown anything older."""
-    known = (c.session.last_zxid for c in sim.clients if not (c.dead or c.session.over))
+    known = (c.session.last_zxid for c in sim.clients if not (c.dead or c.session.ended))
     return min(known, default=sim.tree.zxid)

@@ -101,7 +101,7 @@ class Claims:
             if not claim.lock.held:
                 continue
             client = claim.client
-            if client.session.over:
+            if client.session.ended:
                 raise ViolationError("STATE", f"{claim} claims although its session is over")
             if client.close_at is not None:
                 raise ViolationError("STATE", f"{claim} claims although its client is being closed")
@@ -194,7 +194,7 @@ class Orphans:
         living = {
             client.session.session_id
             for client in sim.clients
-            if not (client.dead or client.session.over)
+            if not (client.dead or client.session.ended)
         }
         for path, node in sim.tree.nodes.items():
             below = path.startswith((self._path + "/", f"{self._path}{GRANTS}/"))
@@ -204,7 +204,7 @@ class Orphans:
         if held:
             return
         for client in sim.clients:
-            if client.session.watch_count and not client.session.over:
+            if client.session.watch_count and not client.session.ended:
                 raise ViolationError("WATCH", f"{client} has {client.session.watch_count} left")
         if sim.watches_on_server and not any(client.link is None for client in sim.clients):
             raise ViolationError("WATCH", f"the server has {sim.watches_on_server} left")

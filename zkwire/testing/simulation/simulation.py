@@ -5,17 +5,17 @@
         sim.checks += [claims, Orphans(claims, "/lock")]
         for name in ("a", "b"):
             client = sim.client(name)
-            lock = SequentialLockCore(client.world, "/lock")
+            lock = SequentialQueue(client.world, "/lock")
             claims.add(lock, client)
             client.spawn(acquire_and_release(lock))     # any coroutine
 
     explore(two_contenders, seeds=range(1000))          # zkwire.testing.simulation.schedule
 
-A client is the real automaton with the real verbs, on the real ``World`` for recipes; the server is
-the embedded one's `Processor`.  Between them are two queues of frames for each client.  There is no
-socket, no thread, no event loop and no real time: :meth:`Simulation.steps` says what could happen
-next, :meth:`Simulation.faults` what could go wrong, and a schedule chooses.  The same choices give
-the same run.
+A client is the real automaton with the real operations, on the real ``Runtime`` for recipes; the
+server is the embedded one's `Processor`.  Between them are two queues of frames for each client.
+There is no socket, no thread, no event loop and no real time: :meth:`Simulation.steps` says what
+could happen next, :meth:`Simulation.faults` what could go wrong, and a schedule chooses.  The same
+choices give the same run.
 
 A step is one of: a task runs to its next await (``run``); frames reach the server (``up``: those of
 one write, ``up1``: one) or the client (``down``: all, ``down1``); a client sees the end of its
