@@ -12,12 +12,14 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re
 
 
 def test_there_is_code_to_run() -> None:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
 
 
 @pytest.mark.real
 @pytest.mark.smoke
-@pytest.mark.parametrize("block", BLOCKS[:5], ids=["lock", "asyncio", "watch", "multi", "connect"])
+@pytest.mark.parametrize(
+    "block", BLOCKS[:6], ids=["loss", "lock", "asyncio", "watch", "multi", "connect"]
+)
 def test_block_runs(
     block: str, zookeeper: object, fresh_path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -33,7 +35,18 @@ def test_block_runs(
 
 
 def test_block_about_testing_runs() -> None:
-    exec(BLOCKS[5], {})
+    exec(BLOCKS[6], {})
+
+
+def test_figures_are_those_of_the_benchmarks() -> None:
+    measured = (ROOT / "benchmarks" / "README.md").read_text().splitlines()
+    head = next(line for line in measured if "× kazoo" in line)
+    column = [cell.strip() for cell in head.split("|")].index("× kazoo")
+    shown = re.findall(r"^\| (.+) \| ([\d.]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(shown) == 4
+    for name, figure in shown:
+        (row,) = [line for line in measured if line.startswith(f"| {name} |")]
+        assert row.split("|")[column].strip() == figure
 
 
 def test_each_error_of_the_table_exists() -> None:
