@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
+
 import pytest
 
 from tests.aio_helpers import asynchronous
+from tests.lock_helpers import Running
 from tests.scripted import (
     NO_NODE,
     TIMEOUT,
@@ -16,6 +20,7 @@ from tests.scripted import (
     script_in,
     types,
 )
+from tests.server_control import ZooKeeperServer, poll
 from zkwire import AsyncClient, Client
 from zkwire.errors import (
     NotSentError,
@@ -225,3 +230,40 @@ async def test_another_tasks_write_is_answered() -> None:
                 await asked
             for number in range(2, 100):
                 assert (await client.set_data("/n", b"")).version == number
+
+
+@pytest.mark.real
+def test_known_A47_an_operation_that_no_server_knows(
+    zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    """A real one: what another thread has sent by then is answered, or executed or not."""
+    unheard_of = [ops.Op(f"unheard_of_{n}", 9000 + n, None, None) for n in range(10)]
+    asked_all = threading.Event()
+    done = unknown = 0
+
+    with Client(zookeeper.hosts) as client:
+        client.create(fresh_path)
+
+        def write() -> None:
+            nonlocal done, unknown
+            while not asked_all.is_set():
+                try:
+                    client.set_data(fresh_path, b"")
+                    done += 1
+                except OutcomeUnknownError:
+                    unknown += 1
+
+        def written_since(before: int) -> bool | None:
+            return done > before or writer.ended or None
+
+        writer = Running(write)
+        for op in unheard_of:
+            poll("a write is answered", partial(written_since, done), PATIENCE)
+            with pytest.raises(UnimplementedError):
+                client.pipeline._send(op, None, b"", None).result(PATIENCE)
+        asked_all.set()
+        writer.result(PATIENCE)
+        stat = client.exists(fresh_path)
+        assert stat is not None
+        assert unknown <= len(unheard_of)
+        assert done <= stat.version <= done + unknown
