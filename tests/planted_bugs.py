@@ -111,11 +111,11 @@ def _too_long(live: Liveness) -> float:
 
 
 def _close_and_claim(session: Session, now: float) -> Request | None:
-    leases, session._leases = session._leases, LeaseHolders([])
+    leases, session._lease_holders = session._lease_holders, LeaseHolders([])
     try:
         return _close(session, now)
     finally:
-        session._leases = leases
+        session._lease_holders = leases
 
 
 def _notes_only(own: OwnNodeWatch, event: Event, spent: bool = True) -> None:

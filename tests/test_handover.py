@@ -284,8 +284,8 @@ def test_a_lost_lock_that_nobody_has_released_keeps_the_client(
     lock = SequentialLock(client, fresh_path)
     assert lock.acquire(PATIENCE)
     with client._pump.mutex:
-        client._session._leases.lose_all("no server has answered")
-    assert not client._session.holds
+        client._session._lease_holders.lose_all("no server has answered")
+    assert not client._session.lease_holders
     with pytest.raises(RuntimeError, match="lost and not released"):
         client.detach()
     with pytest.raises(LockLostError):

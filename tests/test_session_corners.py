@@ -47,6 +47,6 @@ def test_a_resumed_session_greets_with_what_it_was_given() -> None:
 def test_a_session_knows_whether_anything_is_held() -> None:
     script, claim = script_in(State.CONNECTED), Claim()
     script.session.hold(claim)
-    assert script.session.holds
+    assert script.session.lease_holders
     script.session.unhold(claim)
-    assert not script.session.holds
+    assert not script.session.lease_holders

@@ -71,7 +71,7 @@ def interrupted_everywhere(
 def full() -> tuple[Script, list[Request], Watch, Claim, list[State], list[Event]]:
     """A session with something of everything."""
     script, seen, events = script_in(State.CONNECTED), list[State](), list[Event]()
-    script.session.audience.add(Observer(seen))
+    script.session.observers.add(Observer(seen))
     claim = Claim()
     script.session.hold(claim)
     watch = script.watching("get_data", "/w")

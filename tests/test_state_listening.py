@@ -274,14 +274,14 @@ class Waiters:
     """Threads that wait for a state each, known to be waiting before anything happens."""
 
     def __init__(self, client: Client, *wanted: tuple[State, ...]) -> None:
-        audience = client._session.audience
-        before = len(audience._onlookers)
+        observers = client._session.observers
+        before = len(observers._observers)
         self._running = [
             Running(partial(client.wait_for_state, *states, timeout=PATIENCE)) for states in wanted
         ]
         deadline = threading.Event()
         for _ in range(3000):
-            if len(audience._onlookers) == before + len(wanted):
+            if len(observers._observers) == before + len(wanted):
                 return
             deadline.wait(0.005)
         raise TimeoutError("the waiters do not wait")
@@ -315,10 +315,10 @@ def test_the_end_of_the_session_ends_every_wait(stage: Stage) -> None:
 
 def test_a_wait_ends_at_its_limit(stage: Stage) -> None:
     client = stage.client()
-    before = len(client._session.audience._onlookers)
+    before = len(client._session.observers._observers)
     assert client.wait_for_state(EXPIRED, DISCONNECTED, timeout=0.05) is None
     assert client.wait_for_state(EXPIRED, timeout=0) is None
-    assert len(client._session.audience._onlookers) == before  # nothing stays behind
+    assert len(client._session.observers._observers) == before  # nothing stays behind
 
 
 def test_wrong_arguments_of_a_wait(stage: Stage) -> None:

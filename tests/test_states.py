@@ -106,54 +106,54 @@ def test_listeners_are_the_same_if_their_function_is() -> None:
     assert one != function
 
 
-# --- the audience ---------------------------------------------------------------------------------
+# --- observers ------------------------------------------------------------------------------------
 
 
 def test_all_are_told_in_the_order_in_which_they_came() -> None:
-    audience, log = Observers(), list[str]()
+    observers, log = Observers(), list[str]()
     one, other = Observer(log, "1 "), Observer(log, "2 ")
-    audience.add(one)
-    audience.add(other)
-    audience.add(one)
-    for waker in audience.tell(State.CONNECTED):
+    observers.add(one)
+    observers.add(other)
+    observers.add(one)
+    for waker in observers.tell(State.CONNECTED):
         waker()
     assert log == ["1 connected", "2 connected"]
 
 
 def test_who_has_gone_is_not_told() -> None:
-    audience, log = Observers(), list[str]()
+    observers, log = Observers(), list[str]()
     one = Observer(log)
-    audience.add(one)
-    audience.remove(one)
-    audience.remove(one)
-    assert audience.tell(State.CONNECTED) == []
+    observers.add(one)
+    observers.remove(one)
+    observers.remove(one)
+    assert observers.tell(State.CONNECTED) == []
 
 
 def test_a_function_is_told_once_and_taken_back_by_itself() -> None:
-    audience, told = Observers(), list[State]()
+    observers, told = Observers(), list[State]()
     run: Callable[[Callable[[], object]], object] = lambda work: work()  # noqa: E731
     function = told.append
-    audience.add(Listener(function, run))
-    audience.add(Listener(function, run))
-    for waker in audience.tell(State.CONNECTED):
+    observers.add(Listener(function, run))
+    observers.add(Listener(function, run))
+    for waker in observers.tell(State.CONNECTED):
         waker()
     assert told == [State.CONNECTED]
-    audience.remove(Listener(function, run))
-    assert audience.tell(State.DISCONNECTED) == []
+    observers.remove(Listener(function, run))
+    assert observers.tell(State.DISCONNECTED) == []
 
 
 def test_somebody_may_leave_while_all_are_told() -> None:
-    audience = Observers()
+    observers = Observers()
 
     class Leaving(Observer):
         def see(self, state: State) -> list[Waker]:
-            audience.remove(self)
+            observers.remove(self)
             return super().see(state)
 
     first, second = Leaving([]), Observer([])
-    audience.add(first)
-    audience.add(second)
-    audience.tell(State.CONNECTED)
+    observers.add(first)
+    observers.add(second)
+    observers.tell(State.CONNECTED)
     assert first.seen == second.seen == [State.CONNECTED]
 
 
@@ -163,7 +163,7 @@ def test_somebody_may_leave_while_all_are_told() -> None:
 def test_a_session_tells_every_transition() -> None:
     script, log = script_in(State.NOT_STARTED), list[str]()
     onlooker = Observer(log)
-    script.session.audience.add(onlooker)
+    script.session.observers.add(onlooker)
     script.connect()
     script.reconnect()
     script.session.closed()
@@ -176,7 +176,7 @@ def test_a_session_tells_every_transition() -> None:
 def test_a_wait_in_a_session_sees_a_state_that_is_over_when_it_wakes() -> None:
     script = script_in(State.DISCONNECTED)
     wait = StateWait([State.CONNECTED], script.state)
-    script.session.audience.add(wait)
+    script.session.observers.add(wait)
     script.log_when_ready(wait, "reached")
     script.connect()
     script.lose()

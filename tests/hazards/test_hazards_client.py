@@ -340,7 +340,7 @@ def test_hazard_A44_the_last_state_told_is_the_real_one() -> None:
     """A thousand random patterns of losses, greetings, silence and garbage."""
     for seed in range(1000):
         rng, script, listener = random.Random(seed), Script(), Listener()
-        script.session.audience.add(listener)
+        script.session.observers.add(listener)
         for _ in range(rng.randrange(2, 25)):
             if happenings := _happenings(script):
                 rng.choice(happenings)()

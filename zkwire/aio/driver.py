@@ -244,13 +244,13 @@ class LoopDriver(Home):
 
     def attach(self, onlooker: Observer) -> None:
         """Show every state to ``onlooker`` from now on."""
-        self.session.audience.add(onlooker)
+        self.session.observers.add(onlooker)
         if isinstance(onlooker, StateWait):
             onlooker.see(self.session.state)
 
     def detach(self, onlooker: Observer) -> None:
         """The opposite.  Idempotent."""
-        self.session.audience.remove(onlooker)
+        self.session.observers.remove(onlooker)
 
     def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
         """The ensemble has these servers now; an empty list says nothing."""

@@ -221,7 +221,7 @@ class ThreadDriver(LeaderFollower):
             self._call_soon(partial(self.attach, onlooker))
             return
         with self.mutex:
-            self.session.audience.add(onlooker)
+            self.session.observers.add(onlooker)
             if isinstance(onlooker, StateWait):
                 onlooker.see(self.session.state)  # it may have changed since it was made
 
@@ -231,7 +231,7 @@ class ThreadDriver(LeaderFollower):
             self._call_soon(partial(self.detach, onlooker))
             return
         with self.mutex:
-            self.session.audience.remove(onlooker)
+            self.session.observers.remove(onlooker)
 
     def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
         """The ensemble has these servers now; an empty list says nothing."""

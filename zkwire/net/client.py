@@ -110,7 +110,7 @@ class ClientBase:
         self._pump.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._pump.dispatch)
         if follow_reconfig:
-            session.audience.add(ServerListUpdates(self._pump, self._world.background, servers))
+            session.observers.add(ServerListUpdates(self._pump, self._world.background, servers))
 
     def _make_shell(
         self,
@@ -190,7 +190,7 @@ class ClientBase:
         self._world.check()
         for lock in tuple(self._world.engaged):
             lock.make_good()
-        if self._session.holds or any(lock.engaged for lock in tuple(self._world.engaged)):
+        if self._session.lease_holders or any(lock.engaged for lock in tuple(self._world.engaged)):
             raise RuntimeError(
                 "a lock is held, or somebody is acquiring it, or it was lost and not released: end "
                 "that first, its node would block everybody"

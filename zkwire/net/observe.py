@@ -37,7 +37,7 @@ def attach(
     dispatch: Dispatch,
 ) -> None:
     """Have the session's states logged and its frames traced, as far as anybody wants that."""
-    session.audience.add(_StateLog(session, name, dispatch))
+    session.observers.add(_StateLog(session, name, dispatch))
     wanted = [trace] if trace is not None else []
     if _logger(DEBUG) is not None:
         wanted.append(partial(_log_frame, name))

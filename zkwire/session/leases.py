@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 
 class LeaseHolders:
-    """All holds of one session.  ``callbacks`` is the automaton's list of functions to call."""
+    """All holders of one session.  ``callbacks`` is the automaton's list of functions to call."""
 
-    __slots__ = ("_callbacks", "holds")
+    __slots__ = ("_callbacks", "holders")
 
     def __init__(self, callbacks: list[Waker]) -> None:
-        self.holds: dict[LeaseHolder, None] = {}  # a set in the order of its making
+        self.holders: dict[LeaseHolder, None] = {}  # a set in the order of its making
         self._callbacks = callbacks
 
-    def add(self, hold: LeaseHolder) -> None:
-        """From now on tell ``hold`` when the session may be gone."""
-        self.holds[hold] = None
+    def add(self, holder: LeaseHolder) -> None:
+        """From now on tell ``holder`` when the session may be gone."""
+        self.holders[holder] = None
 
-    def remove(self, hold: LeaseHolder) -> None:
+    def remove(self, holder: LeaseHolder) -> None:
         """The opposite.  Idempotent; nothing for what is not held."""
-        if hold in self.holds:
-            self._callbacks += hold.let_go()
-            self.holds.pop(hold, None)  # last: an interrupt must not leave one untold
+        if holder in self.holders:
+            self._callbacks += holder.let_go()
+            self.holders.pop(holder, None)  # last: an interrupt must not leave one untold
 
     def lose_all(self, message: str) -> None:
         """The session may be gone, or is."""
-        for hold in list(self.holds):
-            self._callbacks += hold.lose(message)
-            self.holds.pop(hold, None)  # last: an interrupt must not leave one untold
+        for holder in list(self.holders):
+            self._callbacks += holder.lose(message)
+            self.holders.pop(holder, None)  # last: an interrupt must not leave one untold

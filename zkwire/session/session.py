@@ -62,6 +62,8 @@ from zkwire.wire.model import Credentials, State, WatchType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from zkwire.session.hosts import HostList
     from zkwire.session.leases import LeaseHolder
     from zkwire.session.trace import Tracer
@@ -99,7 +101,7 @@ class Session:
     ) -> None:
         self.callbacks: list[Waker] = []
         self._machine = StateMachine(self.callbacks)
-        self.audience = self._machine.audience
+        self.observers = self._machine.observers
         self.change = self._machine.change
         self.usable = False  # the state's own answers, at hand
         self.ended = False
@@ -117,7 +119,7 @@ class Session:
         self._receive_limit = receive_limit
         self._requests = RequestQueue(first_xid)
         self._watches = WatchManager(chroot, self.callbacks)
-        self._leases = LeaseHolders(self.callbacks)
+        self._lease_holders = LeaseHolders(self.callbacks)
         self._read_write_search = ReadWriteSearch(hosts)
         self._control: list[bytes] = []
         self._unknown = Unknown()
@@ -211,7 +213,7 @@ class Session:
         for watch in watches:
             watch.end(self.state, self.ending)
             self.callbacks += watch.take_wakers()
-        self._leases.lose_all(self._reason or outcomes.TERMINAL[self.state][1])
+        self._lease_holders.lose_all(self._reason or outcomes.TERMINAL[self.state][1])
         self._requests.clear()
         self._watches.table.clear()
         self._ended = True
@@ -352,22 +354,22 @@ class Session:
                 self._requests.queue.extend(self._unknown.known(self._watches.requests))
             self._watches.requests.clear()
 
-    def hold(self, hold: LeaseHolder) -> None:
-        """From now on tell ``hold`` when the session may be gone."""
-        self._leases.add(hold)
+    def hold(self, holder: LeaseHolder) -> None:
+        """From now on tell ``holder`` when the session may be gone."""
+        self._lease_holders.add(holder)
         if self.ended:
-            self._leases.lose_all(self._reason or outcomes.TERMINAL[self.state][1])
+            self._lease_holders.lose_all(self._reason or outcomes.TERMINAL[self.state][1])
         elif self._closing:
-            self._leases.lose_all(outcomes.CLOSING)
+            self._lease_holders.lose_all(outcomes.CLOSING)
 
     @property
-    def holds(self) -> bool:
-        """Whether anything is held."""
-        return bool(self._leases.holds)
+    def lease_holders(self) -> Collection[LeaseHolder]:
+        """What is held, in the order in which it was acquired."""
+        return self._lease_holders.holders
 
-    def unhold(self, hold: LeaseHolder) -> None:
+    def unhold(self, holder: LeaseHolder) -> None:
         """The opposite of :meth:`hold`.  Idempotent."""
-        self._leases.remove(hold)
+        self._lease_holders.remove(holder)
 
     def close(self, now: float) -> Request | None:
         """Begin to end the session; None if there is none to end, else the call to wait for."""
@@ -381,7 +383,7 @@ class Session:
         self.submit(request, now)
         self._closing = True
         # The server frees what is held when it reads this; no claim may outlive that.
-        self._leases.lose_all(outcomes.CLOSING)
+        self._lease_holders.lose_all(outcomes.CLOSING)
         return request
 
     def closed(self) -> None:
@@ -516,7 +518,7 @@ class Session:
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes have arrived.  What they cannot mean sets ``broken``; this never raises."""
-        if self._leases.holds:
+        if self._lease_holders.holders:
             self._lapse(now)
         if self.broken or not (self.usable or self.state is State.HANDSHAKE or self.refused):
             return
@@ -736,7 +738,7 @@ class Session:
         else:
             waiting = [*islice(self._requests.queue, 1), *self._identity.authentication]
             due = min([self.give_up_at, *(c.deadline for c in waiting if c.deadline is not None)])
-        return min(due, self.lease_deadline) if self._leases.holds else due
+        return min(due, self.lease_deadline) if self._lease_holders.holders else due
 
     @property
     def dead_at(self) -> float:
@@ -775,8 +777,8 @@ class Session:
 
     def _lapse(self, now: float) -> None:
         """Whoever holds something must stop once the session may have expired."""
-        if self._leases.holds and now >= self.lease_deadline:
-            self._leases.lose_all(outcomes.LAPSED)
+        if self._lease_holders.holders and now >= self.lease_deadline:
+            self._lease_holders.lose_all(outcomes.LAPSED)
 
     @property
     def asking(self) -> tuple[str, int] | None:

@@ -116,34 +116,34 @@ class Listener:
 
 
 class Observers:
-    """All that want to know."""
+    """All observers of one session."""
 
-    __slots__ = ("_onlookers",)
+    __slots__ = ("_observers",)
 
     def __init__(self) -> None:
-        self._onlookers: dict[Observer, None] = {}  # a set in the order of its making
+        self._observers: dict[Observer, None] = {}  # a set in the order of its making
 
-    def add(self, onlooker: Observer) -> None:
+    def add(self, observer: Observer) -> None:
         """Tell this one of every transition from now on."""
-        self._onlookers[onlooker] = None
+        self._observers[observer] = None
 
-    def remove(self, onlooker: Observer) -> None:
+    def remove(self, observer: Observer) -> None:
         """The opposite.  Idempotent."""
-        self._onlookers.pop(onlooker, None)
+        self._observers.pop(observer, None)
 
     def tell(self, state: State) -> list[Waker]:
         """The session is in ``state`` now; returns what is to be called."""
-        return [waker for onlooker in list(self._onlookers) for waker in onlooker.see(state)]
+        return [waker for observer in list(self._observers) for waker in observer.see(state)]
 
 
 class StateMachine:
     """The state of one session; ``callbacks`` is the automaton's list of functions to call."""
 
-    __slots__ = ("_callbacks", "_told", "audience", "change", "state")
+    __slots__ = ("_callbacks", "_told", "change", "observers", "state")
 
     def __init__(self, callbacks: list[Waker]) -> None:
         self.state = State.NOT_STARTED
-        self.audience = Observers()
+        self.observers = Observers()
         self.change = StateChange(self)
         self._callbacks = callbacks
         self._told = self.state
@@ -156,7 +156,7 @@ class StateMachine:
     def tell(self) -> None:
         """Let everybody know where the session stands, who does not yet."""
         if self._told is not self.state:
-            self._callbacks += self.audience.tell(self.state)
+            self._callbacks += self.observers.tell(self.state)
             self._told = self.state
         if self.change.ready:
             self._callbacks += self.change.take_wakers()

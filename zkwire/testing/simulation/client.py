@@ -349,10 +349,10 @@ class Shell:
             waitable.add_waker(function)
 
     def attach(self, onlooker: Observer) -> None:
-        self.session.audience.add(onlooker)
+        self.session.observers.add(onlooker)
 
     def detach(self, onlooker: Observer) -> None:
-        self.session.audience.remove(onlooker)
+        self.session.observers.remove(onlooker)
 
     def dispatch(self, function: Callable[[], object]) -> None:
         async def call() -> None:
