@@ -25,8 +25,7 @@ from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.session import outcomes, own_frames
 from zkwire.session.handshake import Identity
-from zkwire.session.leases import LeaseHolders
-from zkwire.session.liveness import Liveness
+from zkwire.session.liveness import LeaseHolders, Liveness
 from zkwire.session.request import Failed, Request
 from zkwire.session.session import Session
 from zkwire.testing.simulation.invariants import Claims

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zkwire.jute.records import Id
-from zkwire.wire.digest import digest_auth, digest_id
+from zkwire.wire.model import digest_auth, digest_id
 
 
 def test_the_known_vector() -> None:

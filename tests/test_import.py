@@ -22,6 +22,7 @@ NOT_LOADED = {
     "concurrent.futures",
     "contextlib",
     "dataclasses",
+    "hashlib",
     "inspect",
     "linecache",  # no record is compiled before its first use
     "logging",
@@ -34,7 +35,6 @@ NOT_LOADED = {
     "threading",
     "typing",
     "zkwire.cli",
-    "zkwire.wire.digest",
     "zkwire.blocking.family",
     "zkwire.blocking.locks",
     "zkwire.net.sasl",
@@ -122,7 +122,7 @@ def test_who_asks_for_a_lock_gets_no_more_than_that() -> None:
     assert "zkwire.recipes.sequential" in loaded
     others = {"zkwire.blocking.family", "zkwire.recipes.semaphore", "zkwire.recipes.multi_lock"}
     assert loaded.isdisjoint(
-        {*others, "asyncio", "zkwire.wire.digest", "zkwire.net.sasl", "zkwire.session.trace"}
+        {*others, "asyncio", "hashlib", "zkwire.net.sasl", "zkwire.session.trace"}
     )
 
 

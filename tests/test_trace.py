@@ -12,8 +12,7 @@ from zkwire.operations.multi import Create
 from zkwire.session.trace import TraceFrame
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
-from zkwire.wire.digest import digest_id
-from zkwire.wire.model import Credentials, Perms, State
+from zkwire.wire.model import Credentials, Perms, State, digest_id
 
 SECRET = b"hunter2"
 

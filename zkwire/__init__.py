@@ -66,6 +66,8 @@ from zkwire.wire.model import (
     Perms,
     State,
     WatchType,
+    digest_auth,
+    digest_id,
 )
 
 TYPE_CHECKING = False
@@ -96,8 +98,6 @@ if TYPE_CHECKING:
     from zkwire.recipes.contenders import Contender as Contender
     from zkwire.recipes.lost import Lost as Lost
     from zkwire.session.trace import TraceFrame as TraceFrame
-    from zkwire.wire.digest import digest_auth as digest_auth
-    from zkwire.wire.digest import digest_id as digest_id
 
 __version__ = "0.1.0"
 
@@ -129,8 +129,6 @@ _LATE = {
     "Semaphore": "zkwire.blocking.family",
     "SequentialLock": "zkwire.blocking.locks",
     "TraceFrame": "zkwire.session.trace",
-    "digest_auth": "zkwire.wire.digest",
-    "digest_id": "zkwire.wire.digest",
 }
 
 __all__ = [

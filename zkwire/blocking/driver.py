@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zkwire.net.connection import Connection
     from zkwire.net.dial import Resolver
     from zkwire.net.sasl import Mechanism
-    from zkwire.session.leases import LeaseHolder
+    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.states import Observer

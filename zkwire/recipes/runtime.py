@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, ParamSpec, Protocol, TypeVar
 
     from zkwire.operations import Operations, Reply
-    from zkwire.session.leases import LeaseHolder
+    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
     from zkwire.wire.model import Event

@@ -1,48 +1,70 @@
-"""When to ping, when a connection is dead, and until when the session is surely alive.
+"""When to ping, when a connection counts as dead, and until when the session surely lives.
 
-Plain arithmetic on the caller's clock, in seconds.  The rules are the Java client's where both
-sides must agree (a third of the session timeout idle: ping; two thirds without a byte: dead), and
-stricter for the lease: it counts from the *sending* of the last request that was answered, because
-that is the latest moment of which it is known that the server's timer started no earlier.
+Plain arithmetic on the caller's clock, in seconds; this module must not read a clock, send, or
+decide what follows.  A connection on which the client sends nothing for a third of the session
+timeout is pinged, one on which nothing arrives for two thirds is dead: both as in the Java client
+(``ClientCnxn.SendThread``).
 
-Bytes that come prolong a connection and not the lease: they tell nothing of when the server last
-heard of this side, as they may have been on their way for as long as it takes.  While one reply
-takes longer to arrive than a session timeout, the answers to pings wait behind it, so a lock counts
-as lost though the session lives on: a shorter reply or a longer session timeout keeps it.
+The *session's lease* is stricter than that.  Only a server can say that a session has expired; what
+is held in the session's name must act as if it had once a session timeout has passed since the
+*sending* of the last answered request, the latest moment of which it is known that the server's
+own timer started no earlier.  Bytes that arrive keep a connection alive and do not prolong the
+lease: they may have been on their way for any length of time.  While one reply takes longer than a
+session timeout to arrive, the answers to pings wait behind it, so a lock counts as lost though the
+session lives on; a shorter reply or a longer session timeout avoids that.
 
-The lease has two limits, since a follower answers pings and reads by itself, and reports its
-clients to the leader only when that asks for it, every half tickTime (``Leader.lead``,
-``Learner.ping``; a write does not count for it either).  In both cases two contenders can believe
-that they hold a lock, and only ``fence``, checked by the resource, or ``guard`` protects.
+The lease has two gaps, since a follower answers pings and reads by itself and reports its clients
+to the leader only when the leader asks, every half tickTime (``Leader.lead``, ``Learner.ping``; a
+write does not count as a report either).  In both gaps two contenders can believe that they hold a
+lock, and only ``fence``, checked by the resource, or ``guard`` protects.
 
-* A follower that is cut off from its leader goes on answering for up to syncLimit times tickTime
-  (10 s in ZooKeeper's sample configuration), and prolongs the lease here, while the leader may
+* A follower that is cut off from its leader continues to answer for up to syncLimit times tickTime
+  (10 s in ZooKeeper's sample configuration) and so prolongs the lease here, while the leader may
   expire the session a session timeout after the last report.  An answered write or ``sync`` shows
   that the server was in touch.
-* A follower that crashes between an answer and its next report has told nobody of that request, so
-  the leader counts from the one before.  That was sent up to a ping interval earlier (more if this
-  side was late), and half a tick if several came after the last report; the leader rounds up to a
-  whole tick, which gives up to one back.  :class:`Reported` closes this gap.
+* A follower that crashes between an answer and its next report has not reported that request, so
+  the leader counts from the one before.  That one was sent up to a ping interval earlier (more if
+  this side was late), plus half a tick if several came after the last report; the leader rounds up
+  to a whole tick, which gives up to one tick back.  :class:`Reported` closes this gap.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-# A frame that has begun is a sign of life as long as at least so much of it comes at a time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Protocol
+
+    from zkwire.session.waitable import Waker
+
+    class LeaseHolder(Protocol):
+        """What counts as held while the session's lease runs; exactly one of these is called."""
+
+        def lose(self, message: str) -> Sequence[Waker]: ...
+        def let_go(self) -> Sequence[Waker]: ...
+
+
+# A part of a frame is a sign of life only if it is at least this long.
 PROGRESS_BYTES = 1024
 
-# Seconds after which a connection has been of use whatever has come of it.
+# Seconds after which a connection has served, even if nothing was answered on it.
 STEADY = 1.0
 
-# Margins from ping to ping: each answer confirms the one before, if it takes a quarter of one.
+# Seconds from ping to ping, in margins: an answer confirms the one before if it arrives within a
+# quarter of a margin.
 _PINGS_APART = 1.25
-# Margins that a session timeout must have: twice two pings' time may pass until an answer counts.
+# A session timeout of fewer margins is refused: up to twice two ping intervals pass before an
+# answer counts.
 LEAST_MARGINS = 5
 
 
 class Liveness:
-    """The clock readings of one session; ``timeout`` is what the server granted."""
+    """The clock readings of one session.
+
+    ``timeout`` is the session timeout in seconds: the one asked for, later the one granted.
+    """
 
     __slots__ = (
         "_contact", "_counts", "_opened", "_pings", "_trickle", "last_receive", "last_send",
@@ -55,41 +77,41 @@ class Liveness:
         self.open(0.0)
 
     def open(self, now: float) -> None:
-        """A new connection: nothing has been heard on it yet."""
+        """A new connection has been made; nothing has arrived on it yet."""
         self._opened = now
-        self._counts = True  # answers say that the ensemble has heard of the session
+        self._counts = True  # an answer prolongs the lease
         self._pings: deque[float] = deque()
         self.last_send = now
         self.last_receive = now
         self._trickle = 0
 
     def received(self, size: int, whole: bool, now: float) -> None:
-        """So many bytes have come; with ``whole`` they have completed a frame.
+        """``size`` bytes have arrived; with ``whole`` they complete a frame.
 
-        A few inside of one frame are no sign of life: if its length is garbage, the answers to
-        pings go there, and would keep a connection alive that answers nothing.
+        A few bytes inside a frame are no sign of life: if its length is garbage, the answers to
+        pings are counted into it and would keep a connection alive that answers nothing.
         """
         self._trickle += size
         if whole or self._trickle >= PROGRESS_BYTES:
             self.last_receive, self._trickle = now, 0
 
     def greeted(self, timeout: float, *, read_only: bool = False) -> None:
-        """The server has accepted the session, for ``timeout`` seconds at a time.
+        """The server has accepted the session, with a timeout of ``timeout`` seconds.
 
-        A ``read_only`` one has lost the ensemble, which may expire the session meanwhile.
+        A ``read_only`` server has lost the ensemble, which may expire the session meanwhile.
         """
         self.timeout = timeout
         self._counts = not read_only
-        # A follower has asked its leader, which counts from then on (REVALIDATE, createSession).
+        # A follower asks its leader first, whose timer starts then (REVALIDATE, createSession).
         Liveness.answered(self, self._opened, self._opened)
 
     def answered(self, sent_at: float, now: float) -> None:
-        """A request sent at ``sent_at`` has been answered."""
+        """A request sent at ``sent_at`` has been answered at ``now``."""
         if self._counts and (self._contact is None or sent_at > self._contact):
             self._contact = sent_at
 
     def heard(self, sent_at: float, now: float) -> None:
-        """:meth:`received` and :meth:`answered` in one, for an answer that has come as a whole."""
+        """:meth:`received` and :meth:`answered` in one, for an answer that arrived whole."""
         self.last_receive, self._trickle = now, 0
         self.answered(sent_at, now)
 
@@ -104,35 +126,38 @@ class Liveness:
             self.answered(self._pings.popleft(), now)
 
     def has_served(self, now: float) -> bool:
-        """Whether the connection was of use: something was answered on it, or it has lasted.
+        """Whether the connection was of use: a request was answered on it, or it has lasted.
 
-        A request that breaks each connection, and is repeated on the next, makes none of use.
+        A connection that breaks at its first request, again and again, is of no use.
         """
         answered = self._contact is not None and self._contact > self._opened
         return answered or now - self._opened >= STEADY
 
     @property
     def ping_at(self) -> float:
-        """When the server must hear something again."""
+        """When the next ping is due."""
         return self.last_send + self.timeout / 3
 
     @property
     def dead_at(self) -> float:
-        """When a connection that stays silent must be given up."""
+        """When the connection counts as dead unless something arrives."""
         return self.last_receive + self.timeout * 2 / 3
 
     @property
     def lease_deadline(self) -> float:
-        """Until then, but for that limit, no server can have expired the session; at first 0."""
+        """When the session's lease ends; 0 before the first handshake.
+
+        But for the two gaps, no server has expired the session before then.
+        """
         return 0.0 if self._contact is None else self._contact + self.timeout
 
 
 class Reported(Liveness):
-    """Only what the server has had ``margin`` seconds to report prolongs the lease.
+    """Prolongs the lease only by what the server has had ``margin`` seconds to report.
 
-    An answer counts once the same server has answered what was sent so much later: a server that
-    was alive then, and in touch with its leader, has reported the client meanwhile, if the margin
-    is more than half a tick.  Hence pings a little more than a margin apart.
+    An answer counts once the same server has answered a request sent ``margin`` seconds after it: a
+    server that was alive then, and in touch with its leader, has reported the client meanwhile, if
+    the margin is more than half a tick.  Hence pings a little more than a margin apart.
     """
 
     __slots__ = ("_answered_at", "_margin", "_sent_at")
@@ -142,13 +167,13 @@ class Reported(Liveness):
         super().__init__(timeout)
 
     def open(self, now: float) -> None:
-        """A new connection: what the last one's server has reported cannot be known any more."""
+        """A new connection: whether the last server has reported its answers stays unknown."""
         super().open(now)
         self._sent_at: float | None = None  # of the answer that does not count yet
         self._answered_at = now
 
     def answered(self, sent_at: float, now: float) -> None:
-        """A request sent at ``sent_at`` has been answered: one before it may count now."""
+        """A request sent at ``sent_at`` has been answered: an earlier one may count now."""
         if self._sent_at is not None:
             if sent_at < self._answered_at + self._margin:
                 return
@@ -156,10 +181,39 @@ class Reported(Liveness):
         self._sent_at, self._answered_at = sent_at, now
 
     def has_served(self, now: float) -> bool:
-        """Whether the connection was of use: something was answered on it, or it has lasted."""
+        """Whether the connection was of use: a request was answered on it, or it has lasted."""
         return self._sent_at is not None or super().has_served(now)
 
     @property
     def ping_at(self) -> float:
-        """When the server must hear something again."""
+        """When the next ping is due."""
         return self.last_send + min(self.timeout / 3, _PINGS_APART * self._margin)
+
+
+class LeaseHolders:
+    """All that is held in one session's name, locks for instance.
+
+    ``callbacks`` is the automaton's list of functions to call.
+    """
+
+    __slots__ = ("_callbacks", "holders")
+
+    def __init__(self, callbacks: list[Waker]) -> None:
+        self.holders: dict[LeaseHolder, None] = {}  # an ordered set
+        self._callbacks = callbacks
+
+    def add(self, holder: LeaseHolder) -> None:
+        """From now on tell ``holder`` when the session may have expired."""
+        self.holders[holder] = None
+
+    def remove(self, holder: LeaseHolder) -> None:
+        """The holder holds nothing any more.  Idempotent."""
+        if holder in self.holders:
+            self._callbacks += holder.let_go()
+            self.holders.pop(holder, None)  # interrupt-safe: last
+
+    def lose_all(self, message: str) -> None:
+        """The session has ended, or may have; ``message`` says why."""
+        for holder in list(self.holders):
+            self._callbacks += holder.lose(message)
+            self.holders.pop(holder, None)  # interrupt-safe: last

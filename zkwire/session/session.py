@@ -49,8 +49,7 @@ from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
 from zkwire.jute.records import AuthPacket, RemoveWatchesRequest, WatcherEvent
 from zkwire.session import outcomes, own_frames
 from zkwire.session.handshake import Handshake, Identity
-from zkwire.session.leases import LeaseHolders
-from zkwire.session.liveness import Liveness, Reported
+from zkwire.session.liveness import LeaseHolders, Liveness, Reported
 from zkwire.session.read_write_search import ReadWriteSearch
 from zkwire.session.request import ANSWERED, Answered, Failed, Refused, Request
 from zkwire.session.request_queue import RequestQueue
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from zkwire.session.hosts import HostList
-    from zkwire.session.leases import LeaseHolder
+    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.trace import Tracer
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch

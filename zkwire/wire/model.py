@@ -131,6 +131,40 @@ READ_ACL_UNSAFE = (ACL(Perms.READ, _WORLD),)
 CREATOR_ALL_ACL = (ACL(Perms.ALL, Id("auth", "")),)
 
 
+DIGEST = "digest"
+
+
+def digest_auth(user: str, password: str) -> tuple[str, bytes]:
+    """What ``add_auth(*...)`` and ``Client(auth=[...])`` take to authenticate as this user.
+
+    The password is sent in clear text: use TLS.
+    """
+    return DIGEST, _user_and_password(user, password)
+
+
+def digest_id(user: str, password: str) -> Id:
+    """This user in an access list: ``ACL(Perms.ALL, digest_id("alice", "secret"))``.
+
+    The list holds a hash in place of the password (Java's
+    ``DigestAuthenticationProvider.generateDigest``); it does not authenticate anything.
+    """
+    from base64 import b64encode
+    from hashlib import sha1
+
+    joined = _user_and_password(user, password)
+    digest = b64encode(sha1(joined, usedforsecurity=False).digest())
+    return Id(DIGEST, f"{user}:{digest.decode()}")
+
+
+def _user_and_password(user: str, password: str) -> bytes:
+    for name, text in (("user", user), ("password", password)):
+        if not isinstance(text, str):
+            raise TypeError(f"{name} must be a str, not {type(text).__name__}")
+    if not user or ":" in user:
+        raise ValueError("user must not be empty and must not contain ':'")
+    return f"{user}:{password}".encode()
+
+
 class DataAndStat(tuple[bytes, Stat]):
     """What get_data returns: ``data, stat = client.get_data(path)``."""
 

@@ -22,7 +22,7 @@ from zkwire.testing.server.connection import Connection
 if TYPE_CHECKING:
     from zkwire.aio.driver import LoopDriver
     from zkwire.recipes.runtime import Runtime
-    from zkwire.session.leases import LeaseHolder
+    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.states import Observer
     from zkwire.testing.server.processor import Processor
 
