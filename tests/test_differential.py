@@ -60,7 +60,7 @@ class Pair:
         self.sides: list[Side] = [EmbeddedSide(self.processor), RealSide(server.host, server.port)]
 
     def run(self, name: str, steps: int) -> Scenario:
-        scenario = Scenario(self.sides, lambda: self.processor.world.tree.nodes, name)
+        scenario = Scenario(self.sides, lambda: self.processor.state.tree.nodes, name)
         scenario.run(steps)
         return scenario
 

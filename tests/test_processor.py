@@ -224,7 +224,7 @@ def test_nothing_is_carried_out_behind_the_end() -> None:
     create += r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()
     peer.send(frame(struct.pack(">ii", 1, ops.CLOSE_SESSION.opcode)) + frame(create))
     assert len(peer.raw_frames()) == 1
-    assert "/a" not in peer.processor.world.tree.nodes
+    assert "/a" not in peer.processor.state.tree.nodes
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -239,11 +239,11 @@ def test_expiry_is_rounded_up_to_the_next_tick() -> None:
     assert processor.next_deadline == 6.0
     processor.advance(5.999)
     assert not peer.ended
-    zxid = processor.world.tree.zxid
+    zxid = processor.state.tree.zxid
     processor.advance(6.0)
     assert peer.ended
-    assert "/a" not in processor.world.tree.nodes
-    assert processor.world.tree.zxid == zxid + 1
+    assert "/a" not in processor.state.tree.nodes
+    assert processor.state.tree.zxid == zxid + 1
 
 
 def test_at_the_boundary_a_whole_tick_is_added() -> None:
@@ -259,9 +259,9 @@ def test_any_request_keeps_the_session() -> None:
     peer.now = 5.0
     peer.exists("/")
     processor.advance(9.9)
-    assert len(processor.world.sessions) == 1
+    assert len(processor.state.sessions) == 1
     processor.advance(10.0)
-    assert len(processor.world.sessions) == 0
+    assert len(processor.state.sessions) == 0
 
 
 def test_a_lost_connection_does_not_end_the_session() -> None:

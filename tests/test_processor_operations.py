@@ -51,7 +51,7 @@ def test_flags(op: ops.Op, flags: int, ttl: int | None, code: int) -> None:
     assert peer.call(op, request).err == code
     reapable = ["/a0000000000"] if flags == 6 else ["/a"]
     lives = op is ops.CREATE_TTL and code == 0
-    assert peer.processor.world.tree.reapable(2**62) == (reapable if lives else [])
+    assert peer.processor.state.tree.reapable(2**62) == (reapable if lives else [])
 
 
 def test_ttl_switched_off() -> None:
@@ -106,9 +106,9 @@ def test_a_refused_read_leaves_no_watch_but_exists_does() -> None:
     peer = connected()
     peer.get("/a", watch=True)
     peer.children("/a", watch=True)
-    assert len(peer.processor.world.watchers) == 0
+    assert len(peer.processor.state.watchers) == 0
     peer.exists("/a", watch=True)
-    assert len(peer.processor.world.watchers) == 1
+    assert len(peer.processor.state.watchers) == 1
 
 
 def test_an_event_is_kept_from_those_who_may_not_read() -> None:
@@ -125,9 +125,9 @@ def test_watches_end_with_their_connection() -> None:
     peer.create("/a")
     peer.get("/a", watch=True)
     peer.children("/a", watch=True)
-    assert len(peer.processor.world.watchers) == 2
+    assert len(peer.processor.state.watchers) == 2
     peer.processor.lost(peer.connection)
-    assert len(peer.processor.world.watchers) == 0
+    assert len(peer.processor.state.watchers) == 0
 
 
 def test_set_watches_catches_up() -> None:
@@ -157,7 +157,7 @@ def test_set_watches_catches_up() -> None:
     ]
     assert isinstance(reply, Reply)
     assert reply.err == 0
-    assert len(peer.processor.world.watchers) == 4  # /same, /absent and /childless twice
+    assert len(peer.processor.state.watchers) == 4  # /same, /absent and /childless twice
 
 
 # --- credentials ----------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_within_a_multi_the_flags_decide(
     peer = connected()
     reply = peer.multi((op, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, flags)))
     assert r.MultiHeader.unpack(reply.body)[0].type == answered
-    assert (peer.processor.world.tree.node("/a").owner != 0) is owner
+    assert (peer.processor.state.tree.node("/a").owner != 0) is owner
 
 
 def test_a_newer_server_answers_a_create2_in_a_multi_with_the_stat() -> None:
@@ -278,7 +278,7 @@ def test_a_newer_server_makes_a_container_where_the_opcode_of_a_multi_says_so() 
     request = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)
     reply = peer.multi((ops.CREATE_CONTAINER, request))
     assert r.MultiHeader.unpack(reply.body)[0].type == ops.CREATE2.opcode
-    assert peer.processor.world.tree.node("/a").owner == CONTAINER
+    assert peer.processor.state.tree.node("/a").owner == CONTAINER
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_newer_server_reads_no_multi_with_an_odd_create(
     flags: int, acl: tuple[r.ACL, ...] | None, zxids: int
 ) -> None:
     peer = connected(version="3.9")
-    tree = peer.processor.world.tree
+    tree = peer.processor.state.tree
     before = tree.zxid
     reply = peer.multi((ops.CREATE, r.CreateRequest("/a", b"", acl, flags)))
     assert (reply.err, reply.body, tree.zxid) == (MARSHALLING, b"", before + zxids)

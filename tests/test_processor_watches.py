@@ -123,7 +123,7 @@ def test_a_mode_that_there_is_not() -> None:
     watcher, _ = watcher_and_doer()
     assert add(watcher, "/a", 2).err == add(watcher, "/a", -1).err == MARSHALLING
     assert add(watcher, "no path", PERSISTENT).err == 0
-    assert len(watcher.processor.world.watchers) == 2, "in both tables"
+    assert len(watcher.processor.state.watchers) == 2, "in both tables"
 
 
 # --- how modes meet -------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_up_to_38_removing_one_side_strips_it_of_all_modes(mode: int) -> None:
     doer.delete("/a")
     assert told(watcher) == [Told(DELETED, "/a")], "the child side is left"
     assert remove(watcher, "/a", ANY) == 0
-    assert len(watcher.processor.world.watchers) == 0
+    assert len(watcher.processor.state.watchers) == 0
 
 
 def test_from_39_removing_takes_one_shot_watches_only() -> None:
@@ -293,6 +293,6 @@ def test_persistent_watches_end_with_their_connection() -> None:
     add(watcher, "/a", PERSISTENT)
     add(watcher, "/", RECURSIVE)
     again = watcher.again()
-    assert len(watcher.processor.world.watchers) == 0
+    assert len(watcher.processor.state.watchers) == 0
     doer.create("/a")
     assert told(again) == []

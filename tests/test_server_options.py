@@ -105,7 +105,7 @@ def test_before_39_a_check_alone_is_answered_only_if_it_fails(version: str) -> N
         ("/none", -1, [NO_NODE]),
         ("none", -1, [BAD_ARGUMENTS]),
     ):
-        before = peer.processor.world.tree.zxid
+        before = peer.processor.state.tree.zxid
         peer.ask(ops.CHECK, r.CheckVersionRequest(path, number))
         assert [got.err for got in peer.received() if isinstance(got, Reply)] == codes
         assert peer.exists("/").zxid == before + 1
@@ -127,12 +127,12 @@ def test_before_39_nobody_may_delete_a_container_as_the_server_does(
     version: str, err: int, ends: bool
 ) -> None:
     peer = connected(version=version)
-    before = peer.processor.world.tree.zxid
+    before = peer.processor.state.tree.zxid
     peer.ask(DELETE_CONTAINER, body=b"/a")
     (reply,) = peer.received()
     assert isinstance(reply, Reply)
     assert (reply.err, peer.ended) == (err, ends)
-    assert peer.processor.world.tree.zxid == before + (not ends)
+    assert peer.processor.state.tree.zxid == before + (not ends)
 
 
 def test_from_39_on_anybody_may_delete_a_container_as_the_server_does() -> None:
@@ -165,7 +165,7 @@ NAMELESS = {
 def test_the_zxid_of_what_cannot_be_read(version: str) -> None:
     """As 3.4.14, 3.8.0 and 3.9.5 do it; a reconfig that is none takes no zxid anywhere."""
     peer = connected(version=version, reconfig=True)
-    tree = peer.processor.world.tree
+    tree = peer.processor.state.tree
 
     def taken(op: ops.Op, body: bytes) -> tuple[int, int]:
         before = tree.zxid
@@ -259,7 +259,7 @@ def test_without_a_quorum_only_those_who_ask_for_it_get_in() -> None:
     peer = Peer(processor).connect(read_only=True)
     assert peer.greeting is not None
     assert peer.greeting.read_only is True
-    assert processor.world.tree.zxid == 0, "a local session is no transaction"
+    assert processor.state.tree.zxid == 0, "a local session is no transaction"
 
 
 @pytest.mark.parametrize(("op", "record"), WRITES)
@@ -315,9 +315,9 @@ def test_the_way_to_read_only_and_back() -> None:
     gone = late.again(now=105.0)
     assert gone.session_id == 0, "a local session ends with its server"
     processor.advance(109.9)
-    assert "/a" in processor.world.tree.nodes, "the new leader counts from its start"
+    assert "/a" in processor.state.tree.nodes, "the new leader counts from its start"
     processor.advance(110.0)
-    assert "/a" not in processor.world.tree.nodes
+    assert "/a" not in processor.state.tree.nodes
 
 
 def test_without_a_quorum_nobody_removes_containers() -> None:
@@ -328,10 +328,10 @@ def test_without_a_quorum_nobody_removes_containers() -> None:
     for member in (0, 1):
         peer.processor.set_read_only(True, 0.0, member)
     peer.processor.advance(0.0)
-    assert "/c" in peer.processor.world.tree.nodes
+    assert "/c" in peer.processor.state.tree.nodes
     peer.processor.set_read_only(False, 0.0, 1)
     peer.processor.advance(60.0)
-    assert "/c" not in peer.processor.world.tree.nodes
+    assert "/c" not in peer.processor.state.tree.nodes
 
 
 def test_a_local_session_is_known_to_its_own_server_only() -> None:

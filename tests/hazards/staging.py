@@ -35,7 +35,7 @@ class EmbeddedStage(Stage):
     def watches(self) -> int:
         """How many watches the server has, of all clients."""
         loop = self.embedded._running()
-        return loop.call(lambda: len(self.embedded._processor.world.watchers))
+        return loop.call(lambda: len(self.embedded._processor.state.watchers))
 
     def sent(self, op: str) -> list[Frame]:
         """The requests of an operation that went through the proxy."""

@@ -15,7 +15,7 @@ from zkwire.testing.server import java
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.rules import Rules
 from zkwire.testing.server.sasl import DigestServer, SaslError
-from zkwire.testing.server.world import reply_frame
+from zkwire.testing.server.state import reply_frame
 
 _SASL = "sasl"
 _NULL, _EMPTY = b"\xff\xff\xff\xff", bytes(4)

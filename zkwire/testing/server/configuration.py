@@ -20,8 +20,8 @@ from zkwire.errors import (
 )
 from zkwire.jute import records as r
 from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.state import ServerState
 from zkwire.testing.server.tree import Event
-from zkwire.testing.server.world import World
 from zkwire.wire.model import Perms
 from zkwire.wire.paths import CONFIG_NODE
 
@@ -61,14 +61,14 @@ def parse(text: bytes) -> tuple[Members, int]:
 
 
 def reconfig(
-    world: World, connection: Connection, request: r.ReconfigRequest
+    state: ServerState, connection: Connection, request: r.ReconfigRequest
 ) -> tuple[bytes, list[Event]]:
     """Within a transaction: the new text and its event, or the refusal that comes first."""
-    if not world.rules.reconfig:
+    if not state.rules.reconfig:
         raise ReconfigDisabledError
-    if world.members == 1:
+    if state.members == 1:
         raise UnimplementedError
-    node = world.tree.node(CONFIG_NODE)
+    node = state.tree.node(CONFIG_NODE)
     members, version = parse(node.data or b"")
     if request.cur_config_id not in {_ANY_VERSION, version}:
         raise BadVersionError
@@ -81,10 +81,10 @@ def reconfig(
     voters = {number for number, spec in members.items() if _OBSERVER not in spec}
     if len(voters) < _FEWEST:
         raise BadArgumentsError
-    if 2 * len(voters & set(range(1, world.members + 1))) <= len(voters):
+    if 2 * len(voters & set(range(1, state.members + 1))) <= len(voters):
         raise NewConfigNoQuorumError
     connection.credentials.require(node.acl, Perms.WRITE)
-    events = world.tree.configure(text_of(members, world.tree.zxid))
+    events = state.tree.configure(text_of(members, state.tree.zxid))
     return r.GetDataResponse.pack(node.data, node.stat()), events
 
 

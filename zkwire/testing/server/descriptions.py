@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkwire.testing.server.world import World
+from zkwire.testing.server.state import ServerState
 
 READ_ONLY: Final = "read-only"  # the mode of a server without a quorum
 
@@ -25,7 +25,7 @@ ENVIRONMENT: Final = (
 )
 
 
-def answer(word: bytes, world: World, mode: str, connections: int) -> bytes | None:
+def answer(word: bytes, state: ServerState, mode: str, connections: int) -> bytes | None:
     """The text for a word; None if it is none, so that it must be the length of a frame."""
     if word not in _KNOWN:
         return None
@@ -35,30 +35,30 @@ def answer(word: bytes, world: World, mode: str, connections: int) -> bytes | No
         case b"isro":
             return b"ro" if mode == READ_ONLY else b"rw"
         case b"srvr":
-            return _srvr(world, mode, connections)
+            return _srvr(state, mode, connections)
         case b"envi":
-            lines = ["Environment:", f"zookeeper.version={_version(world)}"]
+            lines = ["Environment:", f"zookeeper.version={_version(state)}"]
             lines += [f"{name}=<NA>" for name in ENVIRONMENT]
             return "".join(line + "\n" for line in lines).encode()
         case _:
             return word + b" is not executed because it is not in the whitelist.\n"
 
 
-def _version(world: World) -> str:
-    return f"{world.rules.version}.0-zkwire embedded, for tests only"
+def _version(state: ServerState) -> str:
+    return f"{state.rules.version}.0-zkwire embedded, for tests only"
 
 
-def _srvr(world: World, mode: str, connections: int) -> bytes:
+def _srvr(state: ServerState, mode: str, connections: int) -> bytes:
     lines = {
-        "Zookeeper version": _version(world),
+        "Zookeeper version": _version(state),
         "Latency min/avg/max": "0/0.0/0",
         "Received": "0",
         "Sent": "0",
         "Connections": str(connections),
         "Outstanding": "0",
-        "Zxid": f"{world.tree.zxid:#x}",
+        "Zxid": f"{state.tree.zxid:#x}",
         "Mode": mode,
         # A real tree counts its root twice, as "" and as "/".
-        "Node count": str(len(world.tree.nodes) + 1),
+        "Node count": str(len(state.tree.nodes) + 1),
     }
     return "".join(f"{name}: {value}\n" for name, value in lines.items()).encode()

@@ -12,7 +12,7 @@ from zkwire.errors import NotReadOnlyError, ProtocolError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse
 from zkwire.testing.server.connection import Connection, Session
-from zkwire.testing.server.world import World, reply_frame
+from zkwire.testing.server.state import ServerState, reply_frame
 
 _PASSWD_BYTES: Final = 16
 
@@ -29,49 +29,49 @@ class Greeting(NamedTuple):
 _SENT_AWAY: Final = Greeting(None, b"", True)
 
 
-def greet(world: World, connection: Connection, body: bytes, now: int) -> Greeting:
+def greet(state: ServerState, connection: Connection, body: bytes, now: int) -> Greeting:
     """Judge a handshake; the caller attaches the session, and sends and ends what is said."""
     try:
         request, _ = ConnectRequest.unpack(body)
     except ProtocolError:
         return _SENT_AWAY
-    read_only = connection.member in world.read_only
+    read_only = connection.member in state.read_only
     if read_only and not request.read_only:
         return _SENT_AWAY
-    if request.last_zxid_seen > world.tree.zxid:
+    if request.last_zxid_seen > state.tree.zxid:
         return _SENT_AWAY  # without an answer: the client is to try another server
     flag = None if request.read_only is None else read_only
     if request.session_id == 0:
-        if read_only and not world.rules.local_sessions:
+        if read_only and not state.rules.local_sessions:
             # The creation of a global session is refused as any write is, in a reply's form, and
             # the connection is left to itself.
-            refusal = reply_frame(0, world.tree.zxid, NotReadOnlyError.code)
+            refusal = reply_frame(0, state.tree.zxid, NotReadOnlyError.code)
             return Greeting(None, refusal, False)
         if not read_only:
-            world.tree.begin(world.now)
-        session = world.sessions.open(request.time_out, connection.member, now, local=read_only)
+            state.tree.begin(state.now)
+        session = state.sessions.open(request.time_out, connection.member, now, local=read_only)
         return Greeting(session, _welcome(session, flag), False)
-    return _again(world, connection, request, flag, now)
+    return _again(state, connection, request, flag, now)
 
 
 def _again(
-    world: World, connection: Connection, request: ConnectRequest, flag: bool | None, now: int
+    state: ServerState, connection: Connection, request: ConnectRequest, flag: bool | None, now: int
 ) -> Greeting:
     """Somebody names a session that should exist."""
     gone = Greeting(
         None, frame(ConnectResponse(0, 0, 0, bytes(_PASSWD_BYTES), flag).encode()), True
     )
-    session = world.sessions.get(request.session_id)
+    session = state.sessions.get(request.session_id)
     if session is None or (session.local and session.member != connection.member):
         return gone
-    if connection.member in world.read_only and not session.local:
+    if connection.member in state.read_only and not session.local:
         return _SENT_AWAY
     # The connection that the session has here ends even if the password turns out wrong.
     victim = session.connections.get(connection.member)
     if session.passwd != request.passwd:
         return gone._replace(victim=victim)
-    session.timeout = world.sessions.clamp(request.time_out)
-    world.sessions.touch(session, now)
+    session.timeout = state.sessions.clamp(request.time_out)
+    state.sessions.touch(session, now)
     return Greeting(session, _welcome(session, flag), False, victim)
 
 

@@ -42,8 +42,8 @@ from zkwire.testing.server.handshake import greet
 from zkwire.testing.server.reads import READS, BegunAnswerError
 from zkwire.testing.server.rules import Behaviour, Rules
 from zkwire.testing.server.sessions import Sessions
+from zkwire.testing.server.state import ServerState, reply_frame
 from zkwire.testing.server.tree import DataTree
-from zkwire.testing.server.world import World, reply_frame
 from zkwire.testing.server.writes import WRITES, WRITES_BEFORE_39, write
 from zkwire.wire import ops
 from zkwire.wire.paths import CONFIG_NODE
@@ -81,7 +81,7 @@ class Processor:
         first_id = rng.getrandbits(40) << 16 | 1
         sessions = Sessions(tick=_ms(tick), rng=rng, first_id=first_id, limits=limits)
         self.rules = Rules(**behaviour)
-        self.world = World(DataTree(), sessions, self.rules, members)
+        self.state = ServerState(DataTree(), sessions, self.rules, members)
         self._writes = {*WRITES, ops.MULTI.opcode, *self.rules.before_39 * WRITES_BEFORE_39}
         self._not_read_only = {*self._writes, ops.SYNC.opcode}  # ReadOnlyRequestProcessor
         self._schemes = {"sasl"} if self.rules.sasl_users is not None else set[str]()
@@ -132,7 +132,7 @@ class Processor:
         connection.ended = True
         self.connections.discard(connection)
         self._strangers.pop(connection, None)
-        self.world.watchers.forget(connection)
+        self.state.watchers.forget(connection)
         session = connection.session
         if session is not None and session.connections.get(connection.member) is connection:
             del session.connections[connection.member]
@@ -147,20 +147,20 @@ class Processor:
         self._set_time(now)
         for stranger in [c for c, end in self._strangers.items() if end <= now]:
             self.end(stranger)
-        for session in self.world.sessions.expired(self._now):
-            if self.world.frozen and not session.local:
-                self.world.sessions.touch(session, self._now)
+        for session in self.state.sessions.expired(self._now):
+            if self.state.frozen and not session.local:
+                self.state.sessions.touch(session, self._now)
             else:
                 self._close_session(session)
         if now >= self._reap_at:
             self._reap_at = now + _REAP_SECONDS
-            if not self.world.frozen:
+            if not self.state.frozen:
                 self._reap()
 
     @property
     def next_deadline(self) -> float:
         """When :meth:`advance` has something to do at the latest."""
-        expiry = self.world.sessions.next_expiry
+        expiry = self.state.sessions.next_expiry
         return min(
             self._reap_at,
             self._reap_at if expiry is None else expiry / 1000,
@@ -170,7 +170,7 @@ class Processor:
     def expire(self, session_id: int, now: float) -> bool:
         """End a session as if nothing had been heard of it for too long; whether there was one."""
         self._set_time(now)
-        session = self.world.sessions.get(session_id)
+        session = self.state.sessions.get(session_id)
         if session is not None:
             self._close_session(session)
         return session is not None
@@ -188,7 +188,7 @@ class Processor:
         if connection.session is None or len(body) < _REQUEST.size:
             self.end(connection)
             return
-        self.world.sessions.touch(connection.session, self._now)
+        self.state.sessions.touch(connection.session, self._now)
         xid, _ = _REQUEST.unpack_from(body)
         self._reply(connection, xid, code)
         if close:
@@ -203,28 +203,28 @@ class Processor:
         leader gives every session its whole time-out again.
         """
         self._set_time(now)
-        world = self.world
-        if read_only == (member in world.read_only):
+        state = self.state
+        if read_only == (member in state.read_only):
             return
-        was_frozen = world.frozen
-        world.read_only ^= {member}
+        was_frozen = state.frozen
+        state.read_only ^= {member}
         for connection in [c for c in self.connections if c.member == member]:
             self.end(connection)
-        for session in world.sessions:
+        for session in state.sessions:
             if session.local and session.member == member:
                 self._close_session(session)
             elif was_frozen and not session.local:
-                world.sessions.touch(session, self._now)
+                state.sessions.touch(session, self._now)
 
     def configure(self, text: bytes, now: float) -> None:
         """Write ``/zookeeper/config`` as a reconfiguration would, and tell those who watch it."""
         self._set_time(now)
-        self.world.tree.begin(self.world.now)
-        self.world.tell(self.world.tree.configure(text))
+        self.state.tree.begin(self.state.now)
+        self.state.tell(self.state.tree.configure(text))
 
     def introduce(self, members: Members) -> None:
         """Write ``/zookeeper/config`` as servers find it when they start: no transaction."""
-        node = self.world.tree.node(CONFIG_NODE)
+        node = self.state.tree.node(CONFIG_NODE)
         if node.mzxid == 0:  # else somebody has configured it since
             node.data, node.version = text_of(members, 0), -1
 
@@ -240,7 +240,7 @@ class Processor:
 
     def _set_time(self, now: float) -> None:
         self._now = _ms(now)
-        self.world.now = _ms(now + self._epoch)
+        self.state.now = _ms(now + self._epoch)
 
     # --- the start of a connection ----------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Processor:
             return b""
         head, connection.head = connection.head, None
         mode = self._mode(connection.member)
-        text = descriptions.answer(head[:4], self.world, mode, len(self.connections))
+        text = descriptions.answer(head[:4], self.state, mode, len(self.connections))
         if text is None:
             return head
         connection.send(text)
@@ -260,18 +260,18 @@ class Processor:
         return b""
 
     def _mode(self, member: int) -> str:
-        if member in self.world.read_only:
+        if member in self.state.read_only:
             return descriptions.READ_ONLY
-        return "standalone" if self.world.members == 1 else "follower" if member else "leader"
+        return "standalone" if self.state.members == 1 else "follower" if member else "leader"
 
     def _greet(self, connection: Connection, body: bytes) -> None:
-        greeting = greet(self.world, connection, body, self._now)
+        greeting = greet(self.state, connection, body, self._now)
         connection.greeted = True
         if greeting.victim is not None:
             self.end(greeting.victim)
         if greeting.session is not None:
             del self._strangers[connection]
-            self.world.sessions.attach(greeting.session, connection)
+            self.state.sessions.attach(greeting.session, connection)
         if greeting.answer:
             connection.send(greeting.answer)
         if greeting.ends:
@@ -290,7 +290,7 @@ class Processor:
             self.end(connection)
         elif connection.session is not None:  # else nothing more is read from it
             xid, opcode = _REQUEST.unpack_from(body)
-            self.world.sessions.touch(connection.session, self._now)
+            self.state.sessions.touch(connection.session, self._now)
             rest = body[_REQUEST.size :]
             if self._is_authorised(connection, xid, opcode, rest):
                 self._request(connection, connection.session, xid, opcode, rest)
@@ -323,11 +323,11 @@ class Processor:
             self._reply(connection, ops.PING_XID)
         elif opcode == ops.CLOSE_SESSION.opcode:
             self._close_session(session, connection, xid)
-        elif opcode in self._not_read_only and connection.member in self.world.read_only:
+        elif opcode in self._not_read_only and connection.member in self.state.read_only:
             self._reply(connection, xid, NotReadOnlyError.code)
         elif opcode in self._writes:
             if moved:
-                self.world.tree.begin(self.world.now)
+                self.state.tree.begin(self.state.now)
                 self.end(connection)  # SessionMovedException is never told, ZOOKEEPER-710
             else:
                 self._write(connection, xid, opcode, body)
@@ -344,7 +344,7 @@ class Processor:
 
     def _read(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:
         try:
-            self._reply(connection, xid, 0, READS[opcode](self.world, connection, body))
+            self._reply(connection, xid, 0, READS[opcode](self.state, connection, body))
         except BegunAnswerError as refusal:
             self._reply(connection, xid, refusal.code, refusal.body)
         except ServerError as refusal:
@@ -354,18 +354,18 @@ class Processor:
 
     def _write(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:
         try:
-            result, events = write(self.world, connection, opcode, body)
+            result, events = write(self.state, connection, opcode, body)
         except ServerError as refusal:
             self._reply(connection, xid, refusal.code)
         except ProtocolError:
             self._reply(connection, xid, MarshallingError.code)
         else:
-            self.world.tell(events)
+            self.state.tell(events)
             if opcode != ops.CHECK.opcode:
                 self._reply(connection, xid, 0, result)
 
     def _reply(self, connection: Connection, xid: int, code: int = 0, body: bytes = b"") -> None:
-        connection.send(reply_frame(xid, self.world.tree.zxid, code, body))
+        connection.send(reply_frame(xid, self.state.tree.zxid, code, body))
 
     # --- the ends of sessions and nodes -----------------------------------------------------------
 
@@ -374,10 +374,10 @@ class Processor:
     ) -> None:
         """End a session, its ephemeral nodes and its connections, to all members."""
         if not session.local:
-            self.world.tree.begin(self.world.now)
-        events = list(self.world.tree.end_session(session.session_id))
-        self.world.sessions.close(session)
-        self.world.tell(events)
+            self.state.tree.begin(self.state.now)
+        events = list(self.state.tree.end_session(session.session_id))
+        self.state.sessions.close(session)
+        self.state.tell(events)
         if asker is not None:
             self._reply(asker, xid)
             self.end(asker)
@@ -385,9 +385,9 @@ class Processor:
             self.end(connection)
 
     def _reap(self) -> None:
-        for path in self.world.tree.reapable(self.world.now):
-            self.world.tree.begin(self.world.now)
-            self.world.tell(self.world.tree.remove(path))
+        for path in self.state.tree.reapable(self.state.now):
+            self.state.tree.begin(self.state.now)
+            self.state.tell(self.state.tree.remove(path))
 
 
 def _ms(seconds: float) -> int:

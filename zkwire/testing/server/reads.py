@@ -1,6 +1,6 @@
 """The requests that change nothing, as ``FinalRequestProcessor`` of 3.8 answers them.
 
-Each function gets the world, the connection that asks and the request's body, and returns the
+Each function gets the state, the connection that asks and the request's body, and returns the
 reply's body; a refusal is one of the client's error classes, a body that cannot be read a
 ProtocolError.  Trailing bytes are ignored, as a real server does.  One that
 finds a null path in a multi_read has begun its answer, and sends it with the error; that is left
@@ -23,13 +23,13 @@ from zkwire.jute import records as r
 from zkwire.testing.server import java
 from zkwire.testing.server.acl import without_digests
 from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.state import ServerState
 from zkwire.testing.server.tree import Node
 from zkwire.testing.server.watchers import Kind
-from zkwire.testing.server.world import World
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, Perms
 
-Read: TypeAlias = Callable[[World, Connection, bytes], bytes]
+Read: TypeAlias = Callable[[ServerState, Connection, bytes], bytes]
 
 _NULL: Final = b"\xff\xff\xff\xff"
 _ADD_WATCH_MODES: Final = {0: False, 1: True}  # whether recursive
@@ -43,65 +43,65 @@ class BegunAnswerError(MarshallingError):
         self.body = body
 
 
-def _readable(world: World, connection: Connection, path: str) -> Node:
-    node = world.tree.node(path)
+def _readable(state: ServerState, connection: Connection, path: str) -> Node:
+    node = state.tree.node(path)
     connection.credentials.require(node.acl, Perms.READ)
     return node
 
 
-def exists(world: World, connection: Connection, body: bytes) -> bytes:
+def exists(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """The stat of a node.  3.8.0 asks for no permission; 3.8.4 and 3.9.2 want READ."""
     request, _ = java.read(r.ExistsRequest, body)
     if "\0" in request.path:
         raise BadArgumentsError
-    if not world.rules.before_39 and (request.path or "/") in world.tree.nodes:
-        _readable(world, connection, request.path)
+    if not state.rules.before_39 and (request.path or "/") in state.tree.nodes:
+        _readable(state, connection, request.path)
     if request.watch:
-        world.watchers.watch_data(request.path, connection)  # also where there is no node
-    return r.ExistsResponse.pack(world.tree.node(request.path).stat())
+        state.watchers.watch_data(request.path, connection)  # also where there is no node
+    return r.ExistsResponse.pack(state.tree.node(request.path).stat())
 
 
-def get_data(world: World, connection: Connection, body: bytes) -> bytes:
+def get_data(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """A node's data and stat."""
     request, _ = java.read(r.GetDataRequest, body)
-    node = _readable(world, connection, request.path)
+    node = _readable(state, connection, request.path)
     if request.watch:
-        world.watchers.watch_data(request.path, connection)
+        state.watchers.watch_data(request.path, connection)
     return r.GetDataResponse.pack(node.data, node.stat())
 
 
-def _children(world: World, connection: Connection, path: str, watch: bool) -> Node:
-    node = _readable(world, connection, path)
+def _children(state: ServerState, connection: Connection, path: str, watch: bool) -> Node:
+    node = _readable(state, connection, path)
     if watch:
-        world.watchers.watch_children(path, connection)
+        state.watchers.watch_children(path, connection)
     return node
 
 
-def get_children(world: World, connection: Connection, body: bytes) -> bytes:
+def get_children(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """The names of a node's children."""
     request, _ = java.read(r.GetChildrenRequest, body)
-    node = _children(world, connection, request.path, request.watch)
+    node = _children(state, connection, request.path, request.watch)
     return r.GetChildrenResponse.pack(tuple(node.children))
 
 
-def get_children2(world: World, connection: Connection, body: bytes) -> bytes:
+def get_children2(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """The names of a node's children, and its stat."""
     request, _ = java.read(r.GetChildren2Request, body)
-    node = _children(world, connection, request.path, request.watch)
+    node = _children(state, connection, request.path, request.watch)
     return r.GetChildren2Response.pack(tuple(node.children), node.stat())
 
 
-def get_acl(world: World, connection: Connection, body: bytes) -> bytes:
+def get_acl(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """A node's ACL, without hashes for those who may not change it."""
     request, _ = java.read(r.GetACLRequest, body)
-    node = world.tree.node(request.path)
+    node = state.tree.node(request.path)
     connection.credentials.require(node.acl, Perms.READ | Perms.ADMIN)
     may_change = connection.credentials.allows(node.acl, Perms.ADMIN)
     acl = node.acl if may_change else without_digests(node.acl)
     return java.write(r.GetACLResponse(acl, node.stat()))
 
 
-def sync(_world: World, _connection: Connection, body: bytes) -> bytes:
+def sync(_state: ServerState, _connection: Connection, body: bytes) -> bytes:
     """All members share one tree, so there is nothing to wait for.  Any path will do, even null."""
     if body.startswith(_NULL):
         return _NULL
@@ -109,50 +109,52 @@ def sync(_world: World, _connection: Connection, body: bytes) -> bytes:
     return java.write(r.SyncResponse(request.path))
 
 
-def set_watches(world: World, connection: Connection, body: bytes) -> bytes:
+def set_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """Watches of an earlier connection, and at once the events missed since (DataTree)."""
     request, _ = java.read(r.SetWatches, body)
-    _catch_up(world, connection, request)
+    _catch_up(state, connection, request)
     return b""
 
 
-def set_watches2(world: World, connection: Connection, body: bytes) -> bytes:
+def set_watches2(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """The same with persistent watches; what those have missed is not told."""
     request, _ = java.read(r.SetWatches2, body)
-    _catch_up(world, connection, request)
+    _catch_up(state, connection, request)
     for path in request.persistent_watches:
-        world.watchers.watch_always(path, connection, recursive=False)
+        state.watchers.watch_always(path, connection, recursive=False)
     for path in request.persistent_recursive_watches:
-        world.watchers.watch_always(path, connection, recursive=True)
+        state.watchers.watch_always(path, connection, recursive=True)
     return b""
 
 
-def _catch_up(world: World, connection: Connection, request: r.SetWatches | r.SetWatches2) -> None:
-    since, nodes, watchers = request.relative_zxid, world.tree.nodes, world.watchers
+def _catch_up(
+    state: ServerState, connection: Connection, request: r.SetWatches | r.SetWatches2
+) -> None:
+    since, nodes, watchers = request.relative_zxid, state.tree.nodes, state.watchers
     for path in request.data_watches:
         node = nodes.get(path or "/")
         if node is None:
-            world.notify(connection, EventType.NODE_DELETED, path)
+            state.notify(connection, EventType.NODE_DELETED, path)
         elif node.mzxid > since:
-            world.notify(connection, EventType.NODE_DATA_CHANGED, path)
+            state.notify(connection, EventType.NODE_DATA_CHANGED, path)
         else:
             watchers.watch_data(path, connection)
     for path in request.exist_watches:
         if (path or "/") in nodes:
-            world.notify(connection, EventType.NODE_CREATED, path)
+            state.notify(connection, EventType.NODE_CREATED, path)
         else:
             watchers.watch_data(path, connection)
     for path in request.child_watches:
         node = nodes.get(path or "/")
         if node is None:
-            world.notify(connection, EventType.NODE_DELETED, path)
+            state.notify(connection, EventType.NODE_DELETED, path)
         elif node.pzxid > since:
-            world.notify(connection, EventType.NODE_CHILDREN_CHANGED, path)
+            state.notify(connection, EventType.NODE_CHILDREN_CHANGED, path)
         else:
             watchers.watch_children(path, connection)
 
 
-def add_watch(world: World, connection: Connection, body: bytes) -> bytes:
+def add_watch(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """A watch that stays.  Any path will do, and no permission is asked for.
 
     A watch on null that is not recursive is accepted, too; nothing can fire it.
@@ -163,29 +165,29 @@ def add_watch(world: World, connection: Connection, body: bytes) -> bytes:
     if request.mode not in _ADD_WATCH_MODES:
         raise MarshallingError
     recursive = _ADD_WATCH_MODES[request.mode]
-    world.watchers.watch_always(request.path, connection, recursive=recursive)
+    state.watchers.watch_always(request.path, connection, recursive=recursive)
     return r.ErrorResponse.pack(0)
 
 
-def check_watches(world: World, connection: Connection, body: bytes) -> bytes:
+def check_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """Whether the connection has a watch of this type; up to 3.8, whether anybody has one."""
     request, _ = java.read(r.CheckWatchesRequest, body)
-    if not world.watchers.has(request.path, connection, _watch_kind(world, request.type)):
+    if not state.watchers.has(request.path, connection, _watch_kind(state, request.type)):
         raise NoWatcherError
     return b""
 
 
-def remove_watches(world: World, connection: Connection, body: bytes) -> bytes:
+def remove_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """Forget the connection's watches of this type."""
     request, _ = java.read(r.RemoveWatchesRequest, body)
-    if not world.watchers.remove(request.path, connection, _watch_kind(world, request.type)):
+    if not state.watchers.remove(request.path, connection, _watch_kind(state, request.type)):
         raise NoWatcherError
     return b""
 
 
-def _watch_kind(world: World, number: int) -> Kind:
+def _watch_kind(state: ServerState, number: int) -> Kind:
     """What WatcherType.fromInt throws is no KeeperException, hence the code."""
-    if world.rules.before_39 and number > Kind.ANY:
+    if state.rules.before_39 and number > Kind.ANY:
         raise MarshallingError
     try:
         return Kind(number)
@@ -193,36 +195,36 @@ def _watch_kind(world: World, number: int) -> Kind:
         raise MarshallingError from None
 
 
-def get_ephemerals(world: World, connection: Connection, body: bytes) -> bytes:
+def get_ephemerals(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """The session's ephemeral nodes whose path starts with these characters."""
     request, _ = java.read(r.GetEphemeralsRequest, body)
     assert connection.session is not None
-    paths = world.tree.ephemerals(connection.session.session_id)
+    paths = state.tree.ephemerals(connection.session.session_id)
     prefix = request.prefix_path or ""
     if prefix.strip() not in {"", "/"}:
         paths = [path for path in paths if path.startswith(prefix)]
     return r.GetEphemeralsResponse.pack(tuple(paths))
 
 
-def get_all_children_number(world: World, connection: Connection, body: bytes) -> bytes:
+def get_all_children_number(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """How many nodes there are below a node."""
     request, _ = java.read(r.GetAllChildrenNumberRequest, body)
-    _readable(world, connection, request.path)
-    return r.GetAllChildrenNumberResponse.pack(world.tree.descendants(request.path))
+    _readable(state, connection, request.path)
+    return r.GetAllChildrenNumberResponse.pack(state.tree.descendants(request.path))
 
 
-def who_am_i(_world: World, connection: Connection, _body: bytes) -> bytes:
+def who_am_i(_state: ServerState, connection: Connection, _body: bytes) -> bytes:
     """The connection's ids."""
     return java.write(r.WhoAmIResponse(connection.credentials.client_infos()))
 
 
-def multi_read(world: World, connection: Connection, body: bytes) -> bytes:
+def multi_read(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """Several reads; each one succeeds or is refused for itself."""
     parts: list[bytes] = []
     for opcode, path in _paths_to_read(body):
         kind, answer = _IN_MULTI[opcode]
         try:
-            result = answer(world, connection, kind.pack(path, False))
+            result = answer(state, connection, kind.pack(path, False))
             parts += (r.MultiHeader.pack(opcode, False, 0), result)
         except (NoNodeError, NoAuthError) as refusal:
             parts += (

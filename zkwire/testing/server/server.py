@@ -78,12 +78,12 @@ class _Service:
     @property
     def tree(self) -> DataTree:
         """The data tree.  Look at it while no request is on its way."""
-        return self._processor.world.tree
+        return self._processor.state.tree
 
     @property
     def sessions(self) -> Sessions:
         """The living sessions.  Look at them while no request is on its way."""
-        return self._processor.world.sessions
+        return self._processor.state.sessions
 
     def expire(self, session_id: int) -> bool:
         """End a session at once, as its time-out would; whether there was one."""

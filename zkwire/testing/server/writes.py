@@ -1,6 +1,6 @@
 """The requests that are transactions, as ``PrepRequestProcessor`` of 3.8 judges them.
 
-Each function gets the world, the connection that asks and a request's record, within a transaction
+Each function gets the state, the connection that asks and a request's record, within a transaction
 that has begun; it returns the reply's body and the events, which must be told before the reply.
 :func:`write` begins it; :func:`multi` puts several of them into one.
 
@@ -28,12 +28,12 @@ from zkwire.testing.server import java
 from zkwire.testing.server.configuration import reconfig
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.rules import DELETE_CONTAINER
+from zkwire.testing.server.state import ServerState
 from zkwire.testing.server.tree import CONTAINER, LONGEST_TTL, Event, NewNode, ttl_owner
-from zkwire.testing.server.world import World
 from zkwire.wire import ops
 
 Outcome: TypeAlias = tuple[bytes, list[Event]]
-Write: TypeAlias = Callable[[World, Connection, Any], Outcome]
+Write: TypeAlias = Callable[[ServerState, Connection, Any], Outcome]
 
 # PathUtils.validatePath refuses null as any other bad path; elsewhere null is a
 # NullPointerException and so a MarshallingError.
@@ -53,7 +53,7 @@ _ERROR: Final = -1  # the type of a refused operation in the answer to a multi
 _END: Final = r.MultiHeader.pack(_ERROR, True, -1)
 
 
-def _owner(world: World, connection: Connection, opcode: int, flags: int, ttl: int) -> int:
+def _owner(state: ServerState, connection: Connection, opcode: int, flags: int, ttl: int) -> int:
     """What a create's flags ask for (PrepRequestProcessor.validateCreateRequest).
 
     A real server dies of a create_ttl whose flags name no TTL mode and whose ttl is -1; that is
@@ -62,7 +62,7 @@ def _owner(world: World, connection: Connection, opcode: int, flags: int, ttl: i
     if not 0 <= flags <= _LAST_FLAG:
         raise BadArgumentsError
     if flags in _TTL:
-        if not world.rules.extended_types:
+        if not state.rules.extended_types:
             raise UnimplementedError
         if not 0 < ttl <= LONGEST_TTL:
             raise BadArgumentsError
@@ -77,7 +77,7 @@ def _owner(world: World, connection: Connection, opcode: int, flags: int, ttl: i
 
 
 def create(
-    world: World,
+    state: ServerState,
     connection: Connection,
     request: r.CreateRequest | r.CreateTTLRequest,
     *,
@@ -85,41 +85,41 @@ def create(
 ) -> Outcome:
     """All four kinds of create; all but the first also answer with the new node's stat."""
     ttl = request.ttl if isinstance(request, r.CreateTTLRequest) else -1
-    owner = _owner(world, connection, opcode, request.flags, ttl)
+    owner = _owner(state, connection, opcode, request.flags, ttl)
     new = NewNode(request.path, request.data, request.acl, owner, request.flags in _SEQUENTIAL)
-    path, node, events = world.tree.create(new, connection.credentials)
+    path, node, events = state.tree.create(new, connection.credentials)
     is_plain = opcode == ops.CREATE.opcode
     answer = r.CreateResponse.pack(path) if is_plain else r.Create2Response.pack(path, node.stat())
-    world.tree.count_new(path)
+    state.tree.count_new(path)
     return answer, events
 
 
-def delete(world: World, connection: Connection, request: r.DeleteRequest) -> Outcome:
-    return b"", world.tree.delete(request.path, request.version, connection.credentials)
+def delete(state: ServerState, connection: Connection, request: r.DeleteRequest) -> Outcome:
+    return b"", state.tree.delete(request.path, request.version, connection.credentials)
 
 
-def set_data(world: World, connection: Connection, request: r.SetDataRequest) -> Outcome:
-    node, events = world.tree.set_data(
+def set_data(state: ServerState, connection: Connection, request: r.SetDataRequest) -> Outcome:
+    node, events = state.tree.set_data(
         request.path, request.data, request.version, connection.credentials
     )
     return r.SetDataResponse.pack(node.stat()), events
 
 
-def set_acl(world: World, connection: Connection, request: r.SetACLRequest) -> Outcome:
+def set_acl(state: ServerState, connection: Connection, request: r.SetACLRequest) -> Outcome:
     """Causes no event."""
-    node = world.tree.set_acl(request.path, request.acl, request.version, connection.credentials)
+    node = state.tree.set_acl(request.path, request.acl, request.version, connection.credentials)
     return r.SetACLResponse.pack(node.stat()), []
 
 
-def check(world: World, connection: Connection, request: r.CheckVersionRequest) -> Outcome:
+def check(state: ServerState, connection: Connection, request: r.CheckVersionRequest) -> Outcome:
     """Within a multi; what servers before 3.9 do outside, :data:`WRITES_BEFORE_39` says."""
-    world.tree.check(request.path, request.version, connection.credentials)
+    state.tree.check(request.path, request.version, connection.credentials)
     return b"", []
 
 
-def delete_container(world: World, connection: Connection, request: r.SyncRequest) -> Outcome:
+def delete_container(state: ServerState, connection: Connection, request: r.SyncRequest) -> Outcome:
     """The server's own; 3.9.5 does it for anybody who asks, whatever the ACL says."""
-    return b"", world.tree.delete_unasked(request.path)
+    return b"", state.tree.delete_unasked(request.path)
 
 
 WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
@@ -156,18 +156,18 @@ _ANSWERED_AS: Final = {
 }
 
 
-def write(world: World, connection: Connection, opcode: int, body: bytes) -> Outcome:
+def write(state: ServerState, connection: Connection, opcode: int, body: bytes) -> Outcome:
     """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi.
 
     3.9 reads a request before it takes a zxid, so one that cannot be read takes none; earlier ones
     do so with a reconfig alone.  A null path and a null id can be read.
     """
-    old = world.rules.before_39
+    old = state.rules.before_39
     reads_first = opcode == ops.RECONFIG.opcode or not old
     if opcode == ops.MULTI.opcode:
-        return multi(world, connection, body)
+        return multi(state, connection, body)
     if not reads_first:
-        world.tree.begin(world.now)
+        state.tree.begin(state.now)
     if opcode == DELETE_CONTAINER.opcode and old:
         raise BadArgumentsError  # whatever it says
     kind, carry_out = WRITES.get(opcode) or _IN_MULTI[opcode]
@@ -176,29 +176,29 @@ def write(world: World, connection: Connection, opcode: int, body: bytes) -> Out
         request, _ = java.read(kind, _EMPTY + body[4:] if nameless else body)
     except java.NullIdError:
         if reads_first:
-            world.tree.begin(world.now)
+            state.tree.begin(state.now)
         raise
     if reads_first:
-        world.tree.begin(world.now)
+        state.tree.begin(state.now)
     if nameless and opcode not in _VALIDATED_FIRST:
         raise MarshallingError
-    return carry_out(world, connection, request)
+    return carry_out(state, connection, request)
 
 
-def multi(world: World, connection: Connection, body: bytes) -> Outcome:
+def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
     """Operations in one transaction: all or none.
 
     A refusal is not an error of the whole: each operation has its own code, 0 before the culprit
     and RuntimeInconsistency behind it.  What cannot be read at all is one (MarshallingError).
     """
-    requests = _begin_multi(world, body)
+    requests = _begin_multi(state, body)
     events: list[Event] = []
     parts: list[bytes] = []
     for index, (opcode, request) in enumerate(requests):
         try:
-            result, caused = _IN_MULTI[opcode][1](world, connection, request)
+            result, caused = _IN_MULTI[opcode][1](state, connection, request)
         except ServerError as refusal:
-            world.tree.roll_back()
+            state.tree.roll_back()
             return _refused(index, refusal.code, len(requests)), []
         events += caused
         parts += (r.MultiHeader.pack(_ANSWERED_AS.get(opcode, opcode), False, 0), result)
@@ -210,20 +210,20 @@ class _BreakdownError(MarshallingError):
     """What Java reports is no IOException, and nobody takes a zxid for it."""
 
 
-def _begin_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
+def _begin_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
     """What it consists of; a zxid is taken also if it cannot be read."""
     try:
-        requests = _read_multi(world, body)
+        requests = _read_multi(state, body)
     except _BreakdownError:
         raise
     except (MarshallingError, ProtocolError):
-        world.tree.begin(world.now)
+        state.tree.begin(state.now)
         raise
-    world.tree.begin(world.now)
+    state.tree.begin(state.now)
     return requests
 
 
-def _read_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
+def _read_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
     requests: list[tuple[int, Record]] = []
     header, at = r.MultiHeader.unpack(body)
     while not header.done:
@@ -231,9 +231,9 @@ def _read_multi(world: World, body: bytes) -> list[tuple[int, Record]]:
         if opcode not in _IN_MULTI:
             raise MarshallingError
         request, at = java.read(_IN_MULTI[opcode][0], body, at)
-        if opcode == ops.CREATE2.opcode and world.rules.before_39:
+        if opcode == ops.CREATE2.opcode and state.rules.before_39:
             opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, mended in 3.8.2
-        by_flags = _by_flags if world.rules.before_39 else _by_flags_and_opcode
+        by_flags = _by_flags if state.rules.before_39 else _by_flags_and_opcode
         requests.append(by_flags(opcode, request))
         header, at = r.MultiHeader.unpack(body, at)
     return requests

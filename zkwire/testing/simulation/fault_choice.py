@@ -160,7 +160,7 @@ def _touch(sim: Stage, client: Client) -> None:
         sim.tree.begin(round(sim.now * 1000))
         data = sim.tree.nodes[path].data
         _, events = sim.tree.set_data(path, data, -1, Credentials())
-        sim.processor.world.tell(events)
+        sim.processor.state.tell(events)
     sim.collect()
 
 
@@ -168,7 +168,7 @@ def _refuse(sim: Stage, client: Client) -> None:
     link = client.link
     if link is not None:
         body = link.take()[4:]
-        with sim.past.seen_by(sim.processor.world, sim.behind.get(link.connection)):
+        with sim.past.seen_by(sim.processor.state, sim.behind.get(link.connection)):
             sim.processor.refuse(link.connection, body, _BUSY, sim.now, close=False)
     sim.collect()
 
@@ -176,7 +176,7 @@ def _refuse(sim: Stage, client: Client) -> None:
 def _remove(sim: Stage, path: str) -> None:
     sim.past.remember(sim.tree)
     sim.tree.begin(round(sim.now * 1000))
-    sim.processor.world.tell(sim.tree.remove(path))
+    sim.processor.state.tell(sim.tree.remove(path))
 
 
 def _uproot(sim: Stage) -> None:

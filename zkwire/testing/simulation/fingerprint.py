@@ -332,7 +332,7 @@ def _server(sim: Simulation) -> int:
          *((member, names.get(connection)) for member, connection in s.connections.items()))
         for s in sim.sessions
     ]  # fmt: skip
-    watchers = sim.processor.world.watchers
+    watchers = sim.processor.state.watchers
     watches = [
         (path, str(names.get(connection)), int(mode), number)
         for number, table in enumerate((watchers._data, watchers._child))

@@ -92,7 +92,7 @@ def _is_alone(sim: Simulation, client: Client, own: list[Step], *, faults: bool)
 
 def _can_hear(sim: Simulation, client: Client) -> bool:
     """Something could reach it before it sends anything: an answer, an event, the end."""
-    link, watchers = client.link, sim.processor.world.watchers
+    link, watchers = client.link, sim.processor.state.watchers
     assert link is not None
     return bool(
         link.up

@@ -87,17 +87,17 @@ class Stage:
     @property
     def tree(self) -> DataTree:
         """The server's nodes."""
-        return self.processor.world.tree
+        return self.processor.state.tree
 
     @property
     def sessions(self) -> Sessions:
         """The server's living sessions."""
-        return self.processor.world.sessions
+        return self.processor.state.sessions
 
     @property
     def watches_on_server(self) -> int:
         """How many watches the server has."""
-        return len(self.processor.world.watchers)
+        return len(self.processor.state.watchers)
 
     @property
     def tasks(self) -> list[Task]:
@@ -242,7 +242,7 @@ class Stage:
             self._catch_up(link)  # it has to have what came before, to have this
         if opcode in _MUTATING:
             self.past.remember(self.tree)
-        with self.past.seen_by(self.processor.world, self.behind.get(link.connection)):
+        with self.past.seen_by(self.processor.state, self.behind.get(link.connection)):
             self.processor.receive(link.connection, frame, self.now)
 
     def collect(self) -> None:
@@ -286,7 +286,7 @@ class Stage:
         behind = self.behind.pop(link.connection, None)
         if behind is not None:
             link.down.extend(behind.held)
-            behind.catch_up(self.processor.world, link.connection)
+            behind.catch_up(self.processor.state, link.connection)
             self.collect()
 
     def _late(self, client: Client) -> None:

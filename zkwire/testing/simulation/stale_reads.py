@@ -24,8 +24,8 @@ from zkwire.wire.ops import NOTIFICATION_XID, SET_WATCHES
 
 if TYPE_CHECKING:
     from zkwire.testing.server.connection import Connection
+    from zkwire.testing.server.state import ServerState
     from zkwire.testing.server.tree import DataTree
-    from zkwire.testing.server.world import World
 
 _OF_CHILDREN: Final = frozenset({EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED})
 _OF_DATA: Final = frozenset(
@@ -101,16 +101,16 @@ class Past:
         return next((old for old in self._trees if old.zxid >= zxid), None) or _copied(tree)
 
     @contextmanager
-    def seen_by(self, world: World, behind: Behind | None) -> Generator[None]:
-        """While it answers, the world looks as it looks to that server."""
+    def seen_by(self, state: ServerState, behind: Behind | None) -> Generator[None]:
+        """While it answers, the state looks as it looks to that server."""
         if behind is None:
             yield
             return
-        now, world.tree = world.tree, behind.tree
+        now, state.tree = state.tree, behind.tree
         try:
             yield
         finally:
-            world.tree = now
+            state.tree = now
 
     def memory(self, zxid: int) -> list[int]:
         """What of it can still be seen by those who have seen ``zxid``."""
@@ -146,13 +146,13 @@ class Behind:
                 self._events.add(event)
         return passed
 
-    def catch_up(self, world: World, connection: Connection) -> None:
+    def catch_up(self, state: ServerState, connection: Connection) -> None:
         """Tell of what was watched in the old tree and has changed since, and was not told yet.
 
         A one-shot watch that was asked for again when its event was held back is used up by that
         one.  Watches that stay have been told of everything: they stay.
         """
-        tables = (world.watchers._data, world.watchers._child)
+        tables = (state.watchers._data, state.watchers._child)
         kept = [
             (table, path, table.modes(path, connection))
             for table in tables
@@ -172,8 +172,8 @@ class Behind:
             tuple(path for path in data if path not in self.tree.nodes),
             tuple(child),
         )
-        world.watchers.forget(connection)
-        READS[SET_WATCHES.opcode](world, connection, watches.encode())
+        state.watchers.forget(connection)
+        READS[SET_WATCHES.opcode](state, connection, watches.encode())
         for table, path, modes in kept:
             if staying := modes & ~Mode.ONE_SHOT:
                 table.add(path, connection, staying)

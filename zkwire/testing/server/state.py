@@ -33,7 +33,7 @@ def reply_frame(xid: int, zxid: int, code: int, body: bytes = b"") -> bytes:
     return _REPLY.pack(_AFTER_LENGTH + len(body), xid, zxid, code) + body
 
 
-class World:
+class ServerState:
     """See the module's docstring.  ``now`` is what a transaction of this moment is stamped with.
 
     ``read_only`` has the members that are without a quorum.
