@@ -23,7 +23,7 @@ from tests.server_control import (
     poll,
 )
 from zkwire import Client, Watch
-from zkwire.testing.server import descriptions
+from zkwire.testing.server import four_letter_words
 
 pytestmark = pytest.mark.apache
 
@@ -68,7 +68,7 @@ def test_server_answers_four_letter_words(zookeeper: ZooKeeperServer) -> None:
     assert [head, *names[:1]] == ["Environment:", "zookeeper.version"]
     later = zookeeper.release >= (3, 5)
     assert names[1:] == [
-        n for n in descriptions.ENVIRONMENT if later or not n.startswith("os.memory")
+        n for n in four_letter_words.ENVIRONMENT if later or not n.startswith("os.memory")
     ]
 
 

@@ -34,7 +34,7 @@ from zkwire.errors import (
     ServerError,
     UnimplementedError,
 )
-from zkwire.testing.server import authentication, descriptions
+from zkwire.testing.server import authentication, four_letter_words
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.configuration import Members, text_of
 from zkwire.testing.server.connection import Connection, Session
@@ -252,7 +252,7 @@ class Processor:
             return b""
         head, connection.head = connection.head, None
         mode = self._mode(connection.member)
-        text = descriptions.answer(head[:4], self.state, mode, len(self.connections))
+        text = four_letter_words.answer(head[:4], self.state, mode, len(self.connections))
         if text is None:
             return head
         connection.send(text)
@@ -261,7 +261,7 @@ class Processor:
 
     def _mode(self, member: int) -> str:
         if member in self.state.read_only:
-            return descriptions.READ_ONLY
+            return four_letter_words.READ_ONLY
         return "standalone" if self.state.members == 1 else "follower" if member else "leader"
 
     def _greet(self, connection: Connection, body: bytes) -> None:
