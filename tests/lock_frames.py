@@ -5,7 +5,7 @@ Tests call them what the fair lock's are called, `create2` and `delete`.
 
 from __future__ import annotations
 
-from zkwire.testing.proxy.frames import request_words
+from zkwire.testing.proxy.frames import request_description
 from zkwire.testing.proxy.proxy import Action, FaultProxy, Frame, _Once
 from zkwire.wire import ops
 
@@ -47,4 +47,4 @@ class LockProxy(FaultProxy):
         def chosen(frame: Frame) -> bool:
             return frame.direction == "c2s" and meaning(frame) == op
 
-        self.rule(_Once(chosen, request_words(op, nth, reply), nth, action, reply))
+        self.rule(_Once(chosen, request_description(op, nth, reply), nth, action, reply))

@@ -123,7 +123,7 @@ class Frame(NamedTuple):
         return f"<Frame {' '.join(notes)}, {len(self.raw)} bytes>"
 
 
-def request_words(op: str, nth: int, reply: bool) -> str:
+def request_description(op: str, nth: int, reply: bool) -> str:
     """What a rule is for: the ``nth`` request of an operation, or the reply to it."""
     what = f"notification {nth}" if op == "notification" else f"request {nth} of {op}"
     return f"the reply to {what}" if reply else what

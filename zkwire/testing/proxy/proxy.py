@@ -46,7 +46,7 @@ from zkwire.testing.proxy.faults import (
     split,
     truncate,
 )
-from zkwire.testing.proxy.frames import OPCODES, Frame, request_words
+from zkwire.testing.proxy.frames import OPCODES, Frame, request_description
 from zkwire.testing.proxy.relay import Address, Relay
 
 __all__ = [
@@ -176,7 +176,7 @@ class FaultProxy:
         def chosen(frame: Frame) -> bool:
             return frame.op == op and frame.direction == direction
 
-        self.rule(_Once(chosen, request_words(op, nth, reply), nth, action, reply))
+        self.rule(_Once(chosen, request_description(op, nth, reply), nth, action, reply))
 
     def on_frame(self, k: int, action: Action, *, reply: bool = False) -> None:
         """Do ``action`` to request ``k`` (its ``number``), or with ``reply`` to its reply.
@@ -187,8 +187,8 @@ class FaultProxy:
         with self._changed:
             if k < self._requests:
                 raise ValueError(f"request {k!r} is past or negative; next is {self._requests}")
-            words = f"the reply to request {k}" if reply else f"request {k}"
-            self.rule(_Once(lambda frame: frame.number == k, words, 1, action, reply))
+            description = f"the reply to request {k}" if reply else f"request {k}"
+            self.rule(_Once(lambda frame: frame.number == k, description, 1, action, reply))
 
     def rule(self, fn: Rule) -> None:
         """Ask ``fn`` for the action of every frame; None leaves it to the other rules.
@@ -205,7 +205,9 @@ class FaultProxy:
         At the end of a test: the rules that were none, because their frame has not come.
         """
         with self._changed:
-            return [rule.words for rule in self._rules if isinstance(rule, _Once) and rule.waits]
+            return [
+                rule.description for rule in self._rules if isinstance(rule, _Once) and rule.waits
+            ]
 
     def clear(self) -> None:
         """Drop the rules; what they have already decided stays."""
@@ -290,9 +292,14 @@ class _Once:
     """
 
     def __init__(
-        self, chosen: Callable[[Frame], bool], words: str, nth: int, action: Action, reply: bool
+        self,
+        chosen: Callable[[Frame], bool],
+        description: str,
+        nth: int,
+        action: Action,
+        reply: bool,
     ) -> None:
-        self.words = words
+        self.description = description
         self.waits = True
         self._chosen = chosen
         self._left = nth

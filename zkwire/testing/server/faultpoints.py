@@ -15,7 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step
-from zkwire.testing.proxy.frames import OPCODES, Frame, reply_frame, request_frame, request_words
+from zkwire.testing.proxy.frames import (
+    OPCODES,
+    Frame,
+    reply_frame,
+    request_description,
+    request_frame,
+)
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.processor import Processor
 
@@ -25,11 +31,11 @@ _NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
 class _Rule:
     """The n-th request of an operation, from the moment at which the rule was made."""
 
-    __slots__ = ("action", "left", "op", "words")
+    __slots__ = ("action", "description", "left", "op")
 
     def __init__(self, op: str, nth: int, action: Action, *, reply: bool = False) -> None:
         self.op = op
-        self.words = request_words(op, nth, reply)
+        self.description = request_description(op, nth, reply)
         self.left = nth
         self.action = action
 
@@ -89,7 +95,7 @@ class FaultPoints:
     @property
     def unfired(self) -> list[str]:
         """What the rules still wait for, in words."""
-        return [rule.words for rule in self._rules]
+        return [rule.description for rule in self._rules]
 
     def clear(self) -> None:
         """Drop the rules; what they have already decided stays."""
