@@ -33,7 +33,7 @@ from zkwire.operations import Operations
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.fingerprint import state_print
+from zkwire.testing.simulation.fingerprint import state_fingerprint
 from zkwire.testing.simulation.schedule import (
     FailedRunError,
     Figures,
@@ -85,7 +85,7 @@ def test_with_one_fault_everything_is_followed(name: str) -> None:
 def ends(
     scenario: Scenario,
     faults: tuple[str, ...],
-    what: Callable[[Simulation], object] = state_print,
+    what: Callable[[Simulation], object] = state_fingerprint,
     most: int = 1,
     **options: Any,
 ) -> tuple[Figures, set[object]]:
@@ -373,10 +373,10 @@ def test_equal_states_have_equal_prints_and_others_have_not() -> None:
     for _ in range(2):
         sim, schedule = Simulation(seed=3, faults=FAULTS), Seeded(5, 4)
         contenders(SEQUENTIAL, 3)(sim)
-        prints.append([state_print(sim)])
+        prints.append([state_fingerprint(sim)])
         while (step := schedule.next(sim)) is not None:
             sim.perform(step)
-            prints[-1].append(state_print(sim))
+            prints[-1].append(state_fingerprint(sim))
         sim.run(InTurn())
     assert prints[0] == prints[1]
     assert len(set(prints[0])) > len(prints[0]) * 3 // 4
@@ -390,7 +390,7 @@ def test_the_same_by_another_way_is_the_same() -> None:
         both = [step for step in sim.steps() if step.kind == "run"]
         for step in sorted(both, key=lambda step: step.who != order):
             sim.perform(step)
-        found.add(state_print(sim))
+        found.add(state_fingerprint(sim))
         sim.run(InTurn())
     assert len(found) == 1
 

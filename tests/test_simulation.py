@@ -418,7 +418,7 @@ def test_a_server_that_is_behind_knows_nothing_of_the_end_of_a_session(end: str)
     performed(sim, f"run a; {end}")
     while "/x" in sim.tree.nodes:
         sim.perform(sim.steps()[0])
-    assert "/x" in sim.past.oldest(sim.tree.zxid - 1, sim.tree).nodes
+    assert "/x" in sim.tree_history.oldest(sim.tree.zxid - 1, sim.tree).nodes
 
 
 async def _change(client: Client, *what: str) -> None:
@@ -477,7 +477,7 @@ def test_a_watch_that_is_to_stay_brings_its_server_up_to_date() -> None:
     first, _ = with_a_node(sim)
     first.spawn(_always(first.world.operations, []))
     performed(sim, "run a; lag a; up a")
-    assert not sim.behind
+    assert not sim.stale_servers
 
 
 def test_who_has_crashed_does_nothing_any_more() -> None:

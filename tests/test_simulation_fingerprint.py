@@ -11,10 +11,10 @@ import pytest
 
 from tests.simulation_locks import SEQUENTIAL, contenders
 from zkwire.testing.simulation.client import Suspend
-from zkwire.testing.simulation.fingerprint import Reader, state_print
+from zkwire.testing.simulation.fingerprint import Reader, state_fingerprint
 from zkwire.testing.simulation.schedule import InTurn
 from zkwire.testing.simulation.simulation import Simulation
-from zkwire.testing.simulation.stale_reads import Behind, Past
+from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
 
 NOW = 107.5
 
@@ -24,12 +24,12 @@ def finished() -> Simulation:
     sim = Simulation(servers=2)
     contenders(SEQUENTIAL)(sim)
     sim.run(InTurn())
-    sim.past.remember(sim.tree)
+    sim.tree_history.remember(sim.tree)
     return sim
 
 
 def printed(value: object) -> int:
-    return Reader(NOW).print(value)
+    return Reader(NOW).fingerprint(value)
 
 
 # --- the server -----------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def printed(value: object) -> int:
 
 def _change_past(sim: Simulation) -> None:
     """Somebody else owned a node that is gone now: the same number of nodes, the same zxid."""
-    old = sim.past._trees[-1]
+    old = sim.tree_history._trees[-1]
     old.nodes["/lock"].owner ^= 1
 
 
@@ -76,22 +76,22 @@ def _wait_for_greeting(sim: Simulation) -> None:
 def _fall_behind(sim: Simulation) -> None:
     link = sim.clients[0].link
     assert link is not None
-    sim.behind[link.connection] = Behind(sim.tree)
+    sim.stale_servers[link.connection] = StaleServer(sim.tree)
 
 
 def _look_at_another_past(sim: Simulation) -> None:
     _fall_behind(sim)
-    [behind] = sim.behind.values()
-    past = Past(wanted=True)
+    [stale] = sim.stale_servers.values()
+    past = TreeHistory(wanted=True)
     past.remember(sim.tree)
-    behind.tree = past._trees[0]
-    behind.tree.nodes["/lock"].owner ^= 1
+    stale.tree = past._trees[0]
+    stale.tree.nodes["/lock"].owner ^= 1
 
 
 def _have_told(sim: Simulation) -> None:
     _fall_behind(sim)
-    [behind] = sim.behind.values()
-    behind._events.add((4, "/lock"))  # type: ignore[arg-type]  # NODE_CHILDREN_CHANGED
+    [stale] = sim.stale_servers.values()
+    stale._events.add((4, "/lock"))  # type: ignore[arg-type]  # NODE_CHILDREN_CHANGED
 
 
 CHANGES: list[Callable[[Simulation], None]] = [
@@ -106,7 +106,7 @@ def test_states_that_differ_in_one_thing_have_different_prints() -> None:
         sim = finished()
         if change is not None:
             change(sim)
-        prints.add(state_print(sim))
+        prints.add(state_fingerprint(sim))
     assert len(prints) == 1 + len(CHANGES)
 
 
@@ -118,7 +118,7 @@ def test_what_nobody_can_see_any_more_is_no_part() -> None:
             client.session._requests.last_zxid = sim.tree.zxid + 1
         if change is not None:
             change(sim)
-        prints.append(state_print(sim))
+        prints.append(state_fingerprint(sim))
     assert prints[0] == prints[1]
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 from zkwire.errors import ThrottledOpError
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.simulation.client import Step
-from zkwire.testing.simulation.stale_reads import Behind
+from zkwire.testing.simulation.stale_reads import StaleServer
 from zkwire.wire.paths import LAST_SEQUENCE
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _of_network(sim: Stage, client: Client) -> list[str]:
             found += ["refuse"] * _is_call(link)
         if link.down and not client.session.usable and client.session.session_id:
             found.append("swap")
-    if link is not None and link.connection not in sim.behind and not link.connection.ended:
+    if link is not None and link.connection not in sim.stale_servers and not link.connection.ended:
         found.append("lag")
     if client.silent_until is None:
         found += ["partition", "blip"]
@@ -138,7 +138,7 @@ def _linger(_sim: Stage, client: Client) -> None:
 
 
 def _expire(sim: Stage, client: Client) -> None:
-    sim.past.remember(sim.tree)
+    sim.tree_history.remember(sim.tree)
     sim.processor.expire(client.session.session_id, sim.now)
     client.killed = True
     sim.collect()
@@ -156,7 +156,7 @@ def _delete(sim: Stage, client: Client) -> None:
 
 def _touch(sim: Stage, client: Client) -> None:
     for path in sim.tree.ephemerals(client.session.session_id):
-        sim.past.remember(sim.tree)
+        sim.tree_history.remember(sim.tree)
         sim.tree.begin(round(sim.now * 1000))
         data = sim.tree.nodes[path].data
         _, events = sim.tree.set_data(path, data, -1, Credentials())
@@ -168,13 +168,15 @@ def _refuse(sim: Stage, client: Client) -> None:
     link = client.link
     if link is not None:
         body = link.take()[4:]
-        with sim.past.seen_by(sim.processor.state, sim.behind.get(link.connection)):
+        with sim.tree_history.as_seen_by(
+            sim.processor.state, sim.stale_servers.get(link.connection)
+        ):
             sim.processor.refuse(link.connection, body, _BUSY, sim.now, close=False)
     sim.collect()
 
 
 def _remove(sim: Stage, path: str) -> None:
-    sim.past.remember(sim.tree)
+    sim.tree_history.remember(sim.tree)
     sim.tree.begin(round(sim.now * 1000))
     sim.processor.state.tell(sim.tree.remove(path))
 
@@ -219,7 +221,7 @@ def _lag(sim: Stage, client: Client) -> None:
     if client.link is not None:
         connection = client.link.connection
         zxid = sim.tree.zxid if connection.greeted else client.session.last_zxid
-        sim.behind[connection] = Behind(sim.past.oldest(zxid, sim.tree))
+        sim.stale_servers[connection] = StaleServer(sim.tree_history.oldest(zxid, sim.tree))
 
 
 def _close(sim: Stage, client: Client) -> None:

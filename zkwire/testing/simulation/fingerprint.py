@@ -41,7 +41,7 @@ from zkwire.session.session import Session
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.simulation.client import Client, Link, Shell, Task
 from zkwire.testing.simulation.simulation import Check, Simulation
-from zkwire.testing.simulation.stale_reads import tree_print
+from zkwire.testing.simulation.stale_reads import tree_fingerprint
 from zkwire.wire.ops import Op
 
 _EARLIEST: Final = 99.0
@@ -71,7 +71,7 @@ class Reader:
         self._kept: list[object] = []  # so that no id is used twice
         self._out: list[object] = []
 
-    def print(self, root: object) -> int:
+    def fingerprint(self, root: object) -> int:
         """A number that is equal for equal things."""
         self._read(root)
         return hash(tuple(self._out))
@@ -112,7 +112,7 @@ class Reader:
         self._out.append(len(self._out) - before)
 
     def _sorted(self, values: Iterable[Any]) -> None:
-        self.each(sorted(values, key=lambda value: Reader(self._now).print(value)))
+        self.each(sorted(values, key=lambda value: Reader(self._now).fingerprint(value)))
 
     def _dict(self, values: dict[Any, Any]) -> None:
         for key, value in values.items():
@@ -268,7 +268,7 @@ def parts(sim: Simulation, known: Known | None = None) -> tuple[int, ...]:
     return tuple(found)
 
 
-def state_print(sim: Simulation, known: Known | None = None) -> int:
+def state_fingerprint(sim: Simulation, known: Known | None = None) -> int:
     """Equal for equal states, up to accidents of one in 2**60."""
     return hash(parts(sim, known))
 
@@ -284,7 +284,7 @@ def _checks(sim: Simulation) -> int:
     In which order is no part of it; nor are those in the background, whose names are used again.
     """
     ended = {t.name: (t.error, t.result) for t in sim.ended if not t.background}
-    return Reader(sim.now).print([list(map(_memory, sim.checks)), sorted(ended.items())])
+    return Reader(sim.now).fingerprint([list(map(_memory, sim.checks)), sorted(ended.items())])
 
 
 def _memory(check: Check) -> object:
@@ -297,7 +297,7 @@ def _process(sim: Simulation, client: Client, tasks: list[Task], known: Known) -
     key = (client.name, client.print, sim.now, len(tasks))
     found = known.get(key)
     if found is None:
-        found = known[key] = Reader(sim.now).print([tasks, client])
+        found = known[key] = Reader(sim.now).fingerprint([tasks, client])
     return found
 
 
@@ -307,7 +307,7 @@ def _network(sim: Simulation, client: Client) -> int:
 
 
 def _link(sim: Simulation, link: Link) -> tuple[object, ...]:
-    connection, behind = link.connection, sim.behind.get(link.connection)
+    connection, stale = link.connection, sim.stale_servers.get(link.connection)
     stranger_until = sim.processor._strangers.get(connection)
     session = connection.session
     return (
@@ -315,7 +315,7 @@ def _link(sim: Simulation, link: Link) -> tuple[object, ...]:
         (connection.ended, connection.greeted, connection.member, connection.head is None),
         session and session.session_id,
         stranger_until and round(stranger_until - sim.now, 5),
-        behind and behind.memory(),
+        stale and stale.fingerprint(),
     )
 
 
@@ -340,7 +340,8 @@ def _server(sim: Simulation) -> int:
         for connection, mode in entries.items()
     ]
     return hash((
-        tree_print(tree), *sim.past.memory(_oldest_zxid(sim)), *sessions, *sorted(watches),
+        tree_fingerprint(tree), *sim.tree_history.fingerprint(_oldest_zxid(sim)),
+        *sessions, *sorted(watches),
         sim.sessions._next_id, round(sim.processor._reap_at - sim.now, 5),
         *(round(now - tree.nodes[path].mtime) for path in tree._reapable),
     ))  # fmt: skip

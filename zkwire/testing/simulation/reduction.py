@@ -81,7 +81,7 @@ def _is_alone(sim: Simulation, client: Client, own: list[Step], *, faults: bool)
     if claims and (faults or len(own) > 1):
         return False
     link = client.link
-    if faults and (client.ghosts or (link is not None and link.connection in sim.behind)):
+    if faults and (client.ghosts or (link is not None and link.connection in sim.stale_servers)):
         return False
     if link is None:
         return True
@@ -97,7 +97,7 @@ def _can_hear(sim: Simulation, client: Client) -> bool:
     return bool(
         link.up
         or client.ghosts
-        or link.connection in sim.behind
+        or link.connection in sim.stale_servers
         or watchers._data.paths.get(link.connection)
         or watchers._child.paths.get(link.connection)
     )

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from zkwire.testing.simulation.client import Step, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.fingerprint import Known, state_print
+from zkwire.testing.simulation.fingerprint import Known, state_fingerprint
 from zkwire.testing.simulation.reduction import PutOff, enough, may_leave_out
 from zkwire.testing.simulation.simulation import Schedule, Simulation
 
@@ -258,7 +258,7 @@ class _Branch:
         for step in self._way:
             return step
         if not self._left:
-            sim.past.forget()
+            sim.tree_history.forget()
         self._look_back()
         choices, put_off = self._choices(sim)
         if not choices:
@@ -267,7 +267,7 @@ class _Branch:
         far = len(sim.done) >= self._limits.depth
         if far or (first is not None and len(choices) == 1 and put_off is None):
             return first
-        if not self._is_new(hash((state_print(sim, self._known), self._left)), sim):
+        if not self._is_new(hash((state_fingerprint(sim, self._known), self._left)), sim):
             return None
         done = sim.done.copy()
         self._leave(done, choices if first is None else choices[1:])

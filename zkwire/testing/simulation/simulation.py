@@ -145,7 +145,7 @@ class Simulation(Stage):
             found.append(Step("down", name))
             if self._frames and len(link.down) > 1:
                 found.append(Step("down1", name))
-        if link.connection in self.behind:
+        if link.connection in self.stale_servers:
             found.append(Step("apply", name))
         if link.connection.ended:
             if running and not link.down:
@@ -234,7 +234,7 @@ class Simulation(Stage):
         if not self.tree._reapable:  # or else the clock would stop for a round that finds nothing
             self.processor._reap_at += self.now - before
         if self.now >= self.processor.next_deadline:
-            self.past.remember(self.tree)
+            self.tree_history.remember(self.tree)
         self.processor.advance(self.now)
         self.collect()
         for client in self.clients:

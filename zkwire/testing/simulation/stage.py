@@ -28,14 +28,14 @@ from zkwire.testing.simulation.client import (
     Task,
     ViolationError,
 )
-from zkwire.testing.simulation.stale_reads import Behind, Past, event_in
+from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory, event_in
 from zkwire.wire import ops
 from zkwire.wire.model import EventType
 
 START: Final = 100.0  # seconds; 0 would look like "never"
 _MUTATING: Final = frozenset({*WRITES, ops.MULTI.opcode, ops.CLOSE_SESSION.opcode, 0})
 _UP_TO_DATE: Final = frozenset(op.opcode for op in (ops.SYNC, ops.ADD_WATCH, ops.SET_WATCHES2))
-_BEHIND: Final = (frozenset(READS) - _UP_TO_DATE) | {0, ops.PING.opcode}
+_ANSWERED_STALE: Final = (frozenset(READS) - _UP_TO_DATE) | {0, ops.PING.opcode}
 """What a server answers that is behind; 0 is the handshake."""
 
 
@@ -79,8 +79,8 @@ class Stage:
         self.ended: list[Task] = []
         self._by_name: dict[str, Client] = {}
         self._of_connection: dict[Connection, Client] = {}
-        self.behind: dict[Connection, Behind] = {}  # whose server is
-        self.past = Past(wanted=lag)
+        self.stale_servers: dict[Connection, StaleServer] = {}  # whose server is
+        self.tree_history = TreeHistory(wanted=lag)
         self.processor = Processor(rng=self.rng, tick=tick, members=servers)
         self.processor.advance(START)
 
@@ -238,11 +238,13 @@ class Stage:
         frame = link.take()
         greeted = link.connection.greeted
         opcode = int.from_bytes(frame[8:12], "big", signed=True) if greeted else 0
-        if link.connection in self.behind and opcode not in _BEHIND:
+        if link.connection in self.stale_servers and opcode not in _ANSWERED_STALE:
             self._catch_up(link)  # it has to have what came before, to have this
         if opcode in _MUTATING:
-            self.past.remember(self.tree)
-        with self.past.seen_by(self.processor.state, self.behind.get(link.connection)):
+            self.tree_history.remember(self.tree)
+        with self.tree_history.as_seen_by(
+            self.processor.state, self.stale_servers.get(link.connection)
+        ):
             self.processor.receive(link.connection, frame, self.now)
 
     def collect(self) -> None:
@@ -255,8 +257,8 @@ class Stage:
                 if event is not None:
                     self.events.append(Delivered(len(self.done), *event, client))
             if client.link is not None and client.link.connection is connection:
-                behind = self.behind.get(connection)
-                client.link.down.extend(frames if behind is None else behind.hold_back(frames))
+                stale = self.stale_servers.get(connection)
+                client.link.down.extend(frames if stale is None else stale.hold_back(frames))
 
     def _down(self, client: Client) -> None:
         self._receive(client, len(client.link.down) if client.link else 0)
@@ -283,10 +285,10 @@ class Stage:
 
     def _catch_up(self, link: Link) -> None:
         """The follower that was behind has caught up."""
-        behind = self.behind.pop(link.connection, None)
-        if behind is not None:
-            link.down.extend(behind.held)
-            behind.catch_up(self.processor.state, link.connection)
+        stale = self.stale_servers.pop(link.connection, None)
+        if stale is not None:
+            link.down.extend(stale.held)
+            stale.catch_up(self.processor.state, link.connection)
             self.collect()
 
     def _late(self, client: Client) -> None:

@@ -63,7 +63,7 @@ def _same(node: Node, known: Node | None) -> Node:
     return same
 
 
-def tree_print(tree: DataTree) -> int:
+def tree_fingerprint(tree: DataTree) -> int:
     """Equal for trees that give equal answers, but for the times of their nodes.
 
     In the order in which they were made: there are questions that the first one answers.
@@ -76,7 +76,7 @@ def tree_print(tree: DataTree) -> int:
     return hash((tree.zxid, *nodes, *sorted(owned)))
 
 
-class Past:
+class TreeHistory:
     """The tree as it was before each write, if it is ``wanted``: it costs time."""
 
     def __init__(self, *, wanted: bool) -> None:
@@ -101,20 +101,20 @@ class Past:
         return next((old for old in self._trees if old.zxid >= zxid), None) or _copied(tree)
 
     @contextmanager
-    def seen_by(self, state: ServerState, behind: Behind | None) -> Generator[None]:
+    def as_seen_by(self, state: ServerState, stale: StaleServer | None) -> Generator[None]:
         """While it answers, the state looks as it looks to that server."""
-        if behind is None:
+        if stale is None:
             yield
             return
-        now, state.tree = state.tree, behind.tree
+        now, state.tree = state.tree, stale.tree
         try:
             yield
         finally:
             state.tree = now
 
-    def memory(self, zxid: int) -> list[int]:
+    def fingerprint(self, zxid: int) -> list[int]:
         """What of it can still be seen by those who have seen ``zxid``."""
-        self._prints += map(tree_print, self._trees[len(self._prints) :])
+        self._prints += map(tree_fingerprint, self._trees[len(self._prints) :])
         return [
             found
             for tree, found in zip(self._trees, self._prints, strict=True)
@@ -122,7 +122,7 @@ class Past:
         ]
 
 
-class Behind:
+class StaleServer:
     """What one connection gets from a server that is behind."""
 
     def __init__(self, tree: DataTree) -> None:
@@ -130,9 +130,9 @@ class Behind:
         self.held: list[bytes] = []
         self._events: set[tuple[EventType, str]] = set()
 
-    def memory(self) -> tuple[object, ...]:
+    def fingerprint(self) -> tuple[object, ...]:
         """What decides about what comes."""
-        return (tree_print(self.tree), *self.held, "|", *sorted(self._events))
+        return (tree_fingerprint(self.tree), *self.held, "|", *sorted(self._events))
 
     def hold_back(self, frames: list[bytes]) -> list[bytes]:
         """Keep the events; the rest is on its way."""
