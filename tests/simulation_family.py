@@ -108,8 +108,8 @@ class ReadWriteClaims(Claims):
         super().__init__(readers_or_one_object)
         self._writers: set[int | None] = set()  # numbers
 
-    def memory(self) -> tuple[object, ...]:
-        return (*super().memory(), "|", *sorted(map(str, self._writers)))
+    def comparison_key(self) -> tuple[object, ...]:
+        return (*super().comparison_key(), "|", *sorted(map(str, self._writers)))
 
     def _grant(self, sim: Simulation, grant: Grant) -> None:
         highest = self._highest.copy()
@@ -148,7 +148,7 @@ class ReaderHerd:
             if len(names) > 1:
                 raise ViolationError("HERD", f"{path} wakes {', '.join(sorted(names))}")
 
-    def memory(self) -> tuple[()]:
+    def comparison_key(self) -> tuple[()]:
         return ()
 
     def end(self, sim: Simulation) -> None:
@@ -313,7 +313,7 @@ class LeaseOrder:
         if len(woken) > 1 and len(sim.events) == self._events + len(woken):
             raise ViolationError("HERD", f"a lease wakes {', '.join(woken)}")
 
-    def memory(self) -> tuple[()]:
+    def comparison_key(self) -> tuple[()]:
         return ()
 
     def end(self, sim: Simulation) -> None:

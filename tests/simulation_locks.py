@@ -133,7 +133,7 @@ class Success:
     def step(self, sim: Simulation) -> None:
         pass
 
-    def memory(self) -> tuple[()]:
+    def comparison_key(self) -> tuple[()]:
         return ()
 
     def end(self, sim: Simulation) -> None:
@@ -163,7 +163,7 @@ class Told:
                     if untold or (lock.lost.ready and lock.lost.wakers):
                         raise ViolationError("TOLD", f"{client} has not been told of its loss")
 
-    def memory(self) -> tuple[()]:
+    def comparison_key(self) -> tuple[()]:
         return ()
 
     def end(self, sim: Simulation) -> None:

@@ -101,7 +101,7 @@ def ends(
         def end(self, sim: Simulation) -> None:
             found.add(what(sim))
 
-        def memory(self) -> tuple[()]:
+        def comparison_key(self) -> tuple[()]:
             return ()
 
     def with_last(sim: Simulation) -> None:
@@ -148,7 +148,7 @@ class Witness:
     def end(self, sim: Simulation) -> None:
         self.seen["in the end"] = len(sim.tree.nodes)
 
-    def memory(self) -> object:
+    def comparison_key(self) -> object:
         return tuple(sorted(self.seen.items()))
 
 
@@ -221,7 +221,7 @@ def test_nor_does_it_where_a_step_can_take_something_away(name: str) -> None:
 
 def memory(sim: Simulation) -> object:
     [seen] = [check for check in sim.checks if isinstance(check, Witness)]
-    return seen.memory()
+    return seen.comparison_key()
 
 
 def outcomes(sim: Simulation) -> tuple[str, ...]:

@@ -240,10 +240,10 @@ def _crash(sim: Stage, client: Client) -> None:
     client.dead = True
     client.lose("crash")
     client.session.closed()  # or else it would dial again
-    sim.abandon([task for task in sim.tasks if task.client is client])
+    sim.drop_tasks([task for task in sim.tasks if task.client is client])
 
 
-TROUBLE: Final[dict[str, Callable[[Stage, Client], None]]] = {
+CLIENT_FAULTS: Final[dict[str, Callable[[Stage, Client], None]]] = {
     "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
     "pause": _pause, "partition": _partition, "blip": _blip, "slow": _slow, "swap": _swap,
     "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash, "touch": _touch,
@@ -251,5 +251,5 @@ TROUBLE: Final[dict[str, Callable[[Stage, Client], None]]] = {
 }  # fmt: skip
 """What happens to one client."""
 
-ANYWHERE: Final[dict[str, Callable[[Stage], None]]] = {"uproot": _uproot, "wrap": _wrap}
+NODE_FAULTS: Final[dict[str, Callable[[Stage], None]]] = {"uproot": _uproot, "wrap": _wrap}
 """What happens to nodes."""

@@ -284,13 +284,15 @@ def _checks(sim: Simulation) -> int:
     In which order is no part of it; nor are those in the background, whose names are used again.
     """
     ended = {t.name: (t.error, t.result) for t in sim.ended if not t.background}
-    return Reader(sim.now).fingerprint([list(map(_memory, sim.checks)), sorted(ended.items())])
+    return Reader(sim.now).fingerprint(
+        [list(map(_comparison_key, sim.checks)), sorted(ended.items())]
+    )
 
 
-def _memory(check: Check) -> object:
-    """What it says itself, or else all that can be reached from it."""
-    memory = getattr(check, "memory", None)
-    return memory() if memory is not None else (check, type(check).step, type(check).end)
+def _comparison_key(check: Check) -> object:
+    """The check's own key, or else everything that can be reached from the check."""
+    key = getattr(check, "comparison_key", None)
+    return key() if key is not None else (check, type(check).step, type(check).end)
 
 
 def _process(sim: Simulation, client: Client, tasks: list[Task], known: Known) -> int:

@@ -126,7 +126,7 @@ class Claims:
         }
         self._holding = holding | paused
 
-    def memory(self) -> tuple[object, ...]:
+    def comparison_key(self) -> tuple[object, ...]:
         """What it remembers that decides about what comes; part of the state of the world."""
         highest = [(role, grant.fence) for role, grant in self._highest.items()]
         return (*sorted(highest), *sorted(self._holding.items()))
@@ -184,7 +184,7 @@ class Orphans:
     def step(self, sim: Simulation) -> None:
         """After every step."""
 
-    def memory(self) -> tuple[()]:
+    def comparison_key(self) -> tuple[()]:
         """Nothing that decides about what comes."""
         return ()
 
@@ -231,7 +231,7 @@ class Fifo:
             if sim.tree.nodes[f"{self._path}/{name}"].czxid < grant.fence:
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
-    def memory(self) -> tuple[()]:
+    def comparison_key(self) -> tuple[()]:
         """Nothing that decides about what comes."""
         return ()
 
@@ -276,7 +276,7 @@ class Herd:
         nodes = sim.tree.ephemerals(client.session.session_id)
         return any(node.startswith(self._below) for node in nodes)
 
-    def memory(self) -> tuple[()]:
+    def comparison_key(self) -> tuple[()]:
         """Nothing that decides about what comes."""
         return ()
 

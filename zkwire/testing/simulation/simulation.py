@@ -38,7 +38,7 @@ from zkwire.testing.simulation import fault_choice
 from zkwire.testing.simulation.client import Cancelled, Client, Step, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.stage import START, Stage
-from zkwire.testing.simulation.story import told
+from zkwire.testing.simulation.story import describe
 
 _TIME: Final = Step("time")
 
@@ -52,14 +52,16 @@ class Schedule(Protocol):
 
 
 class Check(Protocol):
-    """Something that must be true; both raise :class:`ViolationError`.
+    """A condition that must be true; both methods raise :class:`ViolationError` when it is not.
 
-    For `exhaust` it may have two things more.  ``reducible = True`` says that `step` looks at
-    nothing but the server and claims of locks (``client.locks``), and `end` at whatever it likes:
-    then orders that make no difference to that are left out, which saves most of the time.
-    ``memory()`` returns what it remembers that decides about what it will say: states are equal
-    only if that is.  Without it, all that can be reached from the check counts: a counter of
-    events makes every state a new one.
+    `exhaust` uses two optional members.  ``reducible = True`` promises that `step` looks only at
+    the server and at the claims of locks (``client.locks``); `end` may look at anything.
+    If all checks promise it, `exhaust` skips orders that make no difference to them, which saves
+    most of the time.
+    ``comparison_key()`` returns the part of the check's attributes that its later verdicts depend
+    on.  Two states of a simulation count as equal only if this key is equal.  For a check without
+    this method, everything that can be reached from the check is compared: one that counts events
+    then makes every state a new one.
     """
 
     def step(self, sim: Simulation) -> None:
@@ -181,7 +183,7 @@ class Simulation(Stage):
                 check.end(self)
             return True
         finally:
-            self.abandon(list(self._tasks.values()))
+            self.drop_tasks(list(self._tasks.values()))
 
     def _stuck(self) -> None:
         waiting = ", ".join(task.name for task in self._tasks.values()) or "nobody"
@@ -196,7 +198,7 @@ class Simulation(Stage):
         kind, who = step
         self.done.append(step)
         if self.trace:
-            story = told(step, self._by_name.get(step.who))
+            story = describe(step, self._by_name.get(step.who))
             self.history.append(f"{len(self.done):4} {self.now - START:9.3f} s  {story}")
         if kind in self._allowed:
             self.last_fault_at = self.now
@@ -207,7 +209,7 @@ class Simulation(Stage):
         elif kind == "time":
             self._time()
         elif not who:
-            fault_choice.ANYWHERE[kind](self)
+            fault_choice.NODE_FAULTS[kind](self)
         else:
             client = self._by_name[who]
             client.print = hash((client.print, kind, self.now))
@@ -270,5 +272,5 @@ _STEPS: Final[dict[str, Callable[[Simulation, Client], None]]] = {
     "late": Simulation._late,
     "resume": Simulation._resume,
     "apply": Simulation._apply,
-    **fault_choice.TROUBLE,
+    **fault_choice.CLIENT_FAULTS,
 }

@@ -131,7 +131,7 @@ class Stage:
         if self.trace:
             self.history.append(f"{'':18}{text}")
 
-    def abandon(self, tasks: list[Task]) -> None:
+    def drop_tasks(self, tasks: list[Task]) -> None:
         """Drop tasks; what they do about it must have no effect."""
         for task in tasks:
             self._tasks.pop(task.name, None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HEADER: Final = struct.Struct(">iii")  # length, xid, and opcode or the zxid's upper half
 
 
-def told(step: Step, client: Client | None) -> str:
+def describe(step: Step, client: Client | None) -> str:
     """The step, and which frames it is about; ``client`` is the one that it happens to."""
     if client is None or client.link is None:
         return str(step)
