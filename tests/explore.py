@@ -35,8 +35,7 @@ from tests.simulation_family import (
 )
 from tests.simulation_histories import users
 from tests.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, various
-from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.schedule import (
+from zkwire.testing.simulation import (
     FailedRunError,
     Figures,
     Scenario,
@@ -44,6 +43,7 @@ from zkwire.testing.simulation.schedule import (
     explore,
     replay,
 )
+from zkwire.testing.simulation.fault_choice import FAULTS
 
 WAITING = Manners(stay=1)
 TIMED = Manners(stay=1, patience=3.0)

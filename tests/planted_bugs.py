@@ -28,8 +28,8 @@ from zkwire.session.handshake import Identity
 from zkwire.session.liveness import LeaseHolders, Liveness
 from zkwire.session.request import Failed, Request
 from zkwire.session.session import Session
+from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.invariants import Claims
-from zkwire.testing.simulation.schedule import Scenario
 from zkwire.wire.model import Event
 
 # --- recipes --------------------------------------------------------------------------------------

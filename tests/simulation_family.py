@@ -26,9 +26,9 @@ from zkwire.recipes.sequential import SequentialQueue, before, predecessor
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.tree import NewNode
+from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claim, Claims, Grant, Herd, Orphans, at_most
-from zkwire.testing.simulation.schedule import Scenario
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType
 from zkwire.wire.paths import sequence_number

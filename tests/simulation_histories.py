@@ -28,8 +28,8 @@ from zkwire.wire.model import EventType
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from zkwire.testing.simulation import Scenario
     from zkwire.testing.simulation.client import Client
-    from zkwire.testing.simulation.schedule import Scenario
     from zkwire.testing.simulation.simulation import Simulation
 
 REGISTER = "/register"

@@ -25,10 +25,10 @@ from zkwire.recipes.single import GRANTS, SingleNodeLock
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.tree import NewNode
+from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.invariants import Claim, Claims, Fifo, Herd, Orphans
-from zkwire.testing.simulation.schedule import Scenario
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import OPEN_ACL_UNSAFE, DataAndStat
 from zkwire.wire.paths import sequence_number

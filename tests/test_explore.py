@@ -31,10 +31,7 @@ from tests.simulation_locks import (
 from zkwire.errors import NodeExistsError, ZooKeeperError
 from zkwire.operations import Operations
 from zkwire.session.watch import Watch
-from zkwire.testing.simulation.client import Client, ViolationError
-from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.fingerprint import state_fingerprint
-from zkwire.testing.simulation.schedule import (
+from zkwire.testing.simulation import (
     FailedRunError,
     Figures,
     InTurn,
@@ -42,6 +39,9 @@ from zkwire.testing.simulation.schedule import (
     Seeded,
     exhaust,
 )
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.fingerprint import state_fingerprint
 from zkwire.testing.simulation.simulation import Check, Simulation
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))

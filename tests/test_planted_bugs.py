@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.planted_bugs import BUGS
-from zkwire.testing.simulation.schedule import FailedRunError, exhaust, explore
+from zkwire.testing.simulation import FailedRunError, exhaust, explore
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 UNTIL_FOUND = int(4000 * FACTOR)

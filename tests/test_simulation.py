@@ -2,7 +2,7 @@
 thousands of random runs with several.  Planted bugs are in test_planted_bugs.py.
 
 `ZKWIRE_SIMULATION=10` makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure
-names what to give to `zkwire.testing.simulation.schedule.replay`.
+names what to give to `zkwire.testing.simulation.replay`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ from zkwire.operations import Operations
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.testing.server.tree import Node
-from zkwire.testing.simulation.client import Client, Step, ViolationError
-from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.invariants import Claim, Claims, at_most, exclusive, readers_together
-from zkwire.testing.simulation.schedule import (
+from zkwire.testing.simulation import (
     CancelAt,
     FailedRunError,
     Figures,
@@ -52,6 +49,9 @@ from zkwire.testing.simulation.schedule import (
     replay,
     sweep,
 )
+from zkwire.testing.simulation.client import Client, Step, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.invariants import Claim, Claims, at_most, exclusive, readers_together
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.testing.simulation.stage import START
 from zkwire.wire.model import EventType

@@ -25,9 +25,7 @@ from tests.simulation_family import (
 )
 from tests.simulation_locks import Manners
 from zkwire.recipes.read_write import ReadLockQueue
-from zkwire.testing.simulation.client import Step
-from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.schedule import (
+from zkwire.testing.simulation import (
     InTurn,
     Scenario,
     Scripted,
@@ -37,6 +35,8 @@ from zkwire.testing.simulation.schedule import (
     replay,
     sweep,
 )
+from zkwire.testing.simulation.client import Step
+from zkwire.testing.simulation.fault_choice import FAULTS
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(800 * FACTOR)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.simulation_locks import SEQUENTIAL, contenders
+from zkwire.testing.simulation import InTurn
 from zkwire.testing.simulation.client import Suspend
 from zkwire.testing.simulation.fingerprint import Reader, state_fingerprint
-from zkwire.testing.simulation.schedule import InTurn
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
 

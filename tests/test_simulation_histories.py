@@ -13,9 +13,9 @@ from tests.history import Record, check
 from tests.simulation_histories import Recorder, users
 from tests.simulation_locks import LowestWatched, NoSecondLook
 from zkwire.recipes.sequential import SequentialQueue
+from zkwire.testing.simulation import FailedRunError, Seeded, explore
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.invariants import Claim
-from zkwire.testing.simulation.schedule import FailedRunError, Seeded, explore
 from zkwire.testing.simulation.simulation import Simulation
 
 SEEDS = range(1000)

@@ -28,9 +28,7 @@ from zkwire.errors import SessionExpiredError
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
-from zkwire.testing.simulation import schedule
-from zkwire.testing.simulation.invariants import Claims, exclusive
-from zkwire.testing.simulation.schedule import (
+from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,
     Scenario,
@@ -38,8 +36,10 @@ from zkwire.testing.simulation.schedule import (
     exhaust,
     explore,
     replay,
+    runs,
     sweep,
 )
+from zkwire.testing.simulation.invariants import Claims, exclusive
 from zkwire.testing.simulation.simulation import Schedule, Simulation
 from zkwire.wire.model import DataAndStat
 
@@ -54,7 +54,7 @@ UNTIL_FOUND = range(4000)
 @pytest.fixture(autouse=True)
 def unshrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a planted bug is found is enough; nobody reads how."""
-    monkeypatch.setattr(schedule, "_SHRINKING_RUNS", 0)
+    monkeypatch.setattr(runs, "_SHRINKING_RUNS", 0)
 
 
 def assert_found(invariants: str, run: Callable[[], object]) -> None:

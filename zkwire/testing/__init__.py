@@ -1,5 +1,5 @@
 """For tests of code that talks to ZooKeeper: a server in this process, a proxy for faults, and a
-simulation in which recipes meet every order of events (``schedule``, ``claims``).
+simulation that runs code in every order of events.
 
 Everything is loaded when it is first asked for.
 """

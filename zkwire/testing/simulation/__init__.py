@@ -21,19 +21,22 @@ from zkwire.testing.simulation.invariants import (
     exclusive,
     readers_together,
 )
-from zkwire.testing.simulation.schedule import (
-    CancelAt,
+from zkwire.testing.simulation.runs import (
     FailedRunError,
     Figures,
-    InTurn,
-    OneFault,
-    Scripted,
-    Seeded,
+    Scenario,
     cancel_everywhere,
     exhaust,
     explore,
     replay,
     sweep,
+)
+from zkwire.testing.simulation.schedules import (
+    CancelAt,
+    InTurn,
+    OneFault,
+    Scripted,
+    Seeded,
 )
 from zkwire.testing.simulation.simulation import (
     Check,
@@ -55,6 +58,7 @@ __all__ = [
     "InTurn",
     "OneFault",
     "Orphans",
+    "Scenario",
     "Schedule",
     "Scripted",
     "Seeded",

@@ -9,7 +9,7 @@
             claims.add(lock, client)
             client.spawn(acquire_and_release(lock))     # any coroutine
 
-    explore(two_contenders, seeds=range(1000))          # zkwire.testing.simulation.schedule
+    explore(two_contenders, seeds=range(1000))          # zkwire.testing.simulation.runs
 
 A client is the real automaton with the real operations, on the real ``Runtime`` for recipes; the
 server is the embedded one's `Processor`.  Between them are two queues of frames for each client.
