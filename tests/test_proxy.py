@@ -20,6 +20,7 @@ import pytest
 
 from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.faults import Send
+from zkwire.testing.proxy.flow import Flow
 from zkwire.testing.proxy.proxy import (
     OPCODES,
     Action,
@@ -43,7 +44,6 @@ from zkwire.testing.proxy.proxy import (
     split,
     truncate,
 )
-from zkwire.testing.proxy.relay import Flow
 
 TIMEOUT = 20.0
 MEGABYTE = 1024 * 1024

@@ -7,8 +7,7 @@ Rules of this file:
 
 * Only the relay's thread touches sockets, selector and links.  Others hand it commands, which run
   between two rounds, so that no event of a round meets a socket that a command has closed.
-* Nothing blocks but the one ``select``.  A peer that does not read stops being read for, once
-  `_HIGH_WATER` bytes wait for it; all other connections go on.
+* Nothing blocks but the one ``select``.
 * An end is a step like any other: what was received before it leaves before it.
 * A FIN is a FIN.  Closing a socket with unread input sends a reset, so a cut socket is shut for
   writing and read empty until its peer closes, for `_LINGER` seconds at most.
@@ -26,23 +25,20 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from errno import EALREADY, EINPROGRESS, EISCONN, EWOULDBLOCK
 from functools import partial
-from itertools import islice
 from time import monotonic
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias
 
 from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.faults import (
     Action,
     BlackHole,
     Cut,
-    Gate,
     HalfClose,
-    Hold,
     Send,
     Step,
-    Wait,
 )
-from zkwire.testing.proxy.frames import Direction, Frame
+from zkwire.testing.proxy.flow import Flow
+from zkwire.testing.proxy.frames import Frame
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 Judge: TypeAlias = Callable[
@@ -53,118 +49,7 @@ Handler: TypeAlias = Callable[[int], None]
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RESET = struct.pack("ii", 1, 0)
 _CHUNK = 64 * 1024
-_HIGH_WATER = 1024 * 1024
 _LINGER = 1.0
-# Sends of one direction in one round: a frame in single bytes must not keep the others waiting.
-_ROUND = 64
-
-
-class Flow:
-    """One direction of a connection: steps in, bytes out."""
-
-    def __init__(
-        self,
-        direction: Direction,
-        source: socket.socket,
-        target: socket.socket,
-        wake: Callable[[], None],
-    ) -> None:
-        self.direction: Direction = direction
-        self.source = source
-        self.target = target
-        self.ended = False  # nothing more can be read
-        self.closed = False  # nothing more can be written
-        self.blocked = False  # the target takes no bytes at the moment
-        self._wake = wake
-        self._steps: deque[Step] = deque()
-        self._backlog = 0
-        self._offset = 0  # what of the first step has been sent
-        self._due = 0.0
-        self._gate: Gate | None = None
-
-    def add(self, steps: Iterable[Step]) -> None:
-        """Perform ``steps`` after all earlier ones."""
-        for step in steps:
-            self._steps.append(step)
-            if isinstance(step, Send):
-                self._backlog += len(step.data)
-
-    @property
-    def readable(self) -> bool:
-        """Whether more may be read for it."""
-        return not self.ended and self._backlog < _HIGH_WATER
-
-    @property
-    def deadline(self) -> float:
-        """When something can be done without any event: a time, maybe past, or infinity."""
-        if not self._steps or self.blocked or (self._gate and not self._gate.is_open):
-            return math.inf
-        return self._due
-
-    def pump(self, now: float) -> Cut | BlackHole | None:
-        """Perform what can be performed now; a step that concerns both directions is returned."""
-        for _ in range(_ROUND):
-            if self.deadline > now:
-                break
-            step = self._steps[0]
-            if isinstance(step, Send):
-                self._send(step, now)
-                continue
-            self._steps.popleft()
-            match step:
-                case Wait():
-                    self._due = step.until
-                case Hold():
-                    self._gate = step.gate
-                    step.gate.arrive(step.frame, self._wake)
-                case HalfClose():
-                    self._shut()
-                case Cut() | BlackHole():
-                    return step
-                case _:
-                    assert_never(step)
-        return None
-
-    def _send(self, step: Send, now: float) -> None:
-        if self.closed:
-            self._sent(len(step.data) - self._offset)
-            return
-        try:
-            self._sent(self.target.send(self._segment(step)))
-        except BlockingIOError:
-            self.blocked = True
-        except OSError:
-            # Why, the other direction reads from the same socket, behind what it still has to say.
-            self.closed = True
-        if step.gap and self._offset and self._offset % step.size == 0:
-            self._due = now + step.gap
-
-    def _segment(self, step: Send) -> bytes | memoryview:
-        """What to send at once: one piece, or as many whole frames as are worth one call."""
-        if step.size:
-            return memoryview(step.data)[self._offset :][: step.size - self._offset % step.size]
-        parts = [memoryview(step.data)[self._offset :]]
-        size = len(parts[0])
-        for following in islice(self._steps, 1, None):
-            if not isinstance(following, Send) or following.size or size >= _CHUNK:
-                break
-            parts.append(memoryview(following.data))
-            size += len(following.data)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _sent(self, count: int) -> None:
-        self._backlog -= count
-        self._offset += count
-        while self._steps and isinstance(step := self._steps[0], Send):
-            if self._offset < len(step.data):
-                break
-            self._offset -= len(step.data)
-            self._steps.popleft()
-
-    def _shut(self) -> None:
-        self.closed = True
-        with suppress(OSError):
-            self.target.shutdown(socket.SHUT_WR)
 
 
 class Link:
