@@ -598,22 +598,22 @@ def flow_into(intake: Intake, *steps: Send) -> Flow:
 
 def test_a_split_or_dripped_frame_leaves_in_pieces_whatever_the_receiver_takes() -> None:
     intake = Intake(1, 1, 1)
-    assert flow_into(intake, Send(b"abc", size=1)).pump(0.0) is None
+    assert flow_into(intake, Send(b"abc", size=1)).perform(0.0) is None
     assert intake.taken == [b"a", b"b", b"c"]
 
     intake = Intake(2, 1, 4, 4, 4)
     flow = flow_into(intake, Send(b"abcdef", size=4, gap=1.0), Send(b"next"))
-    flow.pump(0.0)
+    flow.perform(0.0)
     assert intake.taken == [b"ab", b"c", b"d"]
     assert flow.deadline == 1.0
-    flow.pump(1.0)
+    flow.perform(1.0)
     assert intake.taken[3:] == [b"ef", b"next"]
 
 
 def test_a_frame_in_many_pieces_leaves_room_for_other_connections() -> None:
     intake = Intake(*[1] * 1000)
     flow = flow_into(intake, Send(b"x" * 1000, size=1))
-    flow.pump(0.0)
+    flow.perform(0.0)
     assert 0 < len(intake.taken) < 1000
     assert flow.deadline <= 0.0
 
@@ -621,14 +621,14 @@ def test_a_frame_in_many_pieces_leaves_room_for_other_connections() -> None:
 def test_whole_frames_share_a_call_and_survive_a_receiver_that_takes_a_part() -> None:
     intake = Intake(4, 1, 100)
     flow = flow_into(intake, Send(b"abc"), Send(b""), Send(b"defg"), Send(b"h"))
-    flow.pump(0.0)
+    flow.perform(0.0)
     assert intake.taken == [b"abcd", b"e", b"fgh"]
 
 
 def test_what_cannot_be_delivered_is_dropped_without_trying_again() -> None:
     intake = Intake(2, then=BrokenPipeError)
     flow = flow_into(intake, Send(b"abc"), Send(b"def"))
-    flow.pump(0.0)
+    flow.perform(0.0)
     assert (flow.closed, flow.deadline, flow.readable) == (True, float("inf"), True)
     assert intake.taken == [b"ab"]
 
@@ -636,7 +636,7 @@ def test_what_cannot_be_delivered_is_dropped_without_trying_again() -> None:
 def test_more_is_read_only_while_little_waits_for_the_receiver() -> None:
     flow = flow_into(Intake(1), Send(b"x" * MEGABYTE))
     before = flow.readable
-    flow.pump(0.0)
+    flow.perform(0.0)
     assert (before, flow.readable, flow.blocked) == (False, True, True)
     assert flow.deadline == float("inf")
 

@@ -69,7 +69,7 @@ class Flow:
             return math.inf
         return self._due
 
-    def pump(self, now: float) -> Cut | BlackHole | None:
+    def perform(self, now: float) -> Cut | BlackHole | None:
         """Perform what can be performed now; a step that concerns both directions is returned."""
         for _ in range(_ROUND):
             if self.deadline > now:

@@ -129,7 +129,7 @@ class FaultProxy:
     @property
     def connections(self) -> int:
         """How many clients' connections it has; in a black hole nobody sees one end."""
-        return len(self._relay.links)
+        return len(self._relay.connections)
 
     # --- what has passed ---
 

@@ -52,7 +52,7 @@ _CHUNK = 64 * 1024
 _LINGER = 1.0
 
 
-class Link:
+class ProxiedConnection:
     """One client's connection, and the one to the server that belongs to it."""
 
     def __init__(self, relay: Relay, client: socket.socket, number: int) -> None:
@@ -82,7 +82,7 @@ class Link:
         if not self._connected and not self._connect():
             return
         for flow in (self._requests, self._replies):
-            match flow.pump(now):
+            match flow.perform(now):
                 case Cut(reset):
                     self.cut(reset=reset)
                     return
@@ -174,7 +174,7 @@ class Relay:
         self.upstream = upstream
         self.frozen = False
         self.refusing = False
-        self.links: list[Link] = []
+        self.connections: list[ProxiedConnection] = []
         self.judge = judge
         self._changed = changed
         self._accepted = 0
@@ -230,12 +230,12 @@ class Relay:
 
     def cut_all(self, *, reset: bool) -> None:
         """Cut every link."""
-        for link in self.links.copy():
-            link.cut(reset=reset)
+        for connection in self.connections.copy():
+            connection.cut(reset=reset)
 
-    def forget(self, link: Link) -> None:
+    def forget(self, connection: ProxiedConnection) -> None:
         """``link`` is over."""
-        self.links.remove(link)
+        self.connections.remove(connection)
         self._changed()
 
     def watch(self, end: socket.socket, events: int, handler: Handler) -> None:
@@ -286,16 +286,16 @@ class Relay:
             command()
             done.set()
         # A gate may be open now, or the black hole over.
-        for link in self.links:
-            link.deadline = 0.0
+        for connection in self.connections:
+            connection.deadline = 0.0
 
     def _advance(self, now: float) -> float:
         for end in [end for end, until in self._draining.items() if until <= now]:
             self.close_socket(end)
-        for link in self.links.copy():
-            if link.deadline <= now:
-                link.advance(now)
-        deadlines = [link.deadline for link in self.links]
+        for connection in self.connections.copy():
+            if connection.deadline <= now:
+                connection.advance(now)
+        deadlines = [connection.deadline for connection in self.connections]
         return min([*deadlines, *self._draining.values()], default=math.inf)
 
     def _accept(self, events: int) -> None:
@@ -307,7 +307,7 @@ class Relay:
             client.setblocking(False)
             self.drain(client)
             return
-        self.links.append(Link(self, client, self._accepted))
+        self.connections.append(ProxiedConnection(self, client, self._accepted))
         self._accepted += 1
         self._changed()
 
@@ -326,9 +326,9 @@ class Relay:
         self.close_socket(end)
 
     def _close_all(self) -> None:
-        for link in self.links:
-            link.close()
-        self.links.clear()
+        for connection in self.connections:
+            connection.close()
+        self.connections.clear()
         for end in [*self._draining, self._listener, self._wake_in, self._wake_out]:
             end.close()
         self._selector.close()
