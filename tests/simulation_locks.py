@@ -24,7 +24,7 @@ from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import GRANTS, SingleNodeLock
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
-from zkwire.testing.server.tree import NewNode
+from zkwire.testing.server.node import NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS

@@ -57,8 +57,9 @@ from zkwire.testing.proxy.faults import (
 from zkwire.testing.server import loop
 from zkwire.testing.server.clock import VirtualClock
 from zkwire.testing.server.faultpoints import FaultPoints
+from zkwire.testing.server.node import NewNode
 from zkwire.testing.server.server import Ensemble, Server, serve
-from zkwire.testing.server.tree import DataTree, NewNode
+from zkwire.testing.server.tree import DataTree
 
 T = TypeVar("T")
 

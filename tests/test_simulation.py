@@ -34,7 +34,7 @@ from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
-from zkwire.testing.server.tree import Node
+from zkwire.testing.server.node import Node
 from zkwire.testing.simulation import (
     CancelAt,
     FailedRunError,

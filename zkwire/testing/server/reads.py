@@ -23,8 +23,8 @@ from zkwire.jute import records as r
 from zkwire.testing.server import java
 from zkwire.testing.server.acl import without_digests
 from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.node import Node
 from zkwire.testing.server.state import ServerState
-from zkwire.testing.server.tree import Node
 from zkwire.testing.server.watchers import Kind
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, Perms

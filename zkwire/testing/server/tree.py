@@ -12,7 +12,7 @@ together (:meth:`DataTree.roll_back`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -24,22 +24,13 @@ from zkwire.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from zkwire.jute.records import ACL, Stat
 from zkwire.testing.server import quotas
+from zkwire.testing.server.node import CONTAINER, Acls, NewNode, Node, signed, time_to_live
 from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
 from zkwire.wire.paths import CONFIG_NODE, LAST_SEQUENCE, check_path
 
-# Owners that are no session (EphemeralType.java); clients see 0 in their place (DataNode.copyStat).
-CONTAINER = -(2**63)
-_TTL_MARK = -(2**56)  # 0xFF in the highest byte, a reserved 0x0000, then 40 bits of milliseconds
-LONGEST_TTL = 2**40 - 1
-
 # DataTree.isSpecialPath: nodes that exist from the start and stay.
 _SPECIAL = ("/", "/zookeeper", quotas.QUOTAS, CONFIG_NODE)
-_NO_NAMES: dict[str, None] = {}
-_SIGN, _WORD = 1 << 31, 1 << 32
-
-Acls = tuple[ACL, ...]
 
 
 class Caller(Protocol):
@@ -59,76 +50,6 @@ class Event(NamedTuple):
     type: EventType
     path: str
     acl: Acls
-
-
-class NewNode(NamedTuple):
-    """What a create asks for; ``owner`` is a session id, CONTAINER, a :func:`ttl_owner`, or 0."""
-
-    path: str
-    data: bytes | None
-    acl: Acls | None
-    owner: int = 0
-    sequential: bool = False
-
-
-def ttl_owner(milliseconds: int) -> int:
-    """The owner that marks a node with this time to live."""
-    return _TTL_MARK | milliseconds
-
-
-def _ttl(owner: int) -> int:
-    """The time to live that an owner stands for; 0 for any other owner."""
-    return owner - _TTL_MARK if _TTL_MARK < owner <= _TTL_MARK + LONGEST_TTL else 0
-
-
-class Node:
-    """One node.  ``created`` counts the children ever created, which numbers sequential ones."""
-
-    __slots__ = (
-        "acl", "aversion", "created", "ctime", "czxid", "data", "mtime", "mzxid", "names",
-        "owner", "pzxid", "version",
-    )  # fmt: skip
-
-    def __init__(self, data: bytes | None, acl: Acls, owner: int, zxid: int, now: int) -> None:
-        self.data = data
-        self.acl = acl
-        self.owner = owner
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = now
-        self.version = self.aversion = self.created = 0
-        # With an order, so that a run can be repeated.  Most nodes have none.
-        self.names: dict[str, None] | None = None
-
-    @property
-    def children(self) -> Set[str]:
-        """The names of the children."""
-        return (self.names or _NO_NAMES).keys()
-
-    @property
-    def ephemeral_owner(self) -> int:
-        """The session that the node ends with, or 0."""
-        return 0 if self.owner == CONTAINER or _ttl(self.owner) else self.owner
-
-    def stat(self) -> Stat:
-        """What clients see.  DataNode.copyStat derives cversion: creates plus deletes of children.
-
-        Each create raised the counter by one and each delete lowered the number of children, so
-        twice the counter less that number is their sum.
-        """
-        count = len(self.children)
-        return Stat(
-            self.czxid,
-            self.mzxid,
-            self.ctime,
-            self.mtime,
-            self.version,
-            _signed(2 * self.created - count),
-            self.aversion,
-            self.ephemeral_owner,
-            len(self.data or b""),
-            count,
-            self.pzxid,
-        )
 
 
 class DataTree:
@@ -192,7 +113,9 @@ class DataTree:
         for path in self._reapable:
             node = self.nodes[path]
             due = (
-                node.created > 0 if node.owner == CONTAINER else now - node.mtime > _ttl(node.owner)
+                node.created > 0
+                if node.owner == CONTAINER
+                else now - node.mtime > time_to_live(node.owner)
             )
             if due and not node.children:
                 found.append(path)
@@ -282,7 +205,7 @@ class DataTree:
             partial(_restore_data, node, node.data, node.version, node.mzxid, node.mtime)
         )
         self._count(path, 0, len(data or b"") - len(node.data or b""))
-        node.data, node.version = data, _signed(node.version + 1)
+        node.data, node.version = data, signed(node.version + 1)
         node.mzxid, node.mtime = self.zxid, self.now
         return node, [Event(EventType.NODE_DATA_CHANGED, path, node.acl)]
 
@@ -294,7 +217,7 @@ class DataTree:
         caller.require(node.acl, Perms.ADMIN)
         _check_version(node.aversion, version)
         node.acl = self._acls.setdefault(expanded, expanded)
-        node.aversion = _signed(node.aversion + 1)
+        node.aversion = signed(node.aversion + 1)
         return node
 
     def check(self, path: str, version: int, caller: Caller) -> None:
@@ -393,8 +316,3 @@ def _validate(path: str) -> None:
 def _check_version(actual: int, expected: int) -> None:
     if expected not in {-1, actual}:
         raise BadVersionError
-
-
-def _signed(number: int) -> int:
-    """``number`` as Java's int holds it."""
-    return (number + _SIGN) % _WORD - _SIGN

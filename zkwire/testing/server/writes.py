@@ -27,9 +27,10 @@ from zkwire.jute.record import Record
 from zkwire.testing.server import java
 from zkwire.testing.server.configuration import reconfig
 from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.node import CONTAINER, LONGEST_TTL, NewNode, ttl_owner
 from zkwire.testing.server.rules import DELETE_CONTAINER
 from zkwire.testing.server.state import ServerState
-from zkwire.testing.server.tree import CONTAINER, LONGEST_TTL, Event, NewNode, ttl_owner
+from zkwire.testing.server.tree import Event
 from zkwire.wire import ops
 
 Outcome: TypeAlias = tuple[bytes, list[Event]]

@@ -16,8 +16,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from zkwire.jute.records import SetWatches
+from zkwire.testing.server.node import Node
 from zkwire.testing.server.reads import READS
-from zkwire.testing.server.tree import Node
 from zkwire.testing.server.watchers import Mode
 from zkwire.wire.model import EventType
 from zkwire.wire.ops import NOTIFICATION_XID, SET_WATCHES

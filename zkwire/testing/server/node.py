@@ -1,0 +1,96 @@
+"""One node of the data tree: its fields, its stat, and the owners that are no session.
+
+Decides what a client sees of a node (``DataNode`` of 3.8).  It must not know other nodes or paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import NamedTuple
+
+from zkwire.jute.records import ACL, Stat
+
+# Owners that are no session (EphemeralType.java); clients see 0 in their place (DataNode.copyStat).
+CONTAINER = -(2**63)
+_TTL_MARK = -(2**56)  # 0xFF in the highest byte, a reserved 0x0000, then 40 bits of milliseconds
+LONGEST_TTL = 2**40 - 1
+
+_NO_NAMES: dict[str, None] = {}
+_SIGN, _WORD = 1 << 31, 1 << 32
+
+Acls = tuple[ACL, ...]
+
+
+class NewNode(NamedTuple):
+    """What a create asks for; ``owner`` is a session id, CONTAINER, a :func:`ttl_owner`, or 0."""
+
+    path: str
+    data: bytes | None
+    acl: Acls | None
+    owner: int = 0
+    sequential: bool = False
+
+
+def ttl_owner(milliseconds: int) -> int:
+    """The owner that marks a node with this time to live."""
+    return _TTL_MARK | milliseconds
+
+
+def time_to_live(owner: int) -> int:
+    """The time to live that an owner stands for; 0 for any other owner."""
+    return owner - _TTL_MARK if _TTL_MARK < owner <= _TTL_MARK + LONGEST_TTL else 0
+
+
+class Node:
+    """One node.  ``created`` counts the children ever created, which numbers sequential ones."""
+
+    __slots__ = (
+        "acl", "aversion", "created", "ctime", "czxid", "data", "mtime", "mzxid", "names",
+        "owner", "pzxid", "version",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes | None, acl: Acls, owner: int, zxid: int, now: int) -> None:
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = now
+        self.version = self.aversion = self.created = 0
+        # With an order, so that a run can be repeated.  Most nodes have none.
+        self.names: dict[str, None] | None = None
+
+    @property
+    def children(self) -> Set[str]:
+        """The names of the children."""
+        return (self.names or _NO_NAMES).keys()
+
+    @property
+    def ephemeral_owner(self) -> int:
+        """The session that the node ends with, or 0."""
+        return 0 if self.owner == CONTAINER or time_to_live(self.owner) else self.owner
+
+    def stat(self) -> Stat:
+        """What clients see.  DataNode.copyStat derives cversion: creates plus deletes of children.
+
+        Each create raised the counter by one and each delete lowered the number of children, so
+        twice the counter less that number is their sum.
+        """
+        count = len(self.children)
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            signed(2 * self.created - count),
+            self.aversion,
+            self.ephemeral_owner,
+            len(self.data or b""),
+            count,
+            self.pzxid,
+        )
+
+
+def signed(number: int) -> int:
+    """``number`` as Java's int holds it."""
+    return (number + _SIGN) % _WORD - _SIGN
