@@ -55,6 +55,7 @@ from zkwire.testing.proxy.faults import (
     truncate,
 )
 from zkwire.testing.server import loop
+from zkwire.testing.server import peer as peers
 from zkwire.testing.server.clock import VirtualClock
 from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.node import NewNode
@@ -548,9 +549,9 @@ def test_requests_go_on_when_all_replies_leave_at_the_end_of_a_round(
 ) -> None:
     """The kernel takes nothing while requests are carried out, and everything just behind."""
     monkeypatch.setattr(loop, "_HIGH_WATER", 1000)
-    flush, refused = loop.Loop._flush, list[loop._Peer]()
+    flush, refused = loop.Loop._flush, list[peers.Peer]()
 
-    def stubborn(self: loop.Loop, peer: loop._Peer) -> None:
+    def stubborn(self: loop.Loop, peer: peers.Peer) -> None:
         if peer.backlog > 1000 and not refused:
             refused.append(peer)
         else:

@@ -19,7 +19,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zkwire.testing.server.clock import VirtualClock
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.faultpoints import FaultPoints
+from zkwire.testing.server.peer import Peer
 from zkwire.testing.server.processor import Processor
 
 if TYPE_CHECKING:
@@ -47,44 +48,6 @@ _DEAF = 0.5  # seconds
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class _Peer:
-    """A socket, its connection, the requests that wait and the bytes that wait."""
-
-    __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
-
-    def __init__(self, sock: socket.socket, connection: Connection, tls: ServerTls | None) -> None:
-        self.sock = sock
-        self.connection = connection
-        self.tls = tls
-        self.interest = _READ
-        self.requests: Iterator[bytes] | None = None
-        self.unsent = memoryview(b"")
-
-    @property
-    def backlog(self) -> int:
-        return len(self.unsent) + self.connection.waiting
-
-    def receive(self) -> bytes | None:
-        """What the peer has said; None for nothing yet, empty at the end."""
-        try:
-            data = self.sock.recv(_CHUNK)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return b""
-        if self.tls is None or not data:
-            return data
-        plaintext = self.tls.receive(data)
-        if plaintext and self.connection.head is not None:  # the first ones
-            self.connection.credentials.certified(self.tls.subject)
-        return plaintext or (b"" if self.tls.eof or self.tls.error else None)
-
-    def take_output(self) -> bytes:
-        """The bytes that the kernel is to get next."""
-        data = self.connection.take_output()
-        return data if self.tls is None else self.tls.encrypt(data)
-
-
 class Loop:
     """See the module's docstring.  It runs from its creation until :meth:`close`."""
 
@@ -100,7 +63,7 @@ class Loop:
         self._listeners: dict[socket.socket, int] = {}
         self._deaf: list[socket.socket] = []  # listeners that wait for a free descriptor
         self._deaf_until = 0.0  # descriptors are freed by others as well
-        self._peers: dict[Connection, _Peer] = {}
+        self._peers: dict[Connection, Peer] = {}
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._open = True  # its thread lives
         self._closed = False
@@ -263,7 +226,7 @@ class Loop:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
-            peer = self._peers[connection] = _Peer(sock, connection, self._new_tls())
+            peer = self._peers[connection] = Peer(sock, connection, self._new_tls())
             self._selector.register(sock, _READ, partial(self._serve, peer))
 
     def _new_tls(self) -> ServerTls | None:
@@ -273,7 +236,7 @@ class Loop:
 
         return ServerTls(self._tls)
 
-    def _serve(self, peer: _Peer, mask: int) -> None:
+    def _serve(self, peer: Peer, mask: int) -> None:
         if peer.connection not in self._peers:
             return  # closed earlier in this round
         if mask & _WRITE:
@@ -291,7 +254,7 @@ class Loop:
             peer.requests = self.processor.frames(peer.connection, data)
         self._work(peer)
 
-    def _work(self, peer: _Peer) -> None:
+    def _work(self, peer: Peer) -> None:
         """Carry out the requests of a peer, as far as it takes the replies."""
         connection = peer.connection
         while peer.requests is not None and connection in self._peers:
@@ -327,7 +290,7 @@ class Loop:
                 if not peer.unsent:  # nobody else would tell of room for its next replies
                     self._work(peer)
 
-    def _flush(self, peer: _Peer) -> None:
+    def _flush(self, peer: Peer) -> None:
         """Send what the kernel takes; close behind the last byte if the connection has ended."""
         try:
             if not peer.unsent:
@@ -346,7 +309,7 @@ class Loop:
         else:
             self._listen_to(peer)
 
-    def _listen_to(self, peer: _Peer) -> None:
+    def _listen_to(self, peer: Peer) -> None:
         """Have the selector report what can be used now."""
         if peer.connection not in self._peers:
             return
@@ -363,7 +326,7 @@ class Loop:
             self._selector.modify(peer.sock, interest, handler)
         peer.interest = interest
 
-    def _close_peer(self, peer: _Peer) -> None:
+    def _close_peer(self, peer: Peer) -> None:
         self._peers.pop(peer.connection, None)
         self.faults.forget(peer.connection)
         if peer.interest:

@@ -1,0 +1,56 @@
+"""The socket of one client as the embedded server's loop sees it: bytes in, bytes out, TLS between.
+
+Decides what has arrived and what is sent next; must not know when the loop asks.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zkwire.testing.server.connection import Connection
+
+if TYPE_CHECKING:
+    from zkwire.testing.server.tls import ServerTls
+
+_CHUNK = 64 * 1024
+
+
+class Peer:
+    """A socket, its connection, the requests that wait and the bytes that wait."""
+
+    __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
+
+    def __init__(self, sock: socket.socket, connection: Connection, tls: ServerTls | None) -> None:
+        self.sock = sock
+        self.connection = connection
+        self.tls = tls
+        self.interest = selectors.EVENT_READ
+        self.requests: Iterator[bytes] | None = None
+        self.unsent = memoryview(b"")
+
+    @property
+    def backlog(self) -> int:
+        return len(self.unsent) + self.connection.waiting
+
+    def receive(self) -> bytes | None:
+        """What the peer has said; None for nothing yet, empty at the end."""
+        try:
+            data = self.sock.recv(_CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+        if self.tls is None or not data:
+            return data
+        plaintext = self.tls.receive(data)
+        if plaintext and self.connection.head is not None:  # the first ones
+            self.connection.credentials.certified(self.tls.subject)
+        return plaintext or (b"" if self.tls.eof or self.tls.error else None)
+
+    def take_output(self) -> bytes:
+        """The bytes that the kernel is to get next."""
+        data = self.connection.take_output()
+        return data if self.tls is None else self.tls.encrypt(data)
