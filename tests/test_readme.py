@@ -8,6 +8,7 @@ import pytest
 from zkwire import Client
 
 ROOT = Path(__file__).parent.parent
+COLUMN = "\N{MULTIPLICATION SIGN} kazoo"
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
@@ -40,8 +41,8 @@ def test_block_about_testing_runs() -> None:
 
 def test_figures_are_those_of_the_benchmarks() -> None:
     measured = (ROOT / "benchmarks" / "README.md").read_text().splitlines()
-    head = next(line for line in measured if "× kazoo" in line)
-    column = [cell.strip() for cell in head.split("|")].index("× kazoo")
+    head = next(line for line in measured if COLUMN in line)
+    column = [cell.strip() for cell in head.split("|")].index(COLUMN)
     shown = re.findall(r"^\| (.+) \| ([\d.]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(shown) == 4
     for name, figure in shown:
