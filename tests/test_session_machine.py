@@ -175,7 +175,7 @@ class SessionMachine(RuleBasedStateMachine):
     # --- what the session does on its own -------------------------------------------------------
 
     def _doubt(self, call: Request) -> None:
-        if call.watch is not None and call.guards is not None:
+        if call.watch is not None and call.own_czxid is not None:
             self.model.doubted.append(call)
 
     def _adopt(self) -> None:
@@ -184,13 +184,13 @@ class SessionMachine(RuleBasedStateMachine):
             return
         set_again = {watch for _, _, watch in self.model.watches}
         expected = [
-            (call.watch_path, call.watch, call.guards)
+            (call.watch_path, call.watch, call.own_czxid)
             for call in self.model.doubted
             if call.watch in set_again
         ]
         known = {*self.model.queue, *(one.call for one in self.model.line)}
         new = [c for c in self.session._requests if c.op is ops.GET_CHILDREN2 and c not in known]
-        assert [(call.watch_path, call.watch, call.guards) for call in new] == expected
+        assert [(call.watch_path, call.watch, call.own_czxid) for call in new] == expected
         assert all(call.body.endswith(b"\0") for call in new), "its watch is set already"
         self.model.queue[:0] = new
         self.model.again |= set(new)
@@ -537,7 +537,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _settle(self, call: Request, watch: Watch, code: int) -> None:
         kind = call.watch_kind
-        if call.guards is not None:
+        if call.own_czxid is not None:
             entry = (kind, call.watch_path, watch)
             if code in FATAL or code == -118:
                 self._doubt(call)

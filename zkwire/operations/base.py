@@ -74,7 +74,7 @@ class Requests:
         fields: tuple[object, ...],
         finish: Callable[[Any], Any] | None = None,
         watch: AnyWatch | None = None,
-        guards: int | None = None,
+        own_czxid: int | None = None,
         sequential: bool = False,
     ) -> Any:
         """Check the path, encode the request of that and these fields, submit it.
@@ -89,7 +89,7 @@ class Requests:
         body = op.request.pack(full, *fields)
         if watch is not None:
             assert op.watch is not None
-            return self._send_watching(op, path, body, finish, watch, full, op.watch, guards)
+            return self._send_watching(op, path, body, finish, watch, full, op.watch, own_czxid)
         if len(body) > LARGEST_BODY:
             raise too_large(op, path, body)
         return self._submit(self._kind(op, path, body, finish))
@@ -111,14 +111,14 @@ class Requests:
         watch: AnyWatch,
         full: str,
         kind: WatchKind,
-        guards: int | None = None,
+        own_czxid: int | None = None,
     ) -> Any:
         """Submit an encoded request that sets a watch on the server's path ``full``."""
         if len(body) > LARGEST_WATCHING:
             raise too_large(op, path, body, _SET_AGAIN_BYTES)
         target = as_watch(watch)
         self._own(target)
-        return self._submit(self._kind(op, path, body, finish, target, full, kind, guards))
+        return self._submit(self._kind(op, path, body, finish, target, full, kind, own_czxid))
 
 
 def too_large(op: Op, path: str | None, body: bytes, again: int = 0) -> ValueError:

@@ -1,8 +1,9 @@
-"""What a client authenticates with, again on every connection, and who waits to hear that it did.
+"""The credentials of a session, sent on every connection, and the requests that wait for them.
 
-A server answers at once, before the replies to requests that came earlier; the answers keep their
-own order, so they are matched with what was sent here and never with the line of requests.  A lost
-connection costs nothing: the credential goes out on the next one, and its callers wait for that.
+Decides which credential an answer is for and which requests that ends; it must not know when one is
+sent.  A server answers credentials at once, before the replies to earlier requests.  Their answers
+keep their own order, so they are matched with the credentials sent on this connection and not with
+the unanswered requests.  A lost connection ends nothing: the credential is sent on the next one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from zkwire.errors import AuthFailedError
+from zkwire.jute.records import AuthPacket
 from zkwire.session import own_frames
 
 TYPE_CHECKING = False
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Credential:
-    """One scheme and its secret, and the calls that asked for it."""
+    """One scheme and its secret, and the requests that wait for the answer."""
 
     __slots__ = ("requests", "scheme", "secret")
 
@@ -40,7 +42,7 @@ class Authentication:
         self._sent: deque[Credential] = deque()  # on this connection, not answered
 
     def __iter__(self) -> Iterator[Request]:
-        """The calls that wait."""
+        """The requests that wait."""
         return (request for credential in self._known for request in credential.requests)
 
     @property
@@ -48,8 +50,15 @@ class Authentication:
         """Whether the server has answered all that was sent."""
         return not self._sent
 
+    def submit(self, request: Request) -> Credential:
+        """The credential that an ``auth`` request holds; its answer ends the request."""
+        packet = AuthPacket.decode(request.body)
+        credential = self.add(packet.scheme, packet.auth or b"")
+        credential.requests.append(request)
+        return credential
+
     def add(self, scheme: str, secret: bytes) -> Credential:
-        """The credential with these values; a new one joins the others."""
+        """The credential with these values, known already or new."""
         for known in self._known:
             if (known.scheme, known.secret) == (scheme, secret):
                 return known
@@ -67,14 +76,14 @@ class Authentication:
         return [self.send(credential) for credential in self._known]
 
     def overdue(self, now: float) -> Iterator[Request]:
-        """The calls whose deadline has passed, each to be ended at once; their credentials stay."""
+        """The requests whose deadline has passed, to be ended one by one; the credentials stay."""
         for credential in self._known:
             while credential.requests and (credential.requests[0].deadline or now + 1) <= now:
                 yield credential.requests[0]
-                credential.requests.popleft()  # late: an interrupt finds it here until it has ended
+                credential.requests.popleft()  # interrupt-safe: after its end
 
     def receive(self, code: int) -> Iterator[Request]:
-        """The calls that end with an answer, each to be ended at once.  Raises AuthFailedError."""
+        """The requests that an answer ends, to be ended one by one.  Raises AuthFailedError."""
         credential = self._sent.popleft() if self._sent else None
         if code:
             what = f" of scheme {credential.scheme!r}" if credential else ""

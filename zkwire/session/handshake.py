@@ -2,8 +2,8 @@
 
     greeting -> SASL, if the client has a mechanism -> credentials and watches, in one go -> done
 
-A new connection knows neither what the old one was authenticated for nor its watches.  This module
-decides in which order a server learns it and when that is done; it must not know what comes after.
+A new connection knows neither the old one's credentials nor its watches.  This module decides in
+which order a server is told and when that is done; it must not know what is sent after that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from zkwire.jute.records import (
 from zkwire.session import own_frames
 from zkwire.session.authentication import Authentication
 from zkwire.wire import ops
+from zkwire.wire.model import Credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,20 +42,36 @@ _REFUSALS = {
 
 
 class Identity:
-    """Who the session is to a server: id, password, credentials; ``timeout`` in seconds."""
+    """By what a server recognises the session: id, password, credentials.
+
+    ``timeout`` is the session timeout to ask for, in seconds.  ``sasl``: a mechanism comes first.
+    ``read_only``: a server that has lost the ensemble is accepted.  ``resume``: an earlier session.
+    """
 
     __slots__ = (
         "_local", "_timeout", "authentication", "passwd", "read_only", "sasl", "session_id",
     )  # fmt: skip
 
-    def __init__(self, timeout: float) -> None:
-        self.session_id = 0
-        self.passwd = bytes(_PASSWD_BYTES)
+    def __init__(
+        self,
+        timeout: float,
+        *,
+        sasl: bool = False,
+        read_only: bool = False,
+        resume: Credentials | None = None,
+    ) -> None:
+        known = resume or Credentials(0, bytes(_PASSWD_BYTES))
+        self.session_id, self.passwd = known.session_id, known.passwd
         self.authentication = Authentication()
-        self.sasl = False  # a mechanism comes first
-        self.read_only = False  # a read-only server will do
-        self._local = False  # only the read-only server that gave the session knows it
+        self.sasl = sasl
+        self.read_only = read_only
+        self._local = False  # only the read-only server that made the session knows it
         self._timeout = timeout
+
+    @property
+    def credentials(self) -> Credentials:
+        """What another client needs to continue the session."""
+        return Credentials(self.session_id, self.passwd)
 
     def greeting(self, last_zxid: int) -> bytes:
         """The first frame of a connection; without an id it asks for a new session."""
@@ -69,9 +86,9 @@ class Identity:
         return frame(request.encode())
 
     def recognised(self, answer: ConnectResponse) -> bool:
-        """Whether the server has taken the connection for this session's; False: it is gone.
+        """Whether the server has accepted the connection for this session; False: it has ended.
 
-        A server may answer with a session of its own making; ours is gone then, too.
+        A server that answers with a session of its own making does not know this one either.
         """
         known = 0 if self._local else self.session_id
         if answer.time_out <= 0 or answer.session_id == 0:
@@ -87,9 +104,11 @@ class Identity:
 
 
 class Handshake:
-    """See the module's docstring.  One for each connection.
+    """The handshake of one connection; see the module's docstring.
 
-    ``challenge`` is what the shell must answer by way of its SASL mechanism; b"" to begin with.
+    ``challenge`` is what the shell's SASL mechanism must answer, b"" at the beginning, None for
+    nothing.  ``greeted``: the server has accepted the session.  ``restored``: credentials and
+    watches have been sent.  ``read_only``: the server has lost the ensemble.
     """
 
     __slots__ = (
@@ -98,12 +117,12 @@ class Handshake:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._missing = 0  # answers to pieces of the watches
+        self._missing = 0  # answers to the frames that set watches
         self._sasl_xid = 0
         self.challenge: bytes | None = None
         self.greeted = False
         self.read_only = False
-        self.restored = False  # credentials and watches have been sent
+        self.restored = False
 
     @property
     def done(self) -> bool:
@@ -112,19 +131,19 @@ class Handshake:
 
     @staticmethod
     def check_beginning(data: bytes) -> None:
-        """Raise ProtocolError if what has come cannot be the beginning of a greeting."""
+        """Raise ProtocolError if ``data`` cannot be the beginning of a greeting."""
         if len(data) >= 4 and not 0 <= int.from_bytes(data[:4], signed=True) <= _LONGEST_GREETING:
-            raise _stranger(data)
+            raise _not_zookeeper(data)
 
     def receive_greeting(self, chunk: bytes, at: int, end: int) -> ConnectResponse | None:
-        """The server's first frame; None if it says that the session is gone."""
+        """The server's first frame; None if it says that the session has ended."""
         if end - at == _REPLY_HEADER_BYTES:
             code = ReplyHeader.decode(chunk, at, end).err
             raise ProtocolError(_REFUSALS.get(code, "the server refuses sessions at the moment"))
         try:
             answer = ConnectResponse.decode(chunk, at, end)
         except ProtocolError as error:
-            raise _stranger(chunk[at - 4 : end]) from error
+            raise _not_zookeeper(chunk[at - 4 : end]) from error
         if not self._identity.recognised(answer):
             return None
         self.greeted = True
@@ -141,7 +160,7 @@ class Handshake:
         return own_frames.encode(xid, ops.SASL, GetSASLRequest.pack(token))
 
     def receive_sasl(self, xid: int, code: int, chunk: bytes, at: int, end: int) -> None:
-        """The server's answer to a token.  Raises AuthFailedError, or ProtocolError."""
+        """The server's answer to a token.  Raises AuthFailedError or ProtocolError."""
         if xid != self._sasl_xid:
             raise ProtocolError(f"a reply has the xid {xid}, but none is expected")
         self._sasl_xid = 0
@@ -149,7 +168,7 @@ class Handshake:
             raise AuthFailedError("the server rejected the SASL authentication")
         if code:
             raise ProtocolError(f"the server answered SASL with the error code {code}")
-        # A server without SASL sends null, and so may one that has nothing to add at the end.
+        # A server without SASL sends null, and so may a server with nothing to add at the end.
         self.challenge = SetSASLResponse.decode(chunk, at, end).token or b""
 
     # --- credentials and watches ------------------------------------------------------------------
@@ -157,12 +176,12 @@ class Handshake:
     def restore(self, watches: WatchTable, last_zxid: int) -> list[bytes]:
         """The frames that make the connection as good as the last one."""
         self.challenge, self.restored = None, True
-        pieces = list(own_frames.watches(watches, last_zxid))
-        self._missing = len(pieces)
-        return self._identity.authentication.restart() + pieces
+        frames = list(own_frames.watches(watches, last_zxid))
+        self._missing = len(frames)
+        return self._identity.authentication.restart() + frames
 
     def receive_watches(self, code: int) -> None:
-        """An answer to a piece of the watches.  Raises AuthFailedError, or ProtocolError."""
+        """An answer to a frame that sets watches.  Raises AuthFailedError or ProtocolError."""
         if code in REJECTIONS:
             raise AuthFailedError(REJECTIONS[code])
         if code:
@@ -170,8 +189,8 @@ class Handshake:
         self._missing -= self._missing > 0
 
 
-def _stranger(data: bytes) -> ProtocolError:
-    """The error for a server whose first bytes are no greeting."""
+def _not_zookeeper(data: bytes) -> ProtocolError:
+    """The error for a server whose first bytes are not a greeting."""
     if data.startswith(b"\x15\x03"):  # an alert
         return ProtocolError(
             "the server expects TLS on this port: tls=ssl.create_default_context()"

@@ -1,5 +1,7 @@
-"""How a call ends that no server has answered: which error, whether it may have been executed, and
-what the message tells the caller to do next.  One place for these texts; they decide nothing.
+"""How a request ends that no server has answered.
+
+Decides which error it ends with, whether it may have been executed, and what the message tells the
+caller to do next.  It must not know when that happens; all of these texts stand here.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from zkwire.errors import (
     GarbledError,
     NotSentError,
     OutcomeUnknownError,
+    ProtocolError,
+    ReplyTooLargeError,
     SessionExpiredError,
 )
-from zkwire.session.request import Failed
+from zkwire.session.request import ANSWERED, Answered, Failed
+from zkwire.wire import ops
 from zkwire.wire.model import State
 
 TYPE_CHECKING = False
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from zkwire.errors import ZooKeeperError
     from zkwire.session.request import Request
 
-# How a terminal state ends whatever is still open.
+# How a terminal state ends every request that has not ended.
 TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
     State.EXPIRED: (
         SessionExpiredError,
@@ -49,22 +54,33 @@ _BEHIND = (
 )
 CLOSING = "the client is being closed"
 LAPSED = "no server has answered for a session timeout; the session may have expired"
-GIVEN_UP = Failed(NotSentError, "given up before it was sent", False)
+WITHDRAWN = Failed(NotSentError, "withdrawn before it was sent", False)
 
 
-def ungreeted(last_zxid: int) -> str:
-    """Why a server may have closed a connection in place of an answer to the greeting."""
-    return _BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED
+def ungreeted(why: str, last_zxid: int) -> str:
+    """``why`` a connection ended before the greeting was answered, with the usual reasons."""
+    if why not in (CLOSED, RESET):
+        return why
+    return why + (_BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED)
 
 
-def terminal(state: State, request: Request, why: str | None) -> Failed:
-    """The session is over; ``why`` is more precise than the state, where it is known."""
+def terminal(state: State, request: Request, why: str | None) -> Answered | Failed:
+    """The session has ended in ``state``; ``why`` says more than that, where it is known."""
+    if request.op is ops.CLOSE_SESSION:
+        return ANSWERED
     kind, message = TERMINAL[state]
     return Failed(kind, why or message, request.sent)
 
 
+def unreadable(error: ProtocolError) -> Failed:
+    """The request's own reply cannot be read, or is too large."""
+    if isinstance(error, ReplyTooLargeError):
+        return Failed(ReplyTooLargeError, str(error), True)
+    return Failed(ProtocolError, f"its reply cannot be read: {error}", True)
+
+
 def unreachable(seconds: float, last_failure: str) -> Failed:
-    """The call has waited for a connection for a session timeout."""
+    """The request has waited for a connection for a session timeout, in ``seconds``."""
     return Failed(
         NotSentError,
         f"no server could be reached for {seconds:.1f} s (last: {last_failure}); "
@@ -74,10 +90,11 @@ def unreachable(seconds: float, last_failure: str) -> Failed:
 
 
 def broken(request: Request, written: int, why: str, garbled: bool) -> Failed:
-    """The connection that the call was given to has broken.
+    """The connection that the request was given to has broken.
 
-    A server executes whole frames only, so a call whose last byte the kernel never took was not
-    sent; ``written`` is the number of bytes that it took at most.
+    ``written`` is how many bytes of that connection the kernel has taken, at most.  A server
+    executes whole frames only, so a request whose last byte was not taken is not executed.
+    ``garbled``: the reason was bytes that are not the protocol's.
     """
     if not (request.sent and request.end <= written):
         message = f"the connection broke ({why}) before it was sent: repeat it freely"

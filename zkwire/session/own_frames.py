@@ -1,6 +1,6 @@
-"""The frames that a session sends on its own account: authentication, watches, pings.
+"""The session's own frames, which no caller asked for: authentication, watches, pings.
 
-Only their bytes and their order; when they are sent is the automaton's business.
+Decides their bytes and their order; it must not know when they are sent.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _HEADER = struct.Struct(">iii")
 HEADER_BYTES = _HEADER.size
-LENGTH_BYTES = 4  # those at its beginning, which the length does not count
+LENGTH_BYTES = 4  # at the header's beginning; the length does not count itself
 
 pack_header = _HEADER.pack
-"""A header from the length of all that follows the length, the xid and the opcode."""
+"""A header, of three numbers: how many bytes follow the length, the xid, the opcode."""
 
 
 def header(xid: int, opcode: int, body_bytes: int) -> bytes:
-    """What stands before a request's body of that many bytes."""
+    """The header of a request whose body has ``body_bytes`` bytes."""
     return pack_header(body_bytes + HEADER_BYTES - LENGTH_BYTES, xid, opcode)
 
 
@@ -38,15 +38,15 @@ PING = header(ops.PING_XID, ops.PING.opcode, 0)
 
 
 def authentication(scheme: str, secret: bytes) -> bytes:
-    """One set of credentials."""
+    """The frame with one credential."""
     return encode(ops.AUTH_XID, ops.AUTH, AuthPacket.pack(0, scheme, secret))
 
 
 def watches(table: WatchTable, last_zxid: int) -> Iterator[bytes]:
-    """What sets all watches again; each frame will be answered.
+    """The frames that set all watches again; a server answers each.
 
-    ``set_watches2`` only where there is a persistent watch: a server before 3.6 does not know it,
-    and closes the connection.
+    ``set_watches2`` is used only for persistent watches: a server before 3.6 does not know it and
+    closes the connection.
     """
     for lists in table.batches():
         if any(lists[3:]):

@@ -1,7 +1,7 @@
-"""One request in flight.
+"""One request, from submission to its end.
 
 A :class:`Request` goes queued -> sent -> ended; it ends exactly once, with one store, in the order
-of the wire.  This module decides how an outcome becomes a value or an error; it must not know how
+of the wire.  This module decides how an outcome becomes a value or an error.  It must not know how
 to wait: the shells put wakers into it.
 """
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
     from zkwire.wire.ops import Op
 
 
 class Answered:
-    """The outcome of a call that the server carried out; ``call.record`` is what it sent."""
+    """The server carried the request out; ``Request.record`` is its reply."""
 
     __slots__ = ()
 
@@ -30,7 +31,7 @@ ANSWERED = Answered()
 
 
 class Refused:
-    """The outcome of a call that the server refused with an error code."""
+    """The server refused the request with an error code."""
 
     __slots__ = ("code",)
 
@@ -39,7 +40,7 @@ class Refused:
 
 
 class Failed:
-    """The outcome of a call that no server answered."""
+    """No server answered the request; ``kind`` is the class of the error."""
 
     __slots__ = ("kind", "maybe_applied", "message")
 
@@ -50,21 +51,26 @@ class Failed:
 
 
 class Request(Waitable):
-    """One request: what was asked, where it stands, how it ended.
+    """What was asked, where it stands, how it ended.
 
-    ``end`` is the position in the connection's outgoing stream behind the request's last byte: what
-    the kernel has taken less of was not sent.  ``watch`` is registered with the reply; if the call
-    ``guards`` a node (its czxid), already when it is submitted.  ``covered``: a persistent watch
-    on the same path does the server's part of it.
+    ``path`` is the caller's, for messages; the server's is in ``body``.  ``finish`` turns the
+    reply's record into the caller's result.  ``xid`` is 0 until it is sent.  ``deadline`` and
+    ``sent_at`` are in seconds; only a request that waits for a connection has a deadline.  ``end``
+    is the position in the connection's outgoing stream behind its last byte: if the kernel has
+    taken fewer bytes, it was not sent.
+
+    ``watch`` is set by the reply, on the server's path ``watch_path``.  ``own_czxid`` is for the
+    own-node watch of a lock, which is in the table from submission on: the czxid of that node.
+    ``covered``: a persistent watch on the same path does the server's part of the watch.
     """
 
     __slots__ = (
-        "body", "covered", "deadline", "end", "finish", "guards", "op", "outcome", "path",
+        "body", "covered", "deadline", "end", "finish", "op", "outcome", "own_czxid", "path",
         "record", "sent_at", "watch", "watch_kind", "watch_path", "xid",
     )  # fmt: skip
-    sent_at: float  # once it has been sent
+    sent_at: float  # once it is sent
     end: int
-    record: Any  # once it has been answered; None if the server sends none
+    record: Any  # once it is answered; None if the reply has no record
 
     def __init__(
         self,
@@ -75,9 +81,9 @@ class Request(Waitable):
         watch: Watch | None = None,
         watch_path: str = "",
         watch_kind: WatchKind = WatchKind.DATA,
-        guards: int | None = None,
+        own_czxid: int | None = None,
     ) -> None:
-        # One for each request: what is seldom needed is stored when it is.
+        # One object for each request: what is seldom needed is stored only where it is.
         self.wakers = ()
         self.op = op
         self.path = path
@@ -90,21 +96,28 @@ class Request(Waitable):
         if watch is not None:
             self.watch_path = watch_path
             self.watch_kind = watch_kind
-            self.guards = guards
+            self.own_czxid = own_czxid
             self.covered = False
 
     @property
     def ready(self) -> bool:
-        """Whether the call has ended."""
+        """Whether the request has ended."""
         return self.outcome is not None
 
     @property
     def sent(self) -> bool:
-        """Whether it was handed out for sending."""
+        """Whether the request counts as sent."""
         return self.xid != 0
 
+    def complete(self, outcome: Answered | Refused | Failed, callbacks: list[Waker]) -> None:
+        """End it without a record and append its wakers to ``callbacks``.  Idempotent."""
+        if self.outcome is None:
+            callbacks += self.take_wakers()
+            self.record = None
+            self.outcome = outcome  # interrupt-safe: last
+
     def error(self) -> ZooKeeperError | None:
-        """The error that the call ended with, made anew at each call; None if it succeeded."""
+        """The error that the request ended with, a new object each time; None if it succeeded."""
         outcome = self.outcome
         if isinstance(outcome, Refused):
             if outcome.code == UnimplementedError.code:
@@ -126,11 +139,11 @@ class Request(Waitable):
         return None
 
     def value(self) -> Any:
-        """The result of an ended call; raises the error that it ended with."""
+        """The result; raises the error that the request ended with, RuntimeError before its end."""
         outcome = self.outcome
         if outcome is ANSWERED:
             return self.record if self.finish is None else self.finish(self.record)
         error = self.error()
         if error is None:
-            raise RuntimeError("the call has not ended yet")
+            raise RuntimeError("the request has not ended yet")
         raise error

@@ -1,7 +1,7 @@
-"""What went over the wire, as data: one :class:`TraceFrame` for each frame, in both directions.
+"""The frames on the wire as data: one :class:`TraceFrame` for each frame, in both directions.
 
-Names, numbers and sizes only: no payload, no secret and no password is in it, by construction.
-``emit`` gets the frames in their order; nothing here is called when there is no tracer.
+Names, numbers and sizes only: by construction it holds no payload, no secret and no password.
+``emit`` is called with the frames in their order; without a tracer nothing here is called.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _UNKNOWN = "unknown"
 
 
 class TraceFrame(Record):
-    """One frame that went over the wire; ``size`` is in bytes, without the length in front.
+    """One frame on the wire; ``size`` is in bytes, without the length in front.
 
-    ``time`` is on the client's monotonic clock.  For a reply ``op`` and ``path`` are those of the
-    request that it answers and ``sent_at`` is when that was sent; ``zxid`` and ``error`` are the
-    reply header's.
+    ``time`` is in seconds on the client's monotonic clock.  For a reply ``op`` and ``path`` are
+    those of the request that it answers, ``sent_at`` is the time at which that was sent, and
+    ``zxid`` and ``error`` are the reply header's.
     """
 
     time: float
@@ -56,8 +56,8 @@ class Tracer:
     def __init__(self, emit: Callable[[TraceFrame], object]) -> None:
         self._emit = emit
 
-    def control(self, frames: Sequence[bytes], now: float) -> None:
-        """The session sends these on its own account."""
+    def own_frames(self, frames: Sequence[bytes], now: float) -> None:
+        """The session's own frames are being sent."""
         for frame in frames:
             _, xid, opcode = _HEADER.unpack_from(frame)
             op = ops.OPS.get(opcode) if xid else None  # a connect request begins with a zero
@@ -65,20 +65,20 @@ class Tracer:
             self._emit(TraceFrame(now, True, xid, name, None, len(frame) - 4))
 
     def sent(self, requests: Sequence[Request], now: float) -> None:
-        """These calls are being sent."""
+        """These requests are being sent."""
         for request in requests:
             size = len(request.body) + 8
             self._emit(TraceFrame(now, True, request.xid, request.op.name, request.path, size))
 
     def greeted(self, size: int, now: float) -> None:
-        """The answer to a connect request has come."""
+        """The answer to a connect request has arrived."""
         self._emit(TraceFrame(now, False, 0, _CONNECT, None, size))
 
     def received(
-        self, xid: int, zxid: int, code: int, size: int, line: Sequence[Request], now: float
+        self, xid: int, zxid: int, code: int, size: int, unanswered: Sequence[Request], now: float
     ) -> None:
-        """A frame has come; a reply can only be for the head of the ``line``."""
-        request = next(islice(line, 1), None)
+        """A frame has arrived; a reply can only be for the first of the ``unanswered``."""
+        request = next(islice(unanswered, 1), None)
         name = ops.SASL.name if xid > 0 else _OUT_OF_BAND.get(xid, _UNKNOWN)
         path: str | None = None
         sent_at: float | None = None

@@ -1,16 +1,23 @@
-"""When a watch gets into the table and out of it, and what a server must be told about that.
+"""When a watch enters and leaves the table, and what a server must be told about that.
+
+It must not know when a request is sent, or whether there is a connection: what the server must be
+told stands in ``requests`` until the automaton queues or drops it.
 
 Invariants:
 
-* A watch is in the table exactly while the server has it or will be told of it in the next
-  handshake; it gets in with the reply that sets it, in the order of the wire.
-* Nobody else's watch is disturbed: a server is told to forget what no watch here needs any more.
+* A watch is in the table exactly while the server has it or is told of it in the next handshake; it
+  enters with the reply that sets it, in the order of the wire.
+* Other watches are not disturbed: a server is told to forget only what no watch here needs.
 * Before 3.9 a server keeps *one mode* for each path of a connection and the last request wins
   (``WatcherModeManager``): a read with a watch would end a persistent watch on the same path.  A
   persistent watch sends every event that the one-shot watch waits for, so a read on a path that it
-  covers asks for no watch, and the event is shared out here.  What cannot be shared (a persistent
-  and a recursive watch on one path; a read behind an ``add_watch`` that is not answered yet) is
-  refused in the caller.
+  covers asks for no watch, and both get the event here.  What cannot be combined (a persistent and
+  a recursive watch on one path; a read behind an unanswered ``add_watch``) is refused when it is
+  submitted.
+
+The *own-node watch* of a lock (a request with ``own_czxid``) reports the end of one node that the
+client has created.  It is in the table from its submission on, so that a lost connection does not
+hide that end, and its answer decides whether the node there is still that one.
 """
 
 from __future__ import annotations
@@ -19,12 +26,13 @@ from zkwire.errors import (
     REJECTIONS,
     SESSION_EXPIRED,
     NoNodeError,
+    NoWatcherError,
     RequestTimeoutError,
     SessionMovedError,
     ThrottledOpError,
 )
 from zkwire.jute.records import RemoveWatchesRequest, SetWatches
-from zkwire.session.request import Request
+from zkwire.session.request import ANSWERED, Answered, Refused, Request
 from zkwire.session.watch_table import WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State, WatchType
@@ -43,13 +51,14 @@ if TYPE_CHECKING:
 _new: Callable[..., Event] = tuple.__new__  # pyright: ignore
 _TYPES = {int(known): known for known in EventType}
 _NO_NODE = NoNodeError.code
-_NOT_NOW = (RequestTimeoutError.code, ThrottledOpError.code)
+_TRY_AGAIN = (RequestTimeoutError.code, ThrottledOpError.code)
 _OF_THE_SESSION = (SESSION_EXPIRED, SessionMovedError.code, *REJECTIONS)
+_NO_WATCHER = Refused(NoWatcherError.code)
 _NO_WATCH = b"\0"  # the last field of every read that can set a watch
 
 _ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)
 
-# Which persistent watches send all that a one-shot watch on the same path waits for.
+# The persistent watches that send every event of a one-shot watch on the same path.
 _COVERED_BY = {
     WatchKind.DATA: (WatchKind.PERSISTENT, WatchKind.RECURSIVE),
     WatchKind.EXIST: (WatchKind.PERSISTENT, WatchKind.RECURSIVE),
@@ -84,49 +93,47 @@ _LASTING_TYPES = (
 )
 
 
-def _again(request: Request, body: bytes) -> Request:
-    """The same question."""
+def _repeated(request: Request, body: bytes) -> Request:
+    """The request of an own-node watch once more."""
     place = request.watch_path, request.watch_kind
-    return Request(request.op, request.path, body, None, request.watch, *place, request.guards)
+    return Request(request.op, request.path, body, None, request.watch, *place, request.own_czxid)
 
 
 class WatchManager:
-    """See the module's docstring.  ``callbacks`` is the automaton's list of functions to call."""
+    """See the module's docstring.
+
+    ``callbacks`` is the automaton's list of functions to call.  ``requests`` are what the server
+    must be told, ``table`` the watches that are set.
+    """
 
     __slots__ = (
-        "_callbacks",
-        "_chroot",
-        "_doubted",
-        "_expected",
-        "_firing",
-        "_owed",
-        "requests",
-        "state",
-        "table",
+        "_callbacks", "_chroot", "_doubted", "_expected", "_firing", "_release_later", "_state",
+        "requests", "table",
     )  # fmt: skip
 
     def __init__(self, chroot: str, callbacks: list[Waker]) -> None:
         self.table = WatchTable()
-        self.requests: list[Request] = []  # what the server must be told, if there is one
-        self.state = State.CONNECTED  # in which events arrive
+        self.requests: list[Request] = []
         self._chroot = chroot
         self._callbacks = callbacks
+        self._state = State.CONNECTED  # in which events arrive
         self._expected: dict[Place, list[Request]] = {}  # requests under way that may set a watch
-        self._doubted: list[Request] = []  # guards that no server has answered
-        self._owed: set[str] = set()  # paths with a persistent watch that nobody needs any more
+        self._doubted: list[Request] = []  # of own-node watches, without an answer
+        # Paths with a persistent watch that is not needed: released after the requests under way.
+        self._release_later: set[str] = set()
         self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
 
     # --- a request that sets a watch --------------------------------------------------------------
 
     def expect(self, request: Request, watch: Watch) -> None:
-        """The call is being submitted.  Raises RuntimeError if it must not be."""
+        """The request is being submitted.  RuntimeError if its watch cannot stand beside others."""
         kind, path = request.watch_kind, request.watch_path
         self._check_mix(kind, path)
         if self._covered(kind, path):
             request.body, request.covered = request.body[:-1] + _NO_WATCH, True
         watch.arm(lasting=kind in LASTING)
         self._expected.setdefault((kind, path), []).append(request)
-        if request.guards is not None:
+        if request.own_czxid is not None:
             self.table.add(kind, path, watch)
 
     def _check_mix(self, kind: WatchKind, path: str) -> None:
@@ -147,7 +154,7 @@ class WatchManager:
         return any(self.table.has(lasting, path) for lasting in _COVERED_BY.get(kind, ()))
 
     def _ended(self, request: Request) -> bool:
-        """The call sets nothing any more; False if that was known (an interrupt came after it)."""
+        """The request sets no watch any more; False if that was known, before an interrupt."""
         place = request.watch_kind, request.watch_path
         requests = self._expected.get(place, [])
         known = request not in requests
@@ -158,11 +165,11 @@ class WatchManager:
         return not known
 
     def answered(self, request: Request, watch: Watch, code: int, record: Any, zxid: int) -> None:
-        """The call has been answered: register its watch, or let go of it."""
+        """The request has been answered: register its watch, or forget it."""
         kind, path = request.watch_kind, request.watch_path
         self._ended(request)
-        if request.guards is not None:
-            self._settle_guard(request, watch, code, record)
+        if request.own_czxid is not None:
+            self._own_node_answered(request, watch, code, record)
         elif code == 0:
             # An exists on a node that is there waits for its end, as get_data does.
             self._register(
@@ -173,18 +180,18 @@ class WatchManager:
         else:
             watch.disarm(lasting=kind in LASTING)
             self._callbacks += watch.take_wakers()
-        if watch.closed:  # given up while its request was under way
+        if watch.closed:  # while its request was under way
             self.remove(watch, zxid)
-        if path in self._owed:
+        if path in self._release_later:
             self._release(path, set(), zxid)
 
-    def _settle_guard(self, request: Request, watch: Watch, code: int, record: Any) -> None:
-        """Only the node itself lets a holder go on; who has not looked for it is asked again."""
-        is_own = code == 0 and record.stat.czxid == request.guards
+    def _own_node_answered(self, request: Request, watch: Watch, code: int, record: Any) -> None:
+        """The watch stays if the node is the client's own; without a look at it, ask again."""
+        is_own = code == 0 and record.stat.czxid == request.own_czxid
         if code in _OF_THE_SESSION:
             self._doubted.append(request)
-        elif code in _NOT_NOW and watch.places:
-            self.requests.append(_again(request, request.body))
+        elif code in _TRY_AGAIN and watch.places:
+            self.requests.append(_repeated(request, request.body))
         elif not is_own and self.table.discard(request.watch_kind, request.watch_path, watch):
             gone = code in (0, _NO_NODE)
             what = EventType.NODE_DELETED if gone else EventType.CHILD_WATCH_REMOVED
@@ -193,34 +200,38 @@ class WatchManager:
     def _register(self, kind: WatchKind, request: Request, watch: Watch, zxid: int) -> None:
         path = request.watch_path
         request.watch = self.table.add(kind, path, watch)
-        if request.covered and path not in self._owed and not self._needed(path, _COVERED_BY[kind]):
+        if (
+            request.covered
+            and path not in self._release_later
+            and not self._needed(path, _COVERED_BY[kind])
+        ):
             # Another kind of persistent watch is there now, which does not cover it.
             self._set_again(path, (kind,), zxid)
         if kind is WatchKind.RECURSIVE:
             # Before 3.9 it has just replaced a child watch, whose event it does not get.
             self._set_again(path, (WatchKind.CHILD,), zxid)
 
-    def fail(self, request: Request, watch: Watch, zxid: int, *, given_up: bool = False) -> None:
-        """The call has ended without an answer: no watch, but for a guard's."""
+    def fail(self, request: Request, watch: Watch, zxid: int, *, withdrawn: bool = False) -> None:
+        """The request has ended without an answer: only an own-node watch stays set."""
         ended = self._ended(request)
-        if request.guards is not None:
-            if not given_up:  # as the guard of every lock is that is held for a moment only
+        if request.own_czxid is not None:
+            if not withdrawn:  # withdrawn: the lock is released already
                 self._doubted.append(request)
         elif ended:
             watch.disarm(lasting=request.watch_kind in LASTING)
             self._callbacks += watch.take_wakers()
-        if request.watch_path in self._owed:
+        if request.watch_path in self._release_later:
             self._release(request.watch_path, set(), zxid)
 
     def doubts(self) -> list[Request]:
-        """What to ask again on a new connection, which has the watches.
+        """The requests of own-node watches to repeat on a new connection, which has the watches.
 
-        Its server tells only of what this client has not heard of.  A guarded node can have gone,
-        and one of somebody else's come, before that: only an answer says whose it is.
+        Its server reports only what is newer than this client's last zxid.  The own node may have
+        been deleted, and another one created in its place, before that: only an answer tells.
         """
         doubted, self._doubted = self._doubted, []
         return [
-            _again(request, request.body[:-1] + _NO_WATCH)
+            _repeated(request, request.body[:-1] + _NO_WATCH)
             for request in doubted
             if request.watch is not None and request.watch.places
         ]
@@ -228,8 +239,8 @@ class WatchManager:
     # --- events -----------------------------------------------------------------------------------
 
     def _event(self, number: int, path: str, zxid: int | None = None) -> Event:
-        # A fifth of the cost of an event: the class's own ways look at what is known here.
-        return _new(Event, (_TYPES[number], strip(self._chroot, path), self.state, zxid))
+        # Without Event.__new__, whose checks are a fifth of the cost of an event.
+        return _new(Event, (_TYPES[number], strip(self._chroot, path), self._state, zxid))
 
     def _deliver(self, watch: Watch, event: Event, spent: bool = True) -> None:
         watch.deliver(event, spent)
@@ -240,15 +251,15 @@ class WatchManager:
         """The server says that something has happened to ``path``."""
         told, spent = self.table.concerned(number, path)
         if told:
-            # A server before 3.9 sends no zxid, and none sends one for what it catches up with.
+            # Servers before 3.9 send no zxid, and none does for what set_watches brings.
             event = self._event(number, path, zxid if zxid > 0 else None)
             self._firing = path, event, told, spent
             self.fire()
 
     def fire(self) -> None:
-        """Tell the watches of the event in hand, also of one that an interrupt has left there.
+        """Deliver the event at hand, which an interrupt may have left half delivered.
 
-        Each is told once, however often this begins; only then they are taken out.
+        Each watch gets it once, however often this begins; then spent watches leave the table.
         """
         if self._firing is not None:
             path, event, told, spent = self._firing
@@ -257,8 +268,9 @@ class WatchManager:
             self.table.take_out(path, spent)
             self._firing = None
 
-    def reread(self) -> None:
-        """A new connection has the watches; what happened in between, persistent ones missed."""
+    def reread(self, state: State) -> None:
+        """A new connection has the watches; persistent ones may have missed events."""
+        self._state = state
         for kind in LASTING:
             for path in self.table.paths(kind):
                 event = self._event(EventType.REREAD, path)
@@ -268,7 +280,7 @@ class WatchManager:
     # --- the end of watches -----------------------------------------------------------------------
 
     def remove(self, watch: Watch, zxid: int) -> None:
-        """Take a watch out everywhere; ``zxid`` is the last one that the server is known to have.
+        """Remove a watch from every path; ``zxid`` is the last one that the client has seen.
 
         A watch that is not closed may be set again.
         """
@@ -281,13 +293,27 @@ class WatchManager:
         self._callbacks += watch.take_wakers()
 
     def drop(self, watch: Watch) -> None:
-        """Take a watch out everywhere, on this side only: its nodes are about to go."""
+        """Remove a watch from every path, on this side only: its nodes are about to be deleted."""
         for kind, path in list(watch.places):
             self.table.discard(kind, path, watch)
         self._callbacks += watch.take_wakers()
 
-    def remove_at(self, path: str, which: WatchType, zxid: int) -> bool:
-        """Take all watches of a type on a path out, and tell them; False if there were none."""
+    def remove_asked(
+        self, request: Request, zxid: int, connected: bool
+    ) -> Answered | Refused | None:
+        """Do a ``remove_watches`` request here: how it ends, or None if the server must be told.
+
+        Its body is what the server must be told then.
+        """
+        asked = RemoveWatchesRequest.decode(request.body)
+        found = self._remove_at(asked.path, WatchType(asked.type), zxid)
+        if not (connected and self.requests):
+            return ANSWERED if found else _NO_WATCHER
+        request.body = self.requests.pop(0).body
+        return None
+
+    def _remove_at(self, path: str, which: WatchType, zxid: int) -> bool:
+        """Remove the watches of a type on a path and tell them; False if there were none."""
         kinds = {kind for kind in _OF_TYPE[which] if self.table.has(kind, path)}
         for kind in sorted(kinds):
             event = self._event(_REMOVED[kind], path)
@@ -299,22 +325,22 @@ class WatchManager:
         return bool(kinds)
 
     def end_lasting(self, zxid: int) -> None:
-        """No server knows persistent watches: each is told that it has been removed."""
+        """No server knows persistent watches: each gets the event that it is removed."""
         for kind, which in _LASTING_TYPES:
             for path in self.table.paths(kind):
-                self.remove_at(path, which, zxid)
+                self._remove_at(path, which, zxid)
 
     def _release(self, path: str, kinds: set[WatchKind], zxid: int) -> None:
-        """Make the server forget what nobody here needs any more on ``path``."""
+        """Make the server forget what no watch on ``path`` needs."""
         if self._needed(path, LASTING):
-            self._owed.discard(path)  # it covers the others, and has replaced what was owed
-        elif kinds.intersection(LASTING) or path in self._owed:
+            self._release_later.discard(path)  # the new one has replaced the old one
+        elif kinds.intersection(LASTING) or path in self._release_later:
             if any((kind, path) in self._expected for kind in _ONE_SHOT):
-                # Only when they are answered it is known what they have set.
-                self._owed.add(path)
+                # Their answers tell which watches they have set.
+                self._release_later.add(path)
                 return
-            self._owed.discard(path)
-            # The only type that takes a persistent watch away on every server; and all the others.
+            self._release_later.discard(path)
+            # The only type that removes a persistent watch on every server; it removes all others.
             self._forget(path, WatchType.ANY)
             self._set_again(path, _ONE_SHOT, zxid)
         else:
@@ -323,9 +349,9 @@ class WatchManager:
                     self._forget(path, which)
 
     def forget_server(self) -> None:
-        """The connection is gone, and with it all that the server had."""
+        """The connection has ended, and with it every watch that the server had."""
         self.requests.clear()
-        self._owed.clear()
+        self._release_later.clear()
 
     def _needed(self, path: str, kinds: Iterable[WatchKind]) -> bool:
         return any((k, path) in self._expected or self.table.has(k, path) for k in kinds)
@@ -344,14 +370,14 @@ class WatchManager:
             self.requests.append(Request(ops.SET_WATCHES, strip(self._chroot, path), body))
 
     def all_told(self) -> list[Watch]:
-        """All watches; the event in hand has been handed out."""
+        """All watches, after the event at hand has been delivered."""
         self.fire()
         return self.table.all()
 
     def expect_nothing(self, but: Collection[Request]) -> None:
-        """No request is under way: what an interrupt has left here is not expected any more."""
+        """No request ``but`` these is under way: forget what an interrupt has left."""
         for request in [request for requests in self._expected.values() for request in requests]:
             assert request.watch is not None
             if request not in but:
-                self.fail(request, request.watch, 0, given_up=True)
+                self.fail(request, request.watch, 0, withdrawn=True)
         self._expected = {place: requests for place, requests in self._expected.items() if requests}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
 from zkwire.jute.multi import MultiResponse
 
@@ -58,6 +59,14 @@ class Op:
         self.changes = changes
         self.watch = watch
         self.since = since  # the first release whose servers know it
+
+    def decode_reply(self, data: bytes, at: int, end: int) -> Record | MultiResponse | None:
+        """The record that fills ``data[at:end]``, None if there is none; raises ProtocolError."""
+        if self.reply is not None:
+            return self.reply.decode(data, at, end)
+        if at != end:
+            raise ProtocolError(f"{end - at} unknown trailing bytes")
+        return None
 
     def __repr__(self) -> str:
         return f"<Op {self.name} {self.opcode}>"

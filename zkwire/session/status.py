@@ -1,0 +1,187 @@
+"""What a session consists of, and what a shell may read of it.
+
+The parts are made here.  :class:`zkwire.session.session.Session`, which inherits this class, is the
+only one to change them; nothing here decides anything.  All times are in seconds on the shell's
+clock, which must not stop or be set.
+"""
+
+from __future__ import annotations
+
+from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
+from zkwire.session.handshake import Handshake, Identity
+from zkwire.session.liveness import LeaseHolders, Liveness, Reported
+from zkwire.session.read_write_search import ReadWriteSearch
+from zkwire.session.request_queue import RequestQueue
+from zkwire.session.states import StateMachine
+from zkwire.session.unknown_operations import UnknownOperations
+from zkwire.session.watch_manager import WatchManager
+from zkwire.wire.model import Credentials, State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from zkwire.session.hosts import HostList
+    from zkwire.session.liveness import LeaseHolder
+    from zkwire.session.trace import Tracer
+    from zkwire.session.waitable import Waker
+
+
+class SessionStatus:
+    """The parts of one session; see the module's docstring.
+
+    ``timeout`` is the session timeout in seconds that is asked for.  ``sasl``: the shell has a
+    mechanism.  ``read_only``: a server that has lost the ensemble is accepted.  ``resume``: the
+    session to continue.  ``lease_margin``: see :class:`zkwire.session.liveness.Reported`.
+    ``first_xid`` is for tests of the wrap.
+    """
+
+    def __init__(
+        self,
+        hosts: HostList,
+        *,
+        timeout: float,
+        chroot: str = "",
+        receive_limit: int = RECEIVE_LIMIT,
+        sasl: bool = False,
+        read_only: bool = False,
+        resume: Credentials | None = None,
+        lease_margin: float = 0.0,
+        first_xid: int = 1,
+    ) -> None:
+        self.callbacks: list[Waker] = []
+        self._machine = StateMachine(self.callbacks)
+        self.observers = self._machine.observers
+        self.change = self._machine.change
+        self.usable = False  # requests are sent at once; False if the server refuses to go on
+        self.ended = False  # the state is terminal
+        self.chroot = chroot
+        self.hosts = hosts
+        self.server: tuple[str, int] | None = None  # the last one that was chosen
+        self.broken: str | None = None  # why the shell must drop the connection
+        self.act_at = 0.0  # when the attempt to connect, or the pause before it, ends
+        self.last_failure = "none was tried"
+        self.failures: dict[str, str] = {}  # by server, since the last usable connection
+        self.resumed = resume is not None
+        self.trace: Tracer | None = None
+        self._identity = Identity(timeout, sasl=sasl, read_only=read_only, resume=resume)
+        self._live = Reported(timeout, lease_margin) if lease_margin else Liveness(timeout)
+        self._lease_holders = LeaseHolders(self.callbacks)
+        self._requests = RequestQueue(first_xid)
+        self._watches = WatchManager(chroot, self.callbacks)
+        self._unknown = UnknownOperations()
+        self._read_write_search = ReadWriteSearch(hosts)
+        self._closing = False  # close() was called: nothing more is accepted
+        self._all_ended = False  # everything that waited knows of the session's end
+        self._reason: str | None = None  # why the session ended, if its state does not say it all
+        self._receive_limit = receive_limit
+        self._own_frames: list[bytes] = []  # to be sent before any request
+        self._garbled = False  # ``broken`` because of bytes that are not the protocol's
+        self._splitter = FrameSplitter(receive_limit)
+        self._handshake = Handshake(self._identity)
+
+    @property
+    def state(self) -> State:
+        """Where the session stands."""
+        return self._machine.state
+
+    @property
+    def session_id(self) -> int:
+        """The session's id; 0 before the first handshake."""
+        return self._identity.session_id
+
+    @property
+    def credentials(self) -> Credentials:
+        """What another client needs to continue the session."""
+        return self._identity.credentials
+
+    @property
+    def timeout(self) -> float:
+        """The session timeout in seconds: the one asked for, later the one granted."""
+        return self._live.timeout
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that an answer has shown; a server behind it is refused."""
+        return self._requests.last_zxid
+
+    @property
+    def lease_deadline(self) -> float:
+        """When the session's lease ends: no server expires it before; 0 before any handshake."""
+        return 0.0 if self.ended else self._live.lease_deadline
+
+    @property
+    def lease_holders(self) -> Collection[LeaseHolder]:
+        """What is held while the session's lease runs, in the order of its acquisition."""
+        return self._lease_holders.holders
+
+    @property
+    def watch_count(self) -> int:
+        """How many watches are set."""
+        return len(self._watches.table)
+
+    # --- the connection ---------------------------------------------------------------------------
+
+    @property
+    def target(self) -> tuple[str, int] | None:
+        """The server that the shell must connect to now."""
+        return self.server if self.state is State.CONNECTING else None
+
+    @property
+    def connection(self) -> object:
+        """A token of the connection, another one for each; compare with ``is``."""
+        return self._handshake
+
+    @property
+    def challenge(self) -> bytes | None:
+        """What the shell's SASL mechanism must answer now; b"" at the beginning."""
+        return self._handshake.challenge
+
+    @property
+    def asking(self) -> tuple[str, int] | None:
+        """The server that the shell must ask ``isro`` now."""
+        return self._read_write_search.asking
+
+    @property
+    def refused(self) -> bool:
+        """The server does not know an operation that it was sent, and closes this connection."""
+        return self.state.usable and not self.usable
+
+    @property
+    def has_output(self) -> bool:
+        """Whether :meth:`~zkwire.session.session.Session.data_to_send` would return anything."""
+        return bool(self._own_frames or (self._requests.queue and self.usable))
+
+    @property
+    def queued(self) -> int:
+        """How many requests are not sent yet."""
+        return len(self._requests.queue)
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests are sent and not answered."""
+        return len(self._requests.unanswered)
+
+    @property
+    def dead_at(self) -> float:
+        """When the connection counts as dead unless something arrives."""
+        return self._live.dead_at
+
+    @property
+    def give_up_at(self) -> float:
+        """When to drop this server and try the next one.
+
+        Once a server has answered the greeting, it has as long as any connection.
+        """
+        greeted = self.state is State.HANDSHAKE and self._handshake.greeted
+        return self._live.dead_at if self.usable or greeted else self.act_at
+
+    @property
+    def _connect_timeout(self) -> float:
+        """Seconds for one attempt: every server can be tried within one session timeout."""
+        return self.timeout / (len(self.hosts) + 1)
+
+    @property
+    def _restoring(self) -> bool:
+        """Whether the connection has been sent the watches and is not usable yet."""
+        return self._handshake.restored and self.state is State.HANDSHAKE
