@@ -67,7 +67,7 @@ class ServerError(ZooKeeperError):
     Keeper -7 and -4 to what it has not seen committed).
     """
 
-    code = 0
+    code: int = 0
 
     def __init__(
         self,
@@ -331,6 +331,8 @@ class MultiError(ServerError):
     ``results`` has one entry for each operation: its error (RuntimeInconsistencyError for those
     that were not attempted), or None where nothing was wrong with it.
     """
+
+    __cause__: BaseException | None
 
     def __init__(self, results: list[ServerError | None], index: int) -> None:
         culprit = results[index]
