@@ -36,8 +36,8 @@ class FrameSplitter:
     __slots__ = ("_need", "limit", "partial")
 
     def __init__(self, limit: int = RECEIVE_LIMIT) -> None:
-        self.limit = limit
-        self.partial = bytearray()
+        self.limit: int = limit
+        self.partial: bytearray = bytearray()
         self._need = 4
 
     def join(self, chunk: bytes) -> bytes:

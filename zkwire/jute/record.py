@@ -153,14 +153,14 @@ class Field:
     __slots__ = ("name", "nullable", "record", "tail", "vector", "word")
 
     def __init__(self, name: str, layout: str, module: str) -> None:
-        self.name = name
-        self.nullable = layout.endswith("| None")
+        self.name: str = name
+        self.nullable: bool = layout.endswith("| None")
         word = layout.removesuffix("| None").strip()
-        self.tail = word.startswith("Tail[")
-        self.vector = word.startswith("Vector[")
+        self.tail: bool = word.startswith("Tail[")
+        self.vector: bool = word.startswith("Vector[")
         if self.tail or self.vector:
             word = word[word.index("[") + 1 : -1]
-        self.word = word
+        self.word: str = word
         known = word in FIXED or word in {"Buffer", "Secret", "UString"}
         self.record: type[Record] | None = None if known else getattr(sys.modules[module], word)
         if self.tail and word not in FIXED:
