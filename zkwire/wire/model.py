@@ -12,6 +12,7 @@ from zkwire.jute.records import ACL, Id, Stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -50,7 +51,7 @@ class _Named:
     """A number whose text is its name, as that of any Enum; only a format for numbers shows it."""
 
     __slots__ = ()
-    __str__ = Enum.__str__
+    __str__: Callable[..., str] = Enum.__str__
 
     def __format__(self, spec: str) -> str:
         if spec and spec[-1] in "bcdeEfFgGnoxX%":
@@ -115,7 +116,7 @@ def session_name(session_id: int) -> str:
 class Perms(_Named, IntFlag):
     """What an ACL entry allows."""
 
-    __str__ = Flag.__str__  # which knows of no permission at all
+    __str__: Callable[..., str] = Flag.__str__  # which knows of no permission at all
 
     READ = 1
     WRITE = 2

@@ -52,13 +52,13 @@ class Op:
         watch: WatchKind | None = None,
         since: str = "3.0",
     ) -> None:
-        self.name = name
-        self.opcode = opcode
-        self.request = request
-        self.reply = reply
-        self.changes = changes
-        self.watch = watch
-        self.since = since  # the first release whose servers know it
+        self.name: str = name
+        self.opcode: int = opcode
+        self.request: type[Record] | None = request
+        self.reply: type[Record | MultiResponse] | None = reply
+        self.changes: bool = changes
+        self.watch: WatchKind | None = watch
+        self.since: str = since  # the first release whose servers know it
 
     def decode_reply(self, data: bytes, at: int, end: int) -> Record | MultiResponse | None:
         """The record that fills ``data[at:end]``, None if there is none; raises ProtocolError."""
