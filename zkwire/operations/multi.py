@@ -30,7 +30,7 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, Concatenate, NoReturn, ParamSpec
+    from typing import Any, Concatenate, Final, NoReturn, ParamSpec
 
     from zkwire.jute.multi import MultiResponse
     from zkwire.jute.records import ACL
@@ -108,12 +108,12 @@ def _operation(
     return make
 
 
-Create = _operation(Nodes.create)
-Delete = _operation(Nodes.delete)
-SetData = _operation(Nodes.set_data)
-Check = _operation(Recorder.check)
-GetData = _operation(Nodes.get_data)
-GetChildren = _operation(Nodes.get_children)
+Create: Final = _operation(Nodes.create)
+Delete: Final = _operation(Nodes.delete)
+SetData: Final = _operation(Nodes.set_data)
+Check: Final = _operation(Recorder.check)
+GetData: Final = _operation(Nodes.get_data)
+GetChildren: Final = _operation(Nodes.get_children)
 
 _WRITES = {
     ops.CREATE, ops.CREATE_CONTAINER, ops.CREATE_TTL, ops.DELETE, ops.SET_DATA, ops.CHECK,
