@@ -41,8 +41,8 @@ class Flow:
         self.source = source
         self.target = target
         self.ended = False  # nothing more can be read
-        self.closed = False  # nothing more can be written
-        self.blocked = False  # the target takes no bytes at the moment
+        self.closed: bool = False  # nothing more can be written
+        self.blocked: bool = False  # the target takes no bytes at the moment
         self._wake = wake
         self._steps: deque[Step] = deque()
         self._backlog = 0

@@ -68,7 +68,7 @@ class ProxiedConnection:
         self._connected = False
         self._black_hole = False
         self._watched = (0, 0)
-        self.deadline = 0.0  # when to advance it next, if nothing happens before
+        self.deadline: float = 0.0  # when to advance it next, if nothing happens before
         for end in (client, self._server):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -54,7 +54,7 @@ class Credentials:
         six: bool = False,
         super_password: str | None = None,
     ) -> None:
-        self.address = address
+        self.address: str = address
         self.ids: list[Id] = [Id("ip", addresses.as_java(address))]
         self._more = more
         self._six = six

@@ -30,12 +30,12 @@ class Session:
     __slots__ = ("connections", "expires", "local", "member", "passwd", "session_id", "timeout")
 
     def __init__(self, session_id: int, passwd: bytes, timeout: int, *, local: bool) -> None:
-        self.local = local
-        self.session_id = session_id
-        self.passwd = passwd
-        self.timeout = timeout
-        self.expires = 0
-        self.member = 0  # the server it is attached to now
+        self.local: bool = local
+        self.session_id: int = session_id
+        self.passwd: bytes = passwd
+        self.timeout: int = timeout
+        self.expires: int = 0
+        self.member: int = 0  # the server it is attached to now
         self.connections: dict[int, Connection] = {}
 
 
@@ -59,19 +59,19 @@ class Connection:
         member: int = 0,
         credentials: Credentials | None = None,
     ) -> None:
-        self.number = number
-        self.member = member
-        self.credentials = credentials or Credentials()
+        self.number: int = number
+        self.member: int = member
+        self.credentials: Credentials = credentials or Credentials()
         self.sasl: DigestServer | None = None  # the exchange that is under way, or over
         self.session: Session | None = None
         self.head: bytes | None = b""  # the first bytes; None once they were judged
-        self.greeted = False
-        self.ended = False
+        self.greeted: bool = False
+        self.ended: bool = False
         self.output: list[bytes] = []
-        self.waiting = 0  # bytes in the output
+        self.waiting: int = 0  # bytes in the output
         self.barrier: int | None = None  # a fault holds the output back from this frame on
-        self.mute = False  # a fault swallows all output
-        self.reset = False  # a fault ends the connection with RST
+        self.mute: bool = False  # a fault swallows all output
+        self.reset: bool = False  # a fault ends the connection with RST
         self._on_output = on_output
         self._splitter = FrameSplitter(SEND_LIMIT)
 

@@ -56,7 +56,7 @@ class Loop:
     ) -> None:
         self.processor = processor
         self._tls = tls
-        self.faults = FaultPoints(processor, self._wake_up)
+        self.faults: FaultPoints = FaultPoints(processor, self._wake_up)
         self._now = now
         self._failure: Exception | None = None
         self._selector = selectors.DefaultSelector()

@@ -48,11 +48,19 @@ class Node:
         "acl", "aversion", "created", "ctime", "czxid", "data", "mtime", "mzxid", "names",
         "owner", "pzxid", "version",
     )  # fmt: skip
+    aversion: int
+    created: int
+    ctime: int
+    czxid: int
+    mtime: int
+    mzxid: int
+    pzxid: int
+    version: int
 
     def __init__(self, data: bytes | None, acl: Acls, owner: int, zxid: int, now: int) -> None:
-        self.data = data
-        self.acl = acl
-        self.owner = owner
+        self.data: bytes | None = data
+        self.acl: Acls = acl
+        self.owner: int = owner
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = now
         self.version = self.aversion = self.created = 0

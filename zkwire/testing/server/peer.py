@@ -24,12 +24,12 @@ class Peer:
     __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
 
     def __init__(self, sock: socket.socket, connection: Connection, tls: ServerTls | None) -> None:
-        self.sock = sock
-        self.connection = connection
-        self.tls = tls
-        self.interest = selectors.EVENT_READ
+        self.sock: socket.socket = sock
+        self.connection: Connection = connection
+        self.tls: ServerTls | None = tls
+        self.interest: int = selectors.EVENT_READ
         self.requests: Iterator[bytes] | None = None
-        self.unsent = memoryview(b"")
+        self.unsent: memoryview[int] = memoryview(b"")
 
     @property
     def backlog(self) -> int:

@@ -80,8 +80,8 @@ class Processor:
         # Java starts from the time and leaves two bytes for counting; five random bytes do, too.
         first_id = rng.getrandbits(40) << 16 | 1
         sessions = Sessions(tick=_ms(tick), rng=rng, first_id=first_id, limits=limits)
-        self.rules = Rules(**behaviour)
-        self.state = ServerState(DataTree(), sessions, self.rules, members)
+        self.rules: Rules = Rules(**behaviour)
+        self.state: ServerState = ServerState(DataTree(), sessions, self.rules, members)
         self._writes = {*WRITES, ops.MULTI.opcode, *self.rules.before_39 * WRITES_BEFORE_39}
         self._not_read_only = {*self._writes, ops.SYNC.opcode}  # ReadOnlyRequestProcessor
         self._schemes = {"sasl"} if self.rules.sasl_users is not None else set[str]()

@@ -99,10 +99,10 @@ class Rules:
         self.read_only = read_only
         self.local_sessions = local_sessions
         self.sasl_users = sasl_users
-        self.enforce_auth = frozenset(enforce_auth)
+        self.enforce_auth: frozenset[str] = frozenset(enforce_auth)
         self.super_password = super_password
         self.reconfig = reconfig
         self.handshake_timeout = handshake_timeout
         later = [op for since, new in _SINCE.items() if since > version for op in new]
-        self.unknown = frozenset(unknown_opcodes) | {op.opcode for op in later}
-        self.before_39 = version != "3.9"
+        self.unknown: frozenset[int] = frozenset(unknown_opcodes) | {op.opcode for op in later}
+        self.before_39: bool = version != "3.9"

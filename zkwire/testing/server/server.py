@@ -330,7 +330,7 @@ class Ensemble(_Service):
         super().__init__(
             tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, members=members, **behaviour
         )
-        self.servers = tuple(Member(self, number) for number in range(members))
+        self.servers: tuple[Member, ...] = tuple(Member(self, number) for number in range(members))
 
     def __enter__(self) -> Self:
         try:

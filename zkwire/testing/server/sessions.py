@@ -26,6 +26,9 @@ _MIN_TICKS, _MAX_TICKS = 2, 20
 class Sessions:
     """All living sessions, and when each one expires."""
 
+    shortest: int
+    longest: int
+
     def __init__(
         self, *, tick: int, rng: Random, first_id: int, limits: tuple[int, int] | None = None
     ) -> None:

@@ -45,7 +45,7 @@ class ServerState:
         self.tree = tree
         self.sessions = sessions
         self.rules = rules
-        self.watchers = Watchers(one_mode=rules.before_39)
+        self.watchers: Watchers = Watchers(one_mode=rules.before_39)
         self.now = 0
 
     @property

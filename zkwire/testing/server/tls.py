@@ -63,6 +63,7 @@ class ServerTls(TlsFilter):
     """
 
     __slots__ = ("subject",)
+    error: ssl.SSLError | None
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()

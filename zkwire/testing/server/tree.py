@@ -56,8 +56,8 @@ class DataTree:
     """All nodes, and the zxid and the time (milliseconds since 1970) of the last transaction."""
 
     def __init__(self) -> None:
-        self.zxid = 0
-        self.now = 0
+        self.zxid: int = 0
+        self.now: int = 0
         self.nodes: dict[str, Node] = {}
         self._of_session: dict[int, dict[str, None]] = {}
         self._reapable: dict[str, None] = {}  # containers and nodes with a time to live

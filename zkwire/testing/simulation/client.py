@@ -63,14 +63,14 @@ class Task:
     def __init__(
         self, name: str, client: Client, coroutine: Coroutine[Any, Any, Any], background: bool
     ) -> None:
-        self.name = name
-        self.client = client
-        self.coroutine = coroutine
-        self.background = background
-        self.ready = True
+        self.name: str = name
+        self.client: Client = client
+        self.coroutine: Coroutine[Any, Any, Any] = coroutine
+        self.background: bool = background
+        self.ready: bool = True
         self.deadline: float | None = None
-        self.awaits = 0
-        self.done = False
+        self.awaits: int = 0
+        self.done: bool = False
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -88,7 +88,7 @@ class Suspend:
     __slots__ = ("deadline",)
 
     def __init__(self, deadline: float | None) -> None:
-        self.deadline = deadline
+        self.deadline: float | None = deadline
 
     def __await__(self) -> Generator[Any, None, None]:
         yield self
@@ -100,10 +100,10 @@ class Link:
     __slots__ = ("connection", "down", "up", "written")
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+        self.connection: Connection = connection
         self.up: deque[list[bytes]] = deque()
         self.down: deque[bytes] = deque()
-        self.written = 0
+        self.written: int = 0
 
     def take(self) -> bytes:
         """The first frame on the way up; it arrives."""
@@ -157,9 +157,9 @@ class Client:
         self.name = name
         self.sim = sim
         # Of its own, so that what one client draws does not depend on what others do meanwhile.
-        self.rng = Random(sim.rng.random())
+        self.rng: Random = Random(sim.rng.random())
         hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
-        self.session = Session(hosts, timeout=sim.timeout, chroot=chroot)
+        self.session: Session = Session(hosts, timeout=sim.timeout, chroot=chroot)
         self._pump = Shell(self)
         self.world: Runtime = AsyncWorld(cast("LoopDriver", self._pump), chroot, self.rng)
         self.link: Link | None = None
@@ -267,8 +267,8 @@ class Shell:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.session = client.session
-        self.flush = client.flush
+        self.session: Session = client.session
+        self.flush: Callable[[], None] = client.flush
         self._sim = client.sim
 
     def now(self) -> float:

@@ -43,7 +43,7 @@ class FailedRunError(AssertionError):
             f"{error}\nfound by {origin}, in run {runs}; faults: {', '.join(faults) or 'none'}\n"
             f"replay with: {'; '.join(map(str, steps))}\n" + "\n".join(history)
         )
-        self.invariant = error.invariant
+        self.invariant: str = error.invariant
         self.origin = origin
         self.steps = steps
         self.runs = runs
@@ -74,6 +74,9 @@ class Runner:
 
     ``runs`` and ``steps`` say how much it was.
     """
+
+    runs: int
+    steps: int
 
     def __init__(self, scenario: Scenario, options: dict[str, Any]) -> None:
         self._scenario = scenario

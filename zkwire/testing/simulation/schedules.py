@@ -104,7 +104,7 @@ class OneFault:
         self._base = base
         self._at = at
         self._which = which
-        self.choices = 0
+        self.choices: int = 0
 
     def next(self, sim: Simulation) -> Step | None:
         """What the base says, or the fault."""
@@ -128,7 +128,7 @@ class CancelAt:
         self._task = task
         self._at = at
         self._late = late
-        self.happened = False
+        self.happened: bool = False
 
     def next(self, sim: Simulation) -> Step | None:
         """What the base says, or the cancellation."""

@@ -102,7 +102,7 @@ class Simulation(Stage):
             lag="lag" in allowed,
         )
         self.checks: list[Check] = []
-        self.last_fault_at = START
+        self.last_fault_at: float = START
         self._frames = frames
         self._allowed = allowed
 
@@ -232,7 +232,7 @@ class Simulation(Stage):
             if task.deadline is not None and not task.client.paused
         ]
         before = self.now
-        self.now = min([moment for moment in due if moment > before], default=before)
+        self.now: float = min([moment for moment in due if moment > before], default=before)
         if not self.tree._reapable:  # or else the clock would stop for a round that finds nothing
             self.processor._reap_at += self.now - before
         if self.now >= self.processor.next_deadline:

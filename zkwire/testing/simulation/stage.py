@@ -65,7 +65,7 @@ class Stage:
         self.tick = tick
         self.servers = servers
         self.seed = seed
-        self.rng = Random(seed)
+        self.rng: Random = Random(seed)
         self.now = START
         self.clients: list[Client] = []
         self.current: Task | None = None
@@ -74,14 +74,14 @@ class Stage:
         self.history: list[str] = []
         self.trace = trace
         self.stolen: dict[int, float] = {}  # czxids of nodes that somebody has deleted, and when
-        self.long = 2 * (timeout + tick)  # longer than any session lives
+        self.long: float = 2 * (timeout + tick)  # longer than any session lives
         self._tasks: dict[str, Task] = {}
         self.ended: list[Task] = []
         self._by_name: dict[str, Client] = {}
         self._of_connection: dict[Connection, Client] = {}
         self.stale_servers: dict[Connection, StaleServer] = {}  # whose server is
-        self.tree_history = TreeHistory(wanted=lag)
-        self.processor = Processor(rng=self.rng, tick=tick, members=servers)
+        self.tree_history: TreeHistory = TreeHistory(wanted=lag)
+        self.processor: Processor = Processor(rng=self.rng, tick=tick, members=servers)
         self.processor.advance(START)
 
     @property
