@@ -14,7 +14,7 @@ class Screen:
     """Prints headings, text and claims; remembers whether every claim was true."""
 
     def __init__(self) -> None:
-        self.claims = 0
+        self.claims: int = 0
         self.failures: list[str] = []
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
