@@ -2,8 +2,8 @@
 
 Decides the order of servers, and of the addresses of a name (shuffled once, then in turn), and how
 long to pause: not at all in the first round after a connection that was of use, then before each
-attempt, twice as long from round to round, with jitter, up to a second.  Randomness comes in as
-``rng``; names are not resolved here.
+attempt, twice as long from round to round, with jitter, up to a second.  It must not resolve names
+or make randomness: that is passed in as ``rng``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     Address = tuple[int, Any]  # address family, socket address
 
 DEFAULT_PORT = 2181
-FIRST_PAUSE = 0.05
-MOST_RANKS = 1000  # where addresses change for ever, as those of containers do
+FIRST_PAUSE = 0.05  # seconds
 LONGEST_PAUSE = 1.0
+# How many addresses keep their place in the order; those of containers change for ever.
+MOST_RANKS = 1000
 
-# How a server writes that its clients may use any of its addresses.
+# How a configuration says that clients may use any address of a server.
 _EVERY_ADDRESS = {"", "0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]"}
 
 
@@ -66,10 +67,10 @@ def _parse_host(server: str, text: str) -> tuple[str, int]:
 
 
 def parse_config(data: bytes) -> list[tuple[str, int]]:
-    """The (host, port) of each server in an ensemble's configuration that has one for clients.
+    """The (host, port) of each server in an ensemble's configuration that has a port for clients.
 
-    ``server.1=zoo1:2888:3888:participant;[zoo1:]2181``: without a client's address, or with the one
-    that means every address, it is the server's own.
+    A line is ``server.1=zoo1:2888:3888:participant;[zoo1:]2181`` (Java's ``QuorumServer``).  A
+    missing address for clients, or one that means every address, is the server's own.
     """
     hosts: list[tuple[str, int]] = []
     for line in data.decode("utf-8", "replace").splitlines():
@@ -79,13 +80,13 @@ def parse_config(data: bytes) -> list[tuple[str, int]]:
             continue
         host, _, port = client.strip().rpartition(":")
         if host in _EVERY_ADDRESS:
-            # Of several addresses ("a:2888:3888|b:2888:3888", since 3.6) the first.
+            # The first of several addresses ("a:2888:3888|b:2888:3888", since 3.6).
             host = server.strip()
             host = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
         try:
             hosts.append(_parse_host(f"{host}:{port}", line))
         except ValueError:
-            continue  # a server this client cannot reach is not a server to it
+            continue  # the client cannot connect to it
     return hosts
 
 
@@ -110,10 +111,10 @@ class HostList:
         return host
 
     def arrange(self, addresses: list[Address]) -> list[Address]:
-        """The addresses of one name, in an order of this client's own that stays.
+        """The addresses of one name, in a random order that stays the same for this client.
 
-        A resolver has the same first for all clients.  But which family goes first is for it to
-        say: it knows what this machine can reach (RFC 6724).
+        A resolver gives all clients the same order.  Which family goes first stays the resolver's
+        choice: it knows what this machine can reach (RFC 6724).
         """
         if len(self._ranks) > MOST_RANKS:
             self._ranks.clear()
@@ -125,24 +126,24 @@ class HostList:
         return [next(turns[family]) for family, _ in addresses]
 
     def prefer(self, server: tuple[str, int]) -> None:
-        """Try this one next, if it still is one."""
+        """Try ``server`` next, if it is still in the list."""
         if server in self._hosts:
             self._next = self._hosts.index(server)
 
     def replace(self, hosts: list[tuple[str, int]]) -> None:
-        """The ensemble has other servers now."""
+        """The ensemble has these servers now."""
         if sorted(hosts) != sorted(self._hosts):
             self._hosts = list(hosts)
             self._rng.shuffle(self._hosts)
             self._next = 0
 
     def served(self) -> None:
-        """The last attempt led to a connection of use: the next round starts without a pause."""
+        """The last connection was of use: the next round starts without a pause."""
         self._failures = 0
 
     @property
     def exhausted(self) -> bool:
-        """Whether an attempt that fails now completes a round since a connection of use."""
+        """Whether every server has failed since the last connection of use."""
         return self._failures >= len(self._hosts)
 
     def pause(self) -> float:

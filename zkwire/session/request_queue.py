@@ -1,12 +1,13 @@
-"""The calls of a session between submission and answer: a queue, then a line of unanswered ones.
+"""The requests of a session between submission and answer: first queued, then unanswered.
 
-Decides xids, the order on the wire, which reply belongs to which call, and what of a broken
-connection had been sent.  A plain answer, one that sets no watch, refuses nothing and says nothing
-about the session, ends its call here, many in one loop; what any other means is for the session.
+Decides xids, the order on the wire, which reply belongs to which request, and which requests are
+lost with a connection.  A plain answer, which sets no watch, refuses nothing and says nothing about
+the session, ends its request here, many in one loop.  This module must not know what any other
+answer means; the session looks at those one by one.
 
-Invariants: xids on one connection rise strictly and are never below 1 (0 is not counted by a
-server's throttle, negative ones are reserved); replies come in the order of requests, so the head
-of the line is the only call a reply can be for.
+Invariants: xids on one connection rise strictly and are never below 1 (a server's throttle does not
+count 0, negative ones are reserved); replies arrive in the order of requests, so the first
+unanswered request is the only one that a reply can be for.
 """
 
 from __future__ import annotations
@@ -34,20 +35,24 @@ _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
 
 LAST_XID = 0x7FFFFFFF
-# Handed out at a time; the kernel's socket buffers are of this order.
+# Bytes that are sent at a time; the kernel's socket buffers are about as large.
 SEND_BATCH = 256 * 1024
 
 
 class RequestQueue:
-    """See the module's docstring."""
+    """See the module's docstring.
+
+    ``position`` is how many bytes have been sent on this connection, ``last_zxid`` the newest
+    transaction that an answer has shown.
+    """
 
     __slots__ = ("_next_xid", "last_zxid", "position", "queue", "unanswered")
 
     def __init__(self, first_xid: int = 1) -> None:
         self.queue: deque[Request] = deque()
         self.unanswered: deque[Request] = deque()
-        self.position = 0  # bytes handed out on this connection
-        self.last_zxid = 0  # the newest transaction that an answer has shown
+        self.position = 0
+        self.last_zxid = 0
         self._next_xid = first_xid
 
     def __iter__(self) -> Iterator[Request]:
@@ -55,7 +60,7 @@ class RequestQueue:
         yield from self.queue
 
     def clear(self) -> None:
-        """Forget all calls."""
+        """Forget all requests."""
         self.queue.clear()
         self.unanswered.clear()
 
@@ -66,21 +71,20 @@ class RequestQueue:
         return xid
 
     def since(self, before: int) -> list[Request]:
-        """The calls that have been sent since the line was ``before`` calls long."""
+        """The requests that have been sent since ``before`` requests were unanswered."""
         return list(islice(self.unanswered, before, None))
 
     def take(self, now: float) -> list[bytes]:
-        """The frames of the next calls of the queue, which from now on count as sent."""
+        """The frames of the next queued requests, which from now on count as sent."""
         parts: list[bytes] = []
         queue, limit = self.queue, self.position + SEND_BATCH
         while queue and self.position < limit:
             parts.append(self.send(queue[0], now))
-            # First in, then out: an interrupt may find the call in both places, never in none.
-            queue.popleft()
+            queue.popleft()  # interrupt-safe: last, so it is never in neither place
         return parts
 
     def send(self, request: Request, now: float) -> bytes:
-        """The frame of a call, which from now on counts as sent."""
+        """The frame of a request, which from now on counts as sent at ``now``."""
         body, xid = request.body, self._next_xid
         self._next_xid = xid + 1 if xid < LAST_XID else 1
         size = HEADER_BYTES + len(body)
@@ -92,17 +96,17 @@ class RequestQueue:
     def complete_plain(
         self, data: bytes, live: Liveness, callbacks: list[Waker], now: float
     ) -> int:
-        """End the calls whose plain answers ``data`` begins with; the offset behind those.
+        """End the requests whose plain answers ``data`` begins with; the offset behind those.
 
-        Whatever is not plain, or not whole, or cannot be read, is left to the session, which looks
-        at each frame by itself.
+        The first frame that is not plain, not whole or not readable, and all behind it, are left to
+        the session.
         """
-        line, have, at, request = self.unanswered, len(data), 0, None
+        unanswered, have, at, request = self.unanswered, len(data), 0, None
         newest = self.last_zxid
         try:
-            while line and have - at >= _REPLY_BYTES:
+            while unanswered and have - at >= _REPLY_BYTES:
                 length, xid, zxid, code = _read_reply(data, at)
-                head, start = line[0], at + _REPLY_BYTES
+                head, start = unanswered[0], at + _REPLY_BYTES
                 end = at + LENGTH_BYTES + length
                 op = head.op
                 if code or xid != head.xid or head.watch is not None or end > have:
@@ -118,8 +122,7 @@ class RequestQueue:
                 if head.wakers:
                     callbacks += head.take_wakers()
                 head.outcome = ANSWERED
-                # Late, so that an interrupt anywhere above leaves the call to connection_lost.
-                line.popleft()
+                unanswered.popleft()  # interrupt-safe: late, connection_lost finds it until then
                 request, at = head, end
         except ProtocolError:
             pass
@@ -128,43 +131,42 @@ class RequestQueue:
         return at
 
     def advance(self, xid: int) -> None:
-        """Put the call with this xid at the head of the line: its answer overtakes others."""
-        line = self.unanswered
-        at = next((at for at, request in enumerate(line) if request.xid == xid), 0)
+        """Put the request with this xid before all unanswered ones: its answer overtakes theirs."""
+        unanswered = self.unanswered
+        at = next((at for at, request in enumerate(unanswered) if request.xid == xid), 0)
         if at:
-            # First in, then out, as above.
-            line.appendleft(line[at])
-            del line[at + 1]
+            unanswered.appendleft(unanswered[at])
+            del unanswered[at + 1]  # interrupt-safe: last
 
     def take_lost(self, sending: bool) -> list[Request]:
-        """Take out the calls that are lost with their connection.
+        """Remove and return the requests that are lost with their connection.
 
-        All, if it was ``sending``; else those without a deadline, since the others have been
-        submitted after that.
+        All, if it was ``sending`` until then; else those without a deadline, as the others were
+        submitted after the sending had stopped.
         """
-        late = {} if sending else {c: None for c in self.queue if c.deadline is not None}
+        late = {} if sending else {r: None for r in self.queue if r.deadline is not None}
         lost = [*self.unanswered, *(request for request in self.queue if request not in late)]
         self.clear()
         self.queue.extend(late)
         return lost
 
     def take_all(self, ops: tuple[Op, ...]) -> list[Request]:
-        """Take the queued calls of these operations out."""
+        """Remove and return the queued requests of these operations."""
         taken = [request for request in self.queue if request.op in ops] if ops else []
         for request in taken:
             self.queue.remove(request)
         return taken
 
     def head(self, xid: int) -> Request:
-        """The call that a reply with this xid is for.  Raises ProtocolError if it is for none."""
-        line = self.unanswered
-        if not line or line[0].xid != xid:
-            expected = f"expected was {line[0].xid}" if line else "but none is expected"
+        """The request that a reply with this xid is for; ProtocolError if it is for none."""
+        unanswered = self.unanswered
+        if not unanswered or unanswered[0].xid != xid:
+            expected = f"expected was {unanswered[0].xid}" if unanswered else "but none is expected"
             raise ProtocolError(f"a reply has the xid {xid}, {expected}")
-        return line[0]
+        return unanswered[0]
 
     def overdue(self, now: float) -> Iterator[Request]:
-        """Take out the queued calls whose deadline has passed, each when it has been ended."""
+        """The queued requests whose deadline has passed, to be ended one by one."""
         while self.queue and self.queue[0].deadline is not None and self.queue[0].deadline <= now:
             yield self.queue[0]
-            self.queue.popleft()
+            self.queue.popleft()  # interrupt-safe: after its end

@@ -1,8 +1,23 @@
-"""The states of a session: which follows which, and who is told.
+"""The states of a session: which follows which, and which observers are told.
 
 TRANSITIONS is the whole of the state machine; :meth:`StateMachine.enter` is the only place that
-assigns the state.  Whoever wants to know is told in the step that makes the transition, so nobody
-who waits for a state can miss a short one.  When a transition is taken is the automaton's business.
+assigns the state.  Observers are told in the step that makes the transition, so a wait for a state
+does not miss a short one.  This module must not know why a transition is taken.
+
+Beside the state a session keeps six facts, each of them inside the states named here.  They decide
+what a connection or a caller may do and never which state follows:
+
+=============================  ========================  ===================================
+fact                           in the states             meaning
+=============================  ========================  ===================================
+``Handshake.greeted``          handshake, connected      the server has accepted the session
+``Handshake.restored``         handshake, connected      credentials and watches are sent
+``Session.usable``             connected                 False: the server closes the connection
+                                                         on an operation that it does not know
+``Session.broken``             handshake, connected      the shell must drop the connection
+``Session._closing``           all but the terminal      ``close`` was called: a request is refused
+``Session._all_ended``         the terminal              every request and watch knows of the end
+=============================  ========================  ===================================
 """
 
 from __future__ import annotations
@@ -20,7 +35,7 @@ if TYPE_CHECKING:
     from zkwire.session.waitable import Waker
 
     class Observer(Protocol):
-        """Something that sees every state; returns what is to be called on its behalf."""
+        """Something that is told every state; returns the functions to call because of it."""
 
         def see(self, state: State) -> Sequence[Waker]: ...
 
@@ -53,7 +68,7 @@ TRANSITIONS: dict[State, dict[str, State]] = {
 
 
 class StateChange(Waitable):
-    """Ready once the session is usable or over: calls go out at once, or never will."""
+    """Ready while the session is usable, and when it has ended."""
 
     __slots__ = ("_machine",)
 
@@ -63,7 +78,7 @@ class StateChange(Waitable):
 
     @property
     def ready(self) -> bool:
-        """Whether it is."""
+        """Whether requests are sent at once, or never will be."""
         return self._machine.state.usable or self._machine.state.terminal
 
 
@@ -84,7 +99,7 @@ class StateWait(Waitable):
         return self.reached is not None
 
     def see(self, state: State) -> Sequence[Waker]:
-        """The session is in ``state`` now.  A terminal one ends every wait."""
+        """The session has entered ``state``.  A terminal state ends every wait."""
         if self.reached is None and (state in self._wanted or state.terminal):
             self.reached = state
             return self.take_wakers()
@@ -92,7 +107,7 @@ class StateWait(Waitable):
 
 
 class Listener:
-    """A function that is to be told of every state, by way of ``dispatch``."""
+    """A user's function that ``dispatch`` calls with every state."""
 
     __slots__ = ("_dispatch", "function")
 
@@ -111,7 +126,7 @@ class Listener:
         self._dispatch = dispatch
 
     def see(self, state: State) -> list[Waker]:
-        """The session is in ``state`` now."""
+        """The session has entered ``state``."""
         return [partial(self._dispatch, partial(self.function, state))]
 
 
@@ -121,18 +136,18 @@ class Observers:
     __slots__ = ("_observers",)
 
     def __init__(self) -> None:
-        self._observers: dict[Observer, None] = {}  # a set in the order of its making
+        self._observers: dict[Observer, None] = {}  # an ordered set
 
     def add(self, observer: Observer) -> None:
-        """Tell this one of every transition from now on."""
+        """From now on tell ``observer`` every state."""
         self._observers[observer] = None
 
     def remove(self, observer: Observer) -> None:
-        """The opposite.  Idempotent."""
+        """Undo :meth:`add`.  Idempotent."""
         self._observers.pop(observer, None)
 
     def tell(self, state: State) -> list[Waker]:
-        """The session is in ``state`` now; returns what is to be called."""
+        """The session has entered ``state``; returns the functions to call."""
         return [waker for observer in list(self._observers) for waker in observer.see(state)]
 
 
@@ -154,7 +169,7 @@ class StateMachine:
         self.tell()
 
     def tell(self) -> None:
-        """Let everybody know where the session stands, who does not yet."""
+        """Tell the observers the state, unless they know it.  Idempotent."""
         if self._told is not self.state:
             self._callbacks += self.observers.tell(self.state)
             self._told = self.state

@@ -1,6 +1,7 @@
-"""Whatever can be waited for, and the time limits of waits.
+"""What can be waited for, and the time limits of waits.
 
-A shell puts wakers into a :class:`Waitable`; this module must not know how a shell waits.
+Decides when a wait may end and which functions to call then.  It must not know how a shell waits: a
+shell puts wakers into a :class:`Waitable`, and calls them after the automaton has returned them.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ class Waitable:
     """Something that becomes ready.
 
     ``wakers`` are functions that the shell calls once, soon after ``ready`` has turned true,
-    outside of all locks.  Adding one, and turning ready, happens under the shell's state lock.
-    Most have one at most; where thousands wait a tuple of them would not do.
+    outside all locks.  Adding one, and turning ready, happens under the shell's state lock.  Most
+    waitables have one waker at most, a tuple; for thousands of them a dict is faster.
     """
 
     __slots__ = ("wakers",)
 
     def __init__(self) -> None:
-        self.wakers: tuple[Waker, ...] | dict[Waker, None] = ()  # in the order of their coming
+        self.wakers: tuple[Waker, ...] | dict[Waker, None] = ()  # in the order of arrival
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing left to wait for."""
+        """Whether a wait for this ends at once."""
         raise NotImplementedError
 
     def add_waker(self, waker: Waker) -> None:
@@ -40,25 +41,28 @@ class Waitable:
             self.wakers[waker] = None
 
     def drop_waker(self, waker: Waker) -> None:
-        """The opposite.  Idempotent."""
+        """Forget ``waker``.  Idempotent."""
         if isinstance(self.wakers, dict):
             self.wakers.pop(waker, None)
         elif waker in self.wakers:
             self.wakers = tuple(other for other in self.wakers if other != waker)
 
     def take_wakers(self) -> tuple[Waker, ...]:
-        """The wakers to call now; each is handed out once."""
-        wakers = tuple(self.wakers)  # first: an interrupt behind the store would lose them
+        """The wakers to call now; each is returned once."""
+        wakers = tuple(self.wakers)  # interrupt-safe: before the store
         self.wakers = ()
         return wakers
 
 
 def check_timeout(name: str, seconds: float | None) -> float | None:
-    """``seconds`` itself if it is a time limit: a number not below 0, or None."""
+    """``seconds`` if it is a time limit: a number not below 0, or None.
+
+    Raises TypeError or ValueError, which call the argument ``name``.
+    """
     if seconds is None:
         return None
     if type(seconds) is float and seconds >= 0.0:
-        return seconds  # first: each release comes here
+        return seconds  # the usual case first, for speed
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
     try:
@@ -73,7 +77,7 @@ def check_timeout(name: str, seconds: float | None) -> float | None:
 
 
 class Awaited:
-    """Awaited in the background (:class:`zkwire.net.background.Task`): until something is ready."""
+    """What a background task (:class:`zkwire.net.background.Task`) awaits until it is ready."""
 
     __slots__ = ("_waitable",)
 

@@ -1,8 +1,8 @@
-"""The watch that a caller holds: where events arrive, and where one waits for them.
+"""The watch that a caller has: events arrive in it, and a caller waits on it.
 
-It decides in which order a caller sees events and what a caller is told when none can come any
+It decides in which order a caller sees events, and what a wait raises when no event can arrive any
 more.  It must not know which events concern it (:mod:`zkwire.session.watch_table`), how to send, or
-how to wait: that is its owner, the client.
+how to wait: that is for its owner, the client.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
         def await_delivery(self) -> None:
-            """Wait, for a moment at most, until no event is half delivered."""
+            """Wait, a moment at most, until no event is half delivered."""
 
 
 class ClosedWatchError(ValueError):
-    """A watch that has been closed was passed to a read."""
+    """A closed watch was passed to a read."""
 
 
-# What who waits is told when a watch is closed or not set any more: an iteration over it ends.
+# What a wait raises when the watch is closed or no longer set: an iteration ends then.
 _OVER = (ClientClosedError, RuntimeError)
 
 
 class Watch(Waitable):
     """Pass it as ``watch=`` to a read or to ``add_watch``, then :meth:`wait` for its events.
 
-    Set by a read it fires once, and can be set again by the next read.  It is set when that read
-    succeeds, and by ``exists`` also on a node that is not there.  A lost connection does not lose
-    it: it is set again on the next server, and what is different then fires it.  A node that came
-    and went in between does not.
+    Set by a read, it fires once, and the next read can set it again.  It is set when that read
+    succeeds, and by ``exists`` also on a missing node.  A lost connection does not end it: it is
+    set again on the next server, and a node that is different by then fires it.  A node that was
+    created and deleted in between does not.
 
-    Set by ``add_watch`` it is persistent and fires until it is closed.  A server says nothing about
-    what happened while the connection was lost, so an event of type REREAD comes then: whoever
-    keeps a copy of what is watched must read it again.
+    Set by ``add_watch``, it is persistent and fires until it is closed.  A server does not report
+    what happened while the connection was lost, so an event of type REREAD arrives then: a copy of
+    what is watched must be read again.
 
-    With a ``callback`` the event goes there, in the client's callback thread; when the session
-    ends the callback gets one event of type NONE whose ``state`` says how.  Two watches with the
-    same callback are two, which are called and closed each by itself; a callable that is passed as
-    ``watch=`` itself, to several reads of one path, is called once for a change.
+    With a ``callback`` the events go to that function, in the client's callback thread; when the
+    session ends, the callback gets one event of type NONE whose ``state`` says how.  Two watches
+    with the same callback are called and closed independently; a callable that is itself passed as
+    ``watch=`` to several reads of one path is called once for a change.
     """
 
     __slots__ = (
@@ -74,10 +74,10 @@ class Watch(Waitable):
         self._events: deque[Event] = deque()
         self._latest: Event | None = None
         self._error: Callable[[], ZooKeeperError] | None = None
-        self._armed = 0  # reads whose watch has not fired yet
-        self._lasting = 0  # registrations that firing does not end
+        self._armed = 0  # how many reads have set it, or may set it, and it has not fired
+        self._lasting = 0  # how many registrations are persistent
         self._closed = False
-        self.places: set[tuple[WatchKind, str]] = set()  # where the table has it
+        self.places: set[tuple[WatchKind, str]] = set()  # where it stands in the table
 
     def __repr__(self) -> str:
         armed = self._armed + self._lasting
@@ -85,7 +85,7 @@ class Watch(Waitable):
 
     @property
     def identity(self) -> Hashable:
-        """What makes two watches on one path the same."""
+        """Two watches on one path with equal identities are one."""
         return id(self)
 
     @property
@@ -103,10 +103,12 @@ class Watch(Waitable):
         return self._armed > 0 or self._lasting > 0
 
     def wait(self, timeout: float | None = None) -> Event | None:
-        """The next event; None when ``timeout`` seconds passed without one.
+        """The next event; None when ``timeout`` seconds pass without one.
 
-        Raises SessionExpiredError or ClientClosedError when no event can come any more because the
-        session is over, and RuntimeError when no read has set the watch since it fired last.
+        Raises what ended the session (SessionExpiredError, AuthFailedError or ClientClosedError),
+        ClientClosedError when the watch is closed, and RuntimeError when no read has set it since
+        it fired last.  A time limit or an interrupt changes nothing: the watch stays set, and the
+        next wait returns the event.
         """
         limit = check_timeout("timeout", timeout)
         while (event := self.take()) is None:
@@ -115,7 +117,7 @@ class Watch(Waitable):
         return event
 
     def take(self) -> Event | None:
-        """The next event if it has come, else None; raises what :meth:`wait` would."""
+        """The next event if it has arrived, else None; raises what :meth:`wait` would."""
         try:
             return self._events.popleft()
         except IndexError:
@@ -125,15 +127,15 @@ class Watch(Waitable):
         if self._closed:
             raise ClientClosedError("this watch has been closed")
         if not self._set:
-            if self._has_come():
+            if self._has_arrived():
                 return self.take()
             raise RuntimeError("the watch is not set: pass it to a read that succeeds first")
         return None
 
-    def _has_come(self) -> bool:
-        """Whether there is an event after all, where just now neither it nor a watch was seen.
+    def _has_arrived(self) -> bool:
+        """Whether there is an event after all, though just now there was none and no watch set.
 
-        Another thread may have delivered it meanwhile, or be between the two.
+        Another thread may have delivered it meanwhile, or is delivering it.
         """
         if self.owner is not None:
             self.owner.await_delivery()
@@ -158,12 +160,12 @@ class Watch(Waitable):
         return self._set and not self._closed
 
     @property
-    def _goes_on(self) -> bool:
-        return bool(self._events) or self._lasts or self._has_come()
+    def _continues(self) -> bool:
+        return bool(self._events) or self._lasts or self._has_arrived()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Under asyncio: events as they come, for as long as the watch is set or has some left."""
-        while self._goes_on:
+        """Under asyncio: events as they arrive, while the watch is set or events are left."""
+        while self._continues:
             try:
                 event = await self
             except _OVER:
@@ -173,8 +175,8 @@ class Watch(Waitable):
             yield event
 
     def __iter__(self) -> Iterator[Event]:
-        """Events as they come, for as long as the watch is set or has some left."""
-        while self._goes_on:
+        """Events as they arrive, while the watch is set or events are left."""
+        while self._continues:
             try:
                 event = self.wait()
             except _OVER:
@@ -185,7 +187,7 @@ class Watch(Waitable):
                 yield event
 
     def close(self) -> None:
-        """Give the watch up, here and (if no other watch needs it) on the server.  Idempotent."""
+        """End the watch, here and (if no other watch needs it) on the server.  Idempotent."""
         self._closed = True
         if self.owner is not None:
             self.owner.close_watch(self)
@@ -193,60 +195,57 @@ class Watch(Waitable):
     # --- for the automaton, under the shell's state lock ---
 
     def arm(self, *, lasting: bool = False) -> None:
-        """A request that may set the watch has been submitted."""
+        """A request that may set the watch is submitted."""
         if lasting:
             self._lasting += 1
         else:
             self._armed += 1
 
     def disarm(self, *, lasting: bool = False) -> None:
-        """That request has failed, or what it had set is gone."""
+        """That request has failed, or the watch that it has set is removed."""
         if lasting:
             self._lasting = max(0, self._lasting - 1)
         else:
             self._armed = max(0, self._armed - 1)
 
     def deliver(self, event: Event, spent: bool = True) -> None:
-        """The watch has fired, which has ``spent`` what a read had set.
-
-        Idempotent: an interrupt may make the automaton begin anew.
-        """
+        """The watch fires; ``spent``: for a read, which set it once.  Idempotent."""
         if event is not self._latest:
-            # One call and it is the last thing, so no interrupt comes between these three.
+            # The one call comes last, so no interrupt separates these three: interrupt-safe.
             self._latest = event
             self._armed -= spent and self._armed > 0
             self._events.append(event)
 
     def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
-        """The session is over in ``state``: no event can come any more.  Idempotent."""
+        """The session has ended in ``state``: no event can arrive any more.  Idempotent."""
         if self._error is None:
             event = Event(EventType.NONE, "", state)
             self._error = error
             if self.callback is not None:
-                self._events.append(event)  # the one call behind the store, as in `deliver`
+                self._events.append(event)  # interrupt-safe: last
 
     def take_wakers(self) -> tuple[Waker, ...]:
-        """The wakers to call now; for a callback, behind each event, one that hands it on."""
+        """The wakers to call now; with a callback, one more for each event."""
         wakers = super().take_wakers()
         if self.callback is not None and self._events:
-            wakers += (self._hand_on,)
+            wakers += (self._dispatch,)
         return wakers
 
-    def _hand_on(self) -> None:
-        """Dispatch one event: so those of several watches keep the order of the wire."""
+    def _dispatch(self) -> None:
+        """Pass one event to the callback: events of several watches keep the order of the wire."""
         owner, callback = self.owner, self.callback
         if callback is not None and owner is not None and self._events:
             owner.dispatch(partial(callback, self._events.popleft()))
 
 
 class CallbackWatch(Watch):
-    """The watch of a callable that was given itself: given twice, one change calls it once."""
+    """The watch of a callable that was passed itself: one change calls it once, however often."""
 
     __slots__ = ()
 
     def __init__(self, callback: Callable[[Event], object]) -> None:
         super().__init__(callback)
-        hash(callback)  # it will be a key: what cannot be one is refused here, in the caller
+        hash(callback)  # TypeError here, in the caller, for what cannot be a key
 
     @property
     def identity(self) -> Hashable:

@@ -1,9 +1,11 @@
 """The table of all watches that are set: which of them an event concerns, which to set again.
 
-A server keeps a watch per *connection*; the table is what outlives the connection, so that
+A server keeps a watch per *connection*; the table outlives the connection, so that
 :meth:`WatchTable.batches` can set them again.  It decides which local watches an event concerns
-(``ZKWatchManager`` in the Java client).  It must not know when a watch gets in or out: that is
+(``ZKWatchManager`` in the Java client).  It must not know when a watch enters or leaves: that is
 :mod:`zkwire.session.watch_manager`.
+
+Invariant: ``Watch.places`` holds exactly the kinds and paths at which the table has the watch.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 # A set_watches frame must stay far below a server's limit of 1 MiB (ZOOKEEPER-706).
 BATCH_BYTES = 128 * 1024
-_LATE = (WatchKind.CHILD, True)  # a child watch on the path of a recursive one
+_LAST = (WatchKind.CHILD, True)  # a child watch on the path of a recursive one
 
 _CONCERNED: dict[int, tuple[WatchKind, ...]] = {
     EventType.NODE_CREATED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.PERSISTENT),
@@ -44,7 +46,7 @@ class WatchTable:
 
     def __init__(self) -> None:
         self._set: dict[WatchKind, Paths] = {kind: {} for kind in WatchKind}
-        # For each event the tables to look into, and whether it spends what it finds there.
+        # For each event: which tables it concerns, and whether it spends their watches.
         self._concerned: dict[int, list[tuple[WatchKind, Paths, bool]]] = {
             event: [(kind, self._set[kind], kind not in LASTING) for kind in kinds]
             for event, kinds in _CONCERNED.items()
@@ -67,9 +69,9 @@ class WatchTable:
         return list(self._set[kind])
 
     def add(self, kind: WatchKind, path: str, watch: Watch) -> Watch:
-        """Register ``watch``; a second registration of the same one on the same path is one.
+        """Register ``watch``; a second one of the same identity on the same path changes nothing.
 
-        Returns the one that is there now, which may be another of the same identity.
+        Returns the one that is there now.
         """
         watches = self._set[kind].setdefault(path, {})
         if watch.identity in watches:
@@ -82,8 +84,8 @@ class WatchTable:
     def concerned(self, event: int, path: str) -> tuple[list[Told], list[Spent]]:
         """The watches that an event of this type on ``path`` concerns, each once.
 
-        With each: whether the event spends it, or it goes on because it is persistent only.  And
-        where those are that it spends, for :meth:`take_out`.
+        Each comes with whether the event spends it; a watch that is only persistent stays set.  The
+        second list is where the spent ones are, for :meth:`take_out`.
         """
         found: list[Told] = []
         spent: list[Spent] = []
@@ -94,7 +96,7 @@ class WatchTable:
                 if spends:
                     spent.append((kind, paths))
         recursive = self._recursive
-        # A server sends it for a child watch on the same path; recursive watches do not see it.
+        # A change of children is sent for a child watch; recursive watches do not get it.
         if recursive and event in _CONCERNED and event != EventType.NODE_CHILDREN_CHANGED:
             for above in self._above(path):
                 if above in recursive:
@@ -102,26 +104,25 @@ class WatchTable:
         return found if len(found) < 2 else _each_once(found), spent
 
     def _above(self, path: str) -> Iterable[str]:
-        """Where a recursive watch may stand that sees ``path``; no costlier for a path of 1 MB."""
+        """Where recursive watches may stand that see ``path``, deepest first; fast even for 1 MB."""
         if path.count("/") <= len(self._recursive):
             return ancestors(path)
-        # Deepest first, as the other way.
         seeing = [at for at in self._recursive if path.startswith(at if at == "/" else f"{at}/")]
         seeing += [path] * (path in self._recursive)
         return sorted(seeing, key=len, reverse=True)
 
     def take_out(self, path: str, spent: list[Spent]) -> None:
-        """Take the watches out that an event on ``path`` has spent.  Idempotent."""
+        """Remove the watches that an event on ``path`` has spent.  Idempotent."""
         seen: set[Hashable] = set()
         for kind, paths in spent:
             for identity, watch in paths.pop(path, {}).items():
                 watch.places.discard((kind, path))
                 if identity in seen:
-                    watch.disarm()  # it was told once, and had been set twice
+                    watch.disarm()  # set twice, told once
                 seen.add(identity)
 
     def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
-        """Take out one registration; False if it is not there any more."""
+        """Remove one registration; False if it is not there."""
         watches = self._set[kind].get(path, {})
         watch.places.discard((kind, path))
         found = watches.pop(watch.identity, None) is not None
@@ -130,12 +131,12 @@ class WatchTable:
         return found
 
     def all(self) -> list[Watch]:
-        """What is in it, each watch once."""
+        """All watches, each once."""
         watches = {id(w): w for ps in self._set.values() for ws in ps.values() for w in ws.values()}
         return list(watches.values())
 
     def clear(self) -> None:
-        """Empty it."""
+        """Forget all watches."""
         for paths in self._set.values():
             paths.clear()
 
@@ -143,18 +144,18 @@ class WatchTable:
         """The paths to set again, by kind, in pieces of about BATCH_BYTES.
 
         Before 3.9 a server keeps one mode for each path of a connection, and the last one wins.  So
-        persistent ones come last, but behind a recursive one a child watch on the same path, whose
-        event it does not get.
+        persistent watches come last; only a child watch on the path of a recursive one follows, as
+        that one does not get its event.
         """
         recursive = self._recursive
-        late = [path for path in self._set[WatchKind.CHILD] if path in recursive]
-        early = ((k, p) for k in WatchKind for p in self._set[k] if (k, p in recursive) != _LATE)
-        yield from _pieces(early)
-        yield from _pieces((WatchKind.CHILD, path) for path in late)
+        last = [path for path in self._set[WatchKind.CHILD] if path in recursive]
+        first = ((k, p) for k in WatchKind for p in self._set[k] if (k, p in recursive) != _LAST)
+        yield from _pieces(first)
+        yield from _pieces((WatchKind.CHILD, path) for path in last)
 
 
 def _each_once(found: list[Told]) -> list[Told]:
-    """By identity; of several the first."""
+    """The first of each identity."""
     once: dict[Hashable, Told] = {}
     for watch, spent in found:
         once.setdefault(watch.identity, (watch, spent))
