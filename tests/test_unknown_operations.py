@@ -73,6 +73,18 @@ def test_known_A47_the_refusal_overtakes_and_others_get_their_answers() -> None:
     assert "who_am_i" in str(lost.error())
 
 
+def test_one_connection_can_bring_two_refusals() -> None:
+    script = script_in(State.CONNECTED)
+    asked, also = script.call("who_am_i"), script.call("get_ephemerals")
+    script.flush()
+    refuse(script, asked)
+    leaves_at = script.session.act_at
+    script.now += 0.5
+    refuse(script, also)
+    assert script.session.act_at == leaves_at, "the time to leave the server counts from the first"
+    assert [failure(call) for call in (asked, also)] == [UnimplementedError] * 2
+
+
 def test_nothing_goes_into_a_connection_that_the_server_is_closing() -> None:
     """What was submitted before the refusal came ends unsent, what comes later is sent later."""
     script = script_in(State.CONNECTED)
@@ -120,6 +132,8 @@ def test_the_server_is_not_asked_again_while_it_may_be_the_same() -> None:
     script = refused_once()
     call = script.call("who_am_i")
     assert failure(call) is UnimplementedError
+    assert script.session.push(Request(ops.WHO_AM_I)) == 0
+    assert script.session.send_alone(Request(ops.WHO_AM_I), script.now) == b""
     assert script.names() == []
     script.reconnect()  # for another reason: the next server may be newer
     script.call("who_am_i")
@@ -169,6 +183,19 @@ def test_a_server_that_cannot_take_watches_away_is_told_once() -> None:
     assert script.names() == []
     removed = script.call("remove_watches", "/b")
     assert failure(removed) is not None
+    assert script.names() == []
+
+
+def test_watches_are_removed_here_though_the_server_cannot_remove_them() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/a").close()
+    (asked,) = script.flush()
+    script.feed(reply_frame(asked.xid, -1, UNKNOWN))
+    script.reconnect()
+    watch = script.watching("get_data", "/b")
+    removed = script.call("remove_watches", "/b")
+    assert failure(removed) is UnimplementedError
+    assert types(watch) == [EventType.DATA_WATCH_REMOVED]
     assert script.names() == []
 
 

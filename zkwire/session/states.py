@@ -4,20 +4,17 @@ TRANSITIONS is the whole of the state machine; :meth:`StateMachine.enter` is the
 assigns the state.  Observers are told in the step that makes the transition, so a wait for a state
 does not miss a short one.  This module must not know why a transition is taken.
 
-Beside the state a session keeps six facts, each of them inside the states named here.  They decide
-what a connection or a caller may do and never which state follows:
+Beside its state a session keeps six facts.  Each counts in some states only and decides what a
+connection or a caller may do there:
 
-=============================  ========================  ===================================
-fact                           in the states             meaning
-=============================  ========================  ===================================
-``Handshake.greeted``          handshake, connected      the server has accepted the session
-``Handshake.restored``         handshake, connected      credentials and watches are sent
-``Session.usable``             connected                 False: the server closes the connection
-                                                         on an operation that it does not know
-``Session.broken``             handshake, connected      the shell must drop the connection
-``Session._closing``           all but the terminal      ``close`` was called: a request is refused
-``Session._all_ended``         the terminal              every request and watch knows of the end
-=============================  ========================  ===================================
+* ``Handshake.greeted``, handshake and connected: the server has accepted the session.
+* ``Handshake.restored``, handshake and connected: it has been sent credentials and watches.
+* ``Session.usable``, connected: False if the server closes the connection because it does not know
+  an operation; nothing more is sent then (``Session.refused``).
+* ``Session.broken``, connecting to connected: why the shell must drop the connection.
+* ``Session._closing``, all but the terminal states: ``close`` was called, so new requests are refused
+  and a session that the server does not know ends as closed instead of expired.
+* ``Session._all_ended``, terminal: every request, watch and lease holder knows of the end.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class WatchTable:
         return found if len(found) < 2 else _each_once(found), spent
 
     def _above(self, path: str) -> Iterable[str]:
-        """Where recursive watches may stand that see ``path``, deepest first; fast even for 1 MB."""
+        """Where recursive watches that see ``path`` may stand, deepest first; fast for 1 MB too."""
         if path.count("/") <= len(self._recursive):
             return ancestors(path)
         seeing = [at for at in self._recursive if path.startswith(at if at == "/" else f"{at}/")]
