@@ -1,23 +1,31 @@
 """Every operation once: arguments checked, request encoded, reply turned into a result.
 
-The blocking client, its pipeline and the asyncio client offer these operations under the same names
-with the same arguments.  This package decides what a wrong argument is (TypeError or ValueError,
-before anything is sent) and what an operation means to its caller.
+The blocking client, its pipeline and the asyncio client have these operations, with the same names
+and arguments.  This package decides what a wrong argument is (TypeError or ValueError, before
+anything is sent) and what an operation means to its caller.  It must not know how a request travels
+or how a caller waits.
 
-What holds for every operation:
+Each docstring says what the operation does and which watch it leaves, with which errors the server
+refuses it, what a lost connection means and what is safe to do next, and what a time limit or a
+cancellation leaves.  For every operation holds:
 
-* Requests are sent in the order of the calls, and a client sees their effects in that order.  A
-  read may be served by a server that is behind others; put a :meth:`~Operations.sync` before it
-  when it must show what somebody else has finished.
-* ``NotSentError``: it was not executed, repeat it freely.  ``OutcomeUnknownError``: it may have
-  been; each operation says what to do.  ``SessionExpiredError`` and ``ClientClosedError``: nothing
-  works any more with this client.
-* A time limit, an interrupt, and the cancellation of the last await take a request back that has
-  not been sent; one that has been is still executed, in its place in the order.
-* A server that is older than an operation refuses it with UnimplementedError and closes the
-  connection; the client connects again by itself, and the session goes on.  What was sent just
-  before or behind it may end in OutcomeUnknownError.  Asked again, the client refuses it by itself
-  until it loses that next connection.
+* *Order.*  Requests are sent in the order in which the operations are called, pipelined and asyncio
+  ones too, and take effect in that order.  A read is answered by the connected server, which may be
+  behind others; a :meth:`~zkwire.operations.nodes.Nodes.sync` before it brings that up to date.
+* *Lost connection.*  ``NotSentError``: it is not executed; repeating it is safe.
+  ``OutcomeUnknownError``: it may have been executed, or be executed within a moment; the docstring
+  says what is safe.  A read is always safe to repeat.
+* *End of the session.*  ``SessionExpiredError``, ``AuthFailedError``, ``ClientClosedError``: this
+  client is of no further use.
+* *Time limit, interrupt, cancellation.*  A request that has not been sent is withdrawn and never
+  executed.  One that has been sent is still executed, in its place in the order; its answer is
+  dropped.  ``OperationTimeoutError.maybe_applied`` tells the two apart.
+* *Unknown operation.*  A server that is older than an operation refuses it with UnimplementedError
+  and closes the connection; the client reconnects, and the session continues.  Requests sent just
+  before or behind it may end in OutcomeUnknownError.  Until that next connection ends, the client
+  refuses the operation itself.
+
+Times are in seconds (``float``), data and secrets are ``bytes``, paths are ``str``.
 """
 
 from zkwire.operations.admin import Admin

@@ -1,4 +1,8 @@
-"""What one asks of the ensemble and the session instead of a node."""
+"""The operations on the ensemble and on the session.
+
+Decides what each of them sends and returns.  It must not know how a request travels.  What holds
+for every operation (order, end of the session, ...) is said in :mod:`zkwire.operations`.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,15 @@ class Admin(Requests):
     def add_auth(self, scheme: str, secret: bytes) -> Reply[None]:
         """Authenticate, on this connection and on every later one.
 
-        ``("digest", b"user:password")`` is :func:`zkwire.digest_auth`.  Requests behind it have its
+        ``("digest", b"user:password")`` is :func:`zkwire.digest_auth`.  Later requests have its
         rights.  A server accepts every digest: a wrong password shows as NoAuthError later.
 
-        A scheme that the server does not know ends the session (AuthFailedError).  If the
-        connection is lost: nothing is left to do, the call waits for the next connection, a session
-        timeout at most (NotSentError); the credentials stay.
+        Refused with: AuthFailedError (the server does not know the scheme, or rejects the
+        credential), which ends the session.
+
+        Lost connection: the next one sends the credential again, and this call waits for that, a
+        session timeout at most (then NotSentError).  Time limit or cancellation: the same; the
+        credential stays.
         """
         if not isinstance(secret, bytes):
             raise TypeError(f"secret must be bytes, not {type(secret).__name__}")
@@ -35,16 +42,22 @@ class Admin(Requests):
         return self._send(ops.AUTH, None, body)
 
     def who_am_i(self) -> Reply[list[r.ClientInfo]]:
-        """Whom the server takes this connection for, as scheme and user (since 3.7).
+        """The identities that the server has given this connection, by scheme and user (since 3.7).
 
-        If the connection is lost: ask again.
+        Refused with: UnimplementedError.
+
+        Lost connection: call it again.  Time limit or cancellation: nothing is left.
         """
         return self._send(ops.WHO_AM_I, None, b"", _identities)
 
     def get_ephemerals(self, prefix: str = "/") -> Reply[list[str]]:
         """The paths of this session's ephemeral nodes that begin with ``prefix`` (since 3.6).
 
-        It is a prefix of text: "/a" finds "/ab" as well.  If the connection is lost: ask again.
+        The prefix is text: "/a" finds "/ab" as well.
+
+        Refused with: UnimplementedError.
+
+        Lost connection: call it again.  Time limit or cancellation: nothing is left.
         """
         if not check_text("prefix", prefix).startswith("/"):
             raise ValueError(f"prefix must start with '/': {prefix!r}")
@@ -55,17 +68,25 @@ class Admin(Requests):
         return [strip(self._chroot, path) for path in record.ephemerals]
 
     def get_all_children_number(self, path: str) -> Reply[int]:
-        """How many nodes there are below ``path``, at any depth (since 3.6).
+        """The number of nodes below ``path``, at any depth (since 3.6).
 
-        Refused with: NoNodeError; NoAuthError.  If the connection is lost: ask again.
+        Refused with: NoNodeError; NoAuthError; UnimplementedError.
+
+        Lost connection: call it again.  Time limit or cancellation: nothing is left.
         """
         return self._call(ops.GET_ALL_CHILDREN_NUMBER, path, (), _number)
 
     def get_config(self, *, watch: AnyWatch | None = None) -> Reply[DataAndStat]:
-        """The ensemble's configuration, in text, and the stat of its node (since 3.5).
+        """The ensemble's configuration, as text in bytes, and the stat of its node (since 3.5).
 
-        It stands outside of every chroot.  A server on its own has an empty one.  If the connection
-        is lost: read again; the watch of the lost call was not set.
+        Its node is ``/zookeeper/config``, outside every chroot.  A standalone server has an empty
+        one.  ``watch`` fires once, when the configuration changes.
+
+        Refused with: NoNodeError (servers before 3.5); NoAuthError.
+
+        Lost connection: call it again; the lost request has not set the watch.
+
+        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
         """
         body = r.GetDataRequest.pack(CONFIG_NODE, watch is not None)
         if watch is None:
@@ -87,12 +108,14 @@ class Admin(Requests):
         """Change the ensemble; returns its new configuration and the stat of its node (since 3.5).
 
         Either ``joining`` (``"server.4=host:2888:3888;2181"``) and ``leaving`` (``"3"``), or all
-        ``members``.  ``version``: the configuration that this is a change of, -1 for any.
+        ``members``.  ``version``: the version of the configuration to change, -1 for any.
 
         Refused with: ReconfigDisabledError; NoAuthError; BadVersionError; BadArgumentsError;
         NewConfigNoQuorumError and ReconfigInProgressError (try again later); UnimplementedError (a
-        server on its own).  If the connection is lost (OutcomeUnknownError): read the configuration
-        and compare.
+        standalone server).
+
+        Lost connection (OutcomeUnknownError): read the configuration and compare.  Time limit or
+        cancellation: once sent, the ensemble is still changed.
         """
         if (members is None) == (joining is None and leaving is None):
             raise ValueError("reconfig takes either members, or joining and leaving servers")
@@ -105,7 +128,7 @@ class Admin(Requests):
 def _servers(names: Sequence[str] | None) -> str | None:
     if names is None:
         return None
-    names = names if isinstance(names, str) else list(names)  # it is gone through twice
+    names = names if isinstance(names, str) else list(names)  # it is iterated over twice
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError("servers must be a list of str")
     return ",".join(names)

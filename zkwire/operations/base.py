@@ -1,6 +1,7 @@
-"""How an operation becomes a call: path checked, request encoded, submitted.
+"""How an operation becomes a request: path checked, request encoded, submitted.
 
-It must not know how a call travels or who waits for it: that is :meth:`Requests._submit`.
+Decides what is too large for a server and what counts as a watch.  It must not know how a request
+travels or what waits for it: that is for :meth:`Requests._submit` of each client.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
     AnyWatch = Watch | Callable[[Event], object]
 
     class Reply(Coroutine[Any, Any, T_co], Generic[T_co]):
-        """The answer to come: ``reply.result(timeout)``, or ``await reply``.
+        """The future result of an operation: ``reply.result(timeout)``, or ``await reply``.
 
-        A coroutine under asyncio only, where ``asyncio.create_task(reply)`` runs it.
+        Only under asyncio it is a coroutine, which ``asyncio.create_task(reply)`` runs.
         """
 
         def result(self, timeout: float | None = None) -> T_co:
-            """The result; raises what the operation ended with, or OperationTimeoutError."""
+            """The result; raises the operation's error, or OperationTimeoutError.
+
+            ``timeout`` is in seconds; None waits without a limit.
+            """
             raise NotImplementedError
 
         @property
@@ -42,20 +46,24 @@ if TYPE_CHECKING:
 # A request's xid and opcode count towards the server's limit as well.
 _HEADER_BYTES = 8
 LARGEST_BODY = SEND_LIMIT - _HEADER_BYTES
-# On a new connection a set_watches sets it again: the path, in one of five lists, behind a zxid.
+# On a new connection set_watches sets the watch again: its path, in one of five lists, and a zxid.
 _SET_AGAIN_BYTES = 8 + 5 * 4
 LARGEST_WATCHING = LARGEST_BODY - _SET_AGAIN_BYTES
 
 
 class Requests:
-    """What the operations have in common."""
+    """What the operations have in common.
+
+    A client sets ``_chroot``, ``_acl`` (the access list of nodes created without one) and ``_kind``
+    (its class of requests), and defines ``_submit`` and ``_own``.
+    """
 
     _chroot = ""
-    _acl: Sequence[ACL] = OPEN_ACL_UNSAFE  # of what is created without one
+    _acl: Sequence[ACL] = OPEN_ACL_UNSAFE
     _kind: type[Request] = Request
 
     def _submit(self, request: Request) -> Any:
-        """Send a call of this ``_kind`` on its way and return its Reply."""
+        """Submit a request of this ``_kind``; returns its Reply."""
         raise NotImplementedError
 
     def _own(self, watch: Watch) -> None:
@@ -77,10 +85,10 @@ class Requests:
         own_czxid: int | None = None,
         sequential: bool = False,
     ) -> Any:
-        """Check the path, encode the request of that and these fields, submit it.
+        """Check the path, encode the request of it and these fields, submit it.
 
-        It does in place what ``_full`` and ``_send`` do, and is called by position: a function more
-        costs a lone request about a microsecond, names a pipelined one a tenth of that.
+        For speed this repeats ``_full`` and ``_send`` and is called by position: one more function
+        costs a lone request about a microsecond, keywords cost a pipelined one a tenth of that.
         """
         full = check_path(path, sequential)
         if self._chroot:
@@ -97,7 +105,7 @@ class Requests:
     def _send(
         self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None
     ) -> Any:
-        """Submit an encoded request, if a server would read it."""
+        """Submit an encoded request if it is not too large."""
         if len(body) > LARGEST_BODY:
             raise too_large(op, path, body)
         return self._submit(self._kind(op, path, body, finish))
@@ -122,9 +130,9 @@ class Requests:
 
 
 def too_large(op: Op, path: str | None, body: bytes, again: int = 0) -> ValueError:
-    """The error for a request that a server would answer by closing the connection.
+    """The error for a request that is too large: a server would close the connection.
 
-    Or, with ``again`` bytes more, the one that sets its watch again on another connection.
+    With ``again``, the number of bytes more: for the request that sets its watch again later.
     """
     which = "set_watches on a new connection would have" if again else "the request has"
     return ValueError(

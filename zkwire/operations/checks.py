@@ -1,6 +1,6 @@
 """What a wrong argument is: TypeError or ValueError, before anything is sent.
 
-Each function returns what it was given, or what is sent for it.
+Each function returns its argument, or what is sent for it.  It must not know the operation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A server keeps a TTL in 40 bits, in milliseconds (EphemeralType.TTL).
+# A server keeps a TTL in 40 bits, in milliseconds (Java's EphemeralType.TTL).
 LONGEST_TTL = 2**40 - 1
 
 PERSISTENT, EPHEMERAL, SEQUENTIAL, CONTAINER, TTL = 0, 1, 2, 4, 5
@@ -24,7 +24,7 @@ _ACL_HINTS: dict[type, str] = {
 
 
 def check_data(data: bytes) -> bytes:
-    """``data`` itself if it is bytes."""
+    """``data`` if it is bytes."""
     if not isinstance(data, bytes):
         hint = "; use .encode()" if isinstance(data, str) else ""
         raise TypeError(f"data must be bytes, not {type(data).__name__}{hint}")
@@ -32,7 +32,7 @@ def check_data(data: bytes) -> bytes:
 
 
 def check_version(version: int) -> int:
-    """``version`` itself if it is a version or -1."""
+    """``version`` if it is a version or -1."""
     if not isinstance(version, int) or isinstance(version, bool):
         raise TypeError(f"version must be an int, not {type(version).__name__}")
     if not -1 <= version <= 0x7FFFFFFF:
@@ -41,7 +41,7 @@ def check_version(version: int) -> int:
 
 
 def check_acl(acl: Sequence[r.ACL], name: str = "acl") -> tuple[r.ACL, ...]:
-    """An ACL as a tuple; a server would refuse an empty one.  ``name`` is the argument's."""
+    """An access list as a tuple, not empty, which a server refuses; ``name`` is the argument's."""
     if acl is OPEN_ACL_UNSAFE:
         return OPEN_ACL_UNSAFE
     if isinstance(acl, r.ACL) or not isinstance(acl, list | tuple):
@@ -61,9 +61,9 @@ def check_acl(acl: Sequence[r.ACL], name: str = "acl") -> tuple[r.ACL, ...]:
 
 
 def check_ttl(ttl: float) -> int:
-    """A time to live in milliseconds.
+    """A time to live, given in seconds, in milliseconds.
 
-    A wrong one must never be sent: it ends the server's process, and its log is poisoned.
+    A wrong one must not be sent: it ends the server's process, and that cannot read its log again.
     """
     if not isinstance(ttl, int | float) or isinstance(ttl, bool):
         raise TypeError(f"ttl must be a number of seconds, not {type(ttl).__name__}")
@@ -88,7 +88,7 @@ def check_create_mode(
 
 
 def check_text(name: str, text: str) -> str:
-    """``text`` itself if it is a str."""
+    """``text`` if it is a str."""
     if not isinstance(text, str):
         raise TypeError(f"{name} must be a str, not {type(text).__name__}")
     return text

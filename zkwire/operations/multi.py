@@ -1,7 +1,8 @@
-"""Several operations in one request: all or nothing (multi), or just together (multi_read).
+"""Several operations in one request: all or nothing (multi), or only together (multi_read).
 
-An operation of a multi is written as it is written to the client, and is checked and encoded by the
-same code: a :class:`Recorder` keeps the request instead of sending it.
+An operation of a multi has the arguments that it has as a method of the client, and the same code
+checks and encodes it: a :class:`Recorder` keeps the request instead of sending it.  This module
+decides which operations may stand in a multi and what its answer means for each.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _NOT_ATTEMPTED = RuntimeInconsistencyError.code
 
 
 class RecordedCall(Request):
-    """One operation of a multi; ``result`` once that has been answered."""
+    """One operation of a multi; it has a ``result`` once the multi is answered."""
 
     __slots__ = ()
 
@@ -54,7 +55,7 @@ class RecordedCall(Request):
 
 
 class Recorder(Nodes):
-    """Keeps requests in their order instead of sending them; only of the ``allowed`` operations."""
+    """Keeps requests of the ``allowed`` operations, in their order, instead of sending them."""
 
     _kind = RecordedCall
 
@@ -74,37 +75,40 @@ class Recorder(Nodes):
         raise ValueError("a read of a multi_read cannot set a watch")
 
     def check(self, path: str, version: int = -1) -> Reply[None]:
-        """Succeed only if the node exists and has this data version (-1: any)."""
+        """Let the multi succeed only if the node exists and has this data version (-1: any).
+
+        Refused with: NoNodeError; BadVersionError; NoAuthError.
+        """
         return self._call(ops.CHECK, path, (check_version(version),))
 
 
 class Operation:
-    """One operation of a multi: made by :data:`Create` and the others, checked when it is sent."""
+    """One operation of a multi, from :data:`Create` and the others; checked when it is sent."""
 
-    __slots__ = ("_arguments", "_named", "_verb")
+    __slots__ = ("_arguments", "_method", "_named")
 
-    def __init__(self, verb: Callable[..., object], arguments: Any, named: Any) -> None:
-        self._verb, self._arguments, self._named = verb, arguments, named
+    def __init__(self, method: Callable[..., object], arguments: Any, named: Any) -> None:
+        self._method, self._arguments, self._named = method, arguments, named
 
     def __repr__(self) -> str:
         # The path alone: data may be large, and secret.
-        return f"<{self._verb.__name__} {self._arguments[0] if self._arguments else ''}>"
+        return f"<{self._method.__name__} {self._arguments[0] if self._arguments else ''}>"
 
     def record(self, recorder: Recorder) -> None:
-        """Do it to the recorder."""
-        self._verb(recorder, *self._arguments, **self._named)
+        """Call the method on the recorder."""
+        self._method(recorder, *self._arguments, **self._named)
 
 
 def _operation(
-    verb: Callable[Concatenate[Any, P], object],
+    method: Callable[Concatenate[Any, P], object],
 ) -> Callable[P, Operation]:
-    """A function with the verb's arguments that makes the operation."""
+    """A function with the method's arguments that makes the operation."""
 
     def make(*arguments: P.args, **named: P.kwargs) -> Operation:
-        return Operation(verb, arguments, named)
+        return Operation(method, arguments, named)
 
-    make.__doc__ = verb.__doc__
-    make.__wrapped__ = partial(verb, None)  # type: ignore[attr-defined]  # for its signature
+    make.__doc__ = method.__doc__
+    make.__wrapped__ = partial(method, None)  # type: ignore[attr-defined]  # for its signature
     return make
 
 
@@ -119,7 +123,7 @@ _WRITES = {
     ops.CREATE, ops.CREATE_CONTAINER, ops.CREATE_TTL, ops.DELETE, ops.SET_DATA, ops.CHECK,
 }  # fmt: skip
 _READS = {ops.GET_DATA, ops.GET_CHILDREN}
-# What may stand in the place of a result; 3.8.0 answers some creates without a stat.
+# The records that may answer an operation; 3.8.0 answers some creates without a stat.
 _ANSWERS: dict[Op, tuple[type[Record], ...]] = {
     ops.CREATE: (CreateResponse, Create2Response),
     ops.CREATE_CONTAINER: (CreateResponse, Create2Response),
@@ -138,20 +142,28 @@ class Multi(Requests):
 
             client.multi([Check("/config", 3), SetData("/config", b"new"), Delete("/old")])
 
-        Returns their results in order: a path, a stat, or None.  Later ones see earlier ones, all
-        have one zxid, and nobody sees a state in between.
+        Returns their results in order: a path, a stat, or None.  Later ones see the changes of
+        earlier ones, all have one zxid, and no reader sees a state in between.  It leaves no watch.
 
-        Refused with: MultiError, which carries each operation's own result; nothing was changed.
-        If the connection is lost (OutcomeUnknownError): all of it was done, or nothing.  Let the
-        multi create a node of a unique name, or check a version that it changes, and look.
+        Refused with: MultiError, which has each operation's own error; nothing is changed then.
+
+        Lost connection (OutcomeUnknownError): all of it is done, or nothing.  A multi that creates
+        a node of a unique name, or checks a version that it changes, lets a later read tell which.
+
+        Time limit or cancellation: once sent, it is still executed; proceed as after a lost
+        connection.
         """
         return self._multi(ops.MULTI, _WRITES, operations)
 
     def multi_read(self, operations: Iterable[Operation]) -> Reply[list[Any]]:
         """Execute ``GetData`` and ``GetChildren`` operations in one request (since 3.6).
 
-        Returns their results in order; where one was refused, its ServerError instead.  They are
-        no snapshot: changes may come in between.  If the connection is lost: read again.
+        Returns their results in order, and a ServerError in the place of each that was refused.
+        They are no snapshot: other clients' changes may be between them.  It leaves no watch.
+
+        Refused with: UnimplementedError.
+
+        Lost connection: call it again.  Time limit or cancellation: nothing is left.
         """
         return self._multi(ops.MULTI_READ, _READS, operations)
 
@@ -174,7 +186,7 @@ class Multi(Requests):
 class TransactionBase(Recorder):
     """The operations of a multi, collected one by one; ``results`` once it has been executed.
 
-    It is sent once: whoever wants to repeat it after a loss has to begin a new one.
+    It is sent once: to repeat it after a lost connection, begin a new one.
     """
 
     def __init__(self, chroot: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
@@ -186,10 +198,10 @@ class TransactionBase(Recorder):
         self._refuse_if_committed()
         return super()._submit(request)
 
-    def _sent_by(self, verbs: Any) -> Any:
+    def _sent_by(self, operations: Any) -> Any:
         self._refuse_if_committed()
         self._committed = True
-        return verbs._send_multi(ops.MULTI, self.requests)
+        return operations._send_multi(ops.MULTI, self.requests)
 
     def _refuse_if_committed(self) -> None:
         if self._committed:
@@ -203,7 +215,7 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
     results: list[Any] = []
     for request, answer in zip(requests, answers, strict=True):
         if isinstance(answer, ErrorResponse):
-            # Nothing was wrong with it, but it was undone: its own result is that of those behind.
+            # Code 0: it succeeded and was undone, so it ends like those that were not attempted.
             request.outcome = Refused(answer.err or _NOT_ATTEMPTED)
             refusal = request.error() if answer.err else None
             if not isinstance(refusal, ServerError | None):
@@ -218,7 +230,7 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
 
 
 def _misunderstood(op: Op, message: str) -> ProtocolError:
-    """The error for an answer that says nothing but that the server has executed something."""
+    """The error for an answer that tells only that the server has executed something."""
     return ProtocolError(message, op=op.name, maybe_applied=op.changes)
 
 

@@ -1,6 +1,7 @@
-"""What one does with a node: create, delete, read, write, and its access list.
+"""The operations on one node: create, delete, read, write, and its access list.
 
-What holds for every operation stands in :mod:`zkwire.operations`.
+Decides what each of them sends and returns.  It must not know how a request travels.  What holds
+for every operation (order, end of the session, ...) is said in :mod:`zkwire.operations`.
 """
 
 from __future__ import annotations
@@ -46,23 +47,26 @@ class Nodes(Requests):
     ) -> Reply[str]:
         """Create a node; returns its path.
 
-        ``acl``: who may do what with it; None for the client's ``default_acl``.  ``ephemeral``: the
-        server deletes it when the session ends.  ``sequential``: ten digits are put behind
-        ``path``, which count up for this parent, to 2147483647 (a parent made anew starts again);
-        use the path that is returned.  ``container``: the server deletes it some time after its
-        last child has gone (since 3.5.1).  ``ttl``: the server deletes it when it has no children
-        and its data has not been set for so many seconds, 0.001 to about 1.1e9 (since 3.5.3, and
-        only if extended types are switched on there).
+        ``acl``: the access list, None for the client's ``default_acl``.  ``ephemeral``: the server
+        deletes the node when the session ends.  ``sequential``: the server appends ten digits to
+        ``path``, which count up for this parent, to 2147483647 (a parent that is created again
+        starts at 0); the path that is returned has them.  ``container``: the server deletes the
+        node some time after its last child is deleted (since 3.5.1).  ``ttl``, in seconds from
+        0.001 to about 1.1e9: the server deletes the node when it has no children and its data has
+        not been set for that long (since 3.5.3, if extended types are switched on there).
 
         Refused with: NodeExistsError; NoNodeError (the parent is missing);
         NoChildrenForEphemeralsError; NoAuthError; InvalidACLError; QuotaExceededError;
-        UnimplementedError (containers and TTLs where the server does not have them).
+        UnimplementedError (containers and TTLs on servers without them).
 
-        If the connection is lost (OutcomeUnknownError): the node may be there.  Not sequential:
-        create it again; NodeExistsError then means that the first try, or somebody else, made it,
-        and ``ephemeral_owner`` or a unique id in the data tells which.  Sequential: **do not
-        repeat it blindly**, a second node would appear; put a unique id into the name, ``sync``,
-        list the children and look for it.
+        Lost connection (OutcomeUnknownError): the node may exist.  Without ``sequential``, create
+        it again; NodeExistsError then means that the first attempt or another client created it,
+        and ``ephemeral_owner`` or a unique id in the data tells which.  With ``sequential``, **do
+        not repeat it blindly**, that could create a second node: put a unique id into the name,
+        ``sync``, list the children and search for the id.
+
+        Time limit or cancellation: once sent, the node is still created; proceed as after a lost
+        connection.
         """
         mode = check_create_mode(ephemeral, sequential, container, ttl)
         op, fields = _creation(ops.CREATE, data, self._acl if acl is None else acl, mode)
@@ -79,7 +83,10 @@ class Nodes(Requests):
         container: bool = False,
         ttl: float | None = None,
     ) -> Reply[PathAndStat]:
-        """Create a node as :meth:`create` does; returns its path and its stat (since 3.5)."""
+        """Create a node as :meth:`create` does; returns its path and its stat (since 3.5).
+
+        Refusals, a lost connection and a time limit mean the same as there.
+        """
         mode = check_create_mode(ephemeral, sequential, container, ttl)
         op, fields = _creation(ops.CREATE2, data, self._acl if acl is None else acl, mode)
         return self._call(op, path, fields, self._created_with_stat, None, None, sequential)
@@ -96,9 +103,11 @@ class Nodes(Requests):
 
         Refused with: NoNodeError; BadVersionError; NotEmptyError; NoAuthError.
 
-        If the connection is lost (OutcomeUnknownError): delete again; NoNodeError then means done.
-        Where others may create the same path anew, read it first and compare ``czxid``: the node
-        there may be theirs.
+        Lost connection (OutcomeUnknownError): delete it again; NoNodeError then means that it is
+        deleted.  If other clients may create the same path again, read it first and compare
+        ``czxid``: the node there may be theirs.
+
+        Time limit or cancellation: once sent, the node is still deleted.
         """
         if path == "/":
             raise ValueError("the root cannot be deleted")
@@ -109,9 +118,11 @@ class Nodes(Requests):
 
         Refused with: NoNodeError; BadVersionError; NoAuthError; QuotaExceededError.
 
-        If the connection is lost (OutcomeUnknownError): with a version, repeat it; BadVersionError
-        then means that the first try, or somebody else, got there first: read it and compare.
-        Without one, repeat it only if overwriting what others wrote meanwhile is all right.
+        Lost connection (OutcomeUnknownError): with a version, repeat it; BadVersionError then means
+        that the first attempt or another client has changed the node: read it and compare.  Without
+        a version, a repetition overwrites what other clients have written meanwhile.
+
+        Time limit or cancellation: once sent, the data is still replaced.
         """
         return self._call(ops.SET_DATA, path, (check_data(data), check_version(version)))
 
@@ -121,73 +132,95 @@ class Nodes(Requests):
         Refused with: NoNodeError; BadVersionError; NoAuthError; InvalidACLError (an unknown scheme,
         or ``auth`` on a connection that is not authenticated).
 
-        If the connection is lost (OutcomeUnknownError): with a version, repeat it; BadVersionError
-        then means that the first try, or somebody else, got there first: read it and compare.
+        Lost connection (OutcomeUnknownError): with a version, repeat it; BadVersionError then means
+        that the first attempt or another client has changed the list: read it and compare.  Without
+        a version, a repetition overwrites what other clients have set meanwhile.
+
+        Time limit or cancellation: once sent, the list is still replaced.
         """
         return self._call(ops.SET_ACL, path, (check_acl(acl), check_version(version)))
 
     # --- reads ------------------------------------------------------------------------------------
 
     def exists(self, path: str, *, watch: AnyWatch | None = None) -> Reply[r.Stat | None]:
-        """The stat of a node, or None if there is none.
+        """The stat of a node, or None if the node does not exist.
 
-        ``watch`` is set in both cases: it fires when the node is created, changed or deleted.
+        ``watch`` is set in both cases; it fires once, when the node is created, changed or deleted.
 
-        Refused with: NoAuthError (from 3.7.3, 3.8.4, 3.9.2).  If the connection is lost: ask again;
-        the watch of the lost call was not set.
+        Refused with: NoAuthError (from 3.7.3, 3.8.4, 3.9.2).
+
+        Lost connection: call it again; the lost request has not set the watch.
+
+        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
         """
         return self._call(ops.EXISTS, path, (watch is not None,), None, watch)
 
     def get_data(self, path: str, *, watch: AnyWatch | None = None) -> Reply[DataAndStat]:
-        """A node's data and stat.
+        """A node's data, and its stat at the same moment.
 
-        ``watch`` is set if the node exists: it fires when the node is changed or deleted.
+        ``watch`` is set if the node exists; it fires once, when the node is changed or deleted.
 
-        Refused with: NoNodeError; NoAuthError.  If the connection is lost: read again; the watch
-        of the lost call was not set.
+        Refused with: NoNodeError; NoAuthError.
+
+        Lost connection: call it again; the lost request has not set the watch.
+
+        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
         """
         return self._call(ops.GET_DATA, path, (watch is not None,), _data, watch)
 
     def get_children(self, path: str, *, watch: AnyWatch | None = None) -> Reply[list[str]]:
         """The names of a node's children, in no particular order.
 
-        ``watch`` is set if the node exists: it fires when a child is created or deleted, and when
-        the node itself is deleted.
+        ``watch`` is set if the node exists; it fires once, when a child is created or deleted, or
+        when the node itself is deleted.
 
-        Refused with: NoNodeError; NoAuthError.  If the connection is lost: read again; the watch
-        of the lost call was not set.
+        Refused with: NoNodeError; NoAuthError.
+
+        Lost connection: call it again; the lost request has not set the watch.
+
+        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
         """
         return self._call(ops.GET_CHILDREN, path, (watch is not None,), _children, watch)
 
     def get_children_with_stat(
         self, path: str, *, watch: AnyWatch | None = None
     ) -> Reply[ChildrenAndStat]:
-        """As :meth:`get_children`, with the stat of the node itself."""
+        """The names of a node's children, and the node's own stat at the same moment.
+
+        ``watch``, refusals, a lost connection and a time limit: as for :meth:`get_children`.
+        """
         asks = (watch is not None,)
         return self._call(ops.GET_CHILDREN2, path, asks, _children_with_stat, watch)
 
     def get_acl(self, path: str) -> Reply[AclAndStat]:
         """A node's access list, and its stat.
 
-        Passwords' hashes are in it only for those who may change it.  Refused with: NoNodeError;
-        NoAuthError.  If the connection is lost: read again.
+        Hashes of passwords are in it only if the client may change the list.
+
+        Refused with: NoNodeError; NoAuthError.
+
+        Lost connection: call it again.  Time limit or cancellation: nothing is left.
         """
         return self._call(ops.GET_ACL, path, (), _acl)
 
     def sync(self, path: str = "/") -> Reply[None]:
-        """Let the connected server catch up: a read behind it shows all that was finished before.
+        """Bring the connected server up to date: a later read shows every change finished before.
 
-        ZooKeeper's is no quorum operation: around a change of leader a read behind it may still be
-        stale for a moment.  The guarantee is the connection's: after a loss, sync again before the
-        read it is for.
+        ZooKeeper does not make it a quorum operation: around a change of leader a later read may
+        still be stale for a moment.
+
+        Refused with: no error of its own.
+
+        Lost connection: its guarantee ends with the connection; call it again before the read that
+        needs it.  Time limit or cancellation: nothing is left, and nothing is guaranteed.
         """
         return self._call(ops.SYNC, path, (), _nothing)
 
     def _stand_guard(self, path: str, czxid: int, watch: Watch) -> Reply[object]:
-        """Fire ``watch`` when the node with this czxid is gone, from this call on and if it is.
+        """Set an own-node watch: it fires when the node with this czxid is deleted, or already is.
 
-        For a node without children, whose child watch fires at nothing but its end.  The watch is
-        in the table before the answer; when the connection breaks in between, it is asked again.
+        For a node without children, whose child watch fires only at its end.  The watch is in the
+        table from this call on; after a lost connection the session repeats the request.
         """
         return self._call(ops.GET_CHILDREN2, path, (True,), None, watch, czxid)
 
@@ -203,8 +236,8 @@ def _creation(
     return (ops.CREATE_CONTAINER if flags == CONTAINER else op), fields
 
 
-# Records are read by position and results made without their `__new__`: that spares a lone get_data
-# 3 µs of the 33 that the client adds to it.
+# Records are read by position and results made without their `__new__`: a lone get_data is 3 µs
+# faster by that, of the 33 that the client adds to it.
 _new: Any = tuple.__new__  # pyright: ignore
 
 
@@ -219,7 +252,7 @@ def _acl(record: tuple[tuple[r.ACL, ...], r.Stat]) -> AclAndStat:
 
 
 def _named(perms: int) -> int:
-    """Permissions with their names; what no server gives stays the number that it is."""
+    """Permissions by name; a number that no server gives stays a number."""
     return Perms(perms) if 0 <= perms <= Perms.ALL else perms
 
 

@@ -1,4 +1,8 @@
-"""Persistent watches, and taking watches away."""
+"""The operations on watches alone: persistent watches, and the removal of watches.
+
+Decides what they send.  It must not know which watches are set:
+:mod:`zkwire.session.watch_manager` does.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +26,21 @@ class Watches(Requests):
     def add_watch(self, path: str, watch: AnyWatch, *, recursive: bool = False) -> Reply[Watch]:
         """Watch a path, with or without a node, until the watch is closed; returns the watch.
 
-        A callable that has one there already gets no second: that one is returned.
+        A callable that has a watch there already gets no second one: the first is returned.
 
         The watch fires at every creation, change and deletion of the node, and whenever a child of
         it is created or deleted.  ``recursive``: instead, at every creation, change and deletion of
         the node and of all nodes below it.  Nodes that the client may not read send no events.
 
-        After a lost connection the watch is set again and gets an event of type REREAD: a server
-        does not tell what happened meanwhile.  A path can have persistent or recursive watches of
-        one client, not both (RuntimeError).
+        A watch that is set outlives a lost connection: it is set again and gets an event of type
+        REREAD, since a server does not report what happened meanwhile.  A path can have persistent
+        or recursive watches of one client, not both (RuntimeError).
 
-        Refused with: UnimplementedError (servers before 3.6).  If the connection is lost: call it
-        again; the watch of the lost call was not set.
+        Refused with: UnimplementedError (servers before 3.6).
+
+        Lost connection before the answer: call it again; the lost request has not set the watch.
+
+        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
         """
         full = self._full(path)
         body = r.AddWatchRequest.pack(full, _RECURSIVE if recursive else _PERSISTENT)
@@ -41,13 +48,15 @@ class Watches(Requests):
         return self._send_watching(ops.ADD_WATCH, path, body, None, watch, full, kind)
 
     def remove_watches(self, path: str, which: WatchType = WatchType.ANY) -> Reply[None]:
-        """Take away all watches of this client on a path, of one type or of any.
+        """Remove all watches of this client on a path, of one type or of any.
 
-        Each gets a last event, of type ``..._WATCH_REMOVED``.  To take back a single one of
-        several watches, close that one.
+        Each gets a last event, of type ``..._WATCH_REMOVED``.  To end one of several watches, close
+        that one.
 
-        Refused with: NoWatcherError (there was none).  If the connection is lost: nothing is left
-        to do, a new connection is not told of them.
+        Refused with: NoWatcherError (there is none); UnimplementedError (servers before 3.5).
+
+        Lost connection, time limit, cancellation or UnimplementedError: the client has removed the
+        watches, and a new connection does not set them again; nothing is left to do.
         """
         body = r.RemoveWatchesRequest.pack(self._full(path), WatchType(which))
         return self._send(ops.REMOVE_WATCHES, path, body)

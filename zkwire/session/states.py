@@ -12,7 +12,7 @@ connection or a caller may do there:
 * ``Session.usable``, connected: False if the server closes the connection because it does not know
   an operation; nothing more is sent then (``Session.refused``).
 * ``Session.broken``, connecting to connected: why the shell must drop the connection.
-* ``Session._closing``, all but the terminal states: ``close`` was called, so new requests are refused
+* ``Session._closing``, all but the terminal states: ``close`` was called; new requests are refused
   and a session that the server does not know ends as closed instead of expired.
 * ``Session._all_ended``, terminal: every request, watch and lease holder knows of the end.
 """
