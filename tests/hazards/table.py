@@ -3,7 +3,7 @@
     python3 -m tests.hazards.table      # writes docs/hazards.md anew
 
 A test belongs to a row by its name, ``test_hazard_<row>_...`` or ``test_known_<row>_...``, wherever
-it stands, so that nobody has to enter it anywhere; the document is the only list.  Test files are
+it stands, so there is no other list to keep up to date than the document.  Test files are
 parsed, not imported: what is found does not depend on what is installed.
 """
 
@@ -35,14 +35,18 @@ NUMBERED = re.compile(r"test_(?:known|hazard)_((?:[A-Z]\d+_)+)")
 INTRODUCTION = """\
 # Hazards that other clients have met
 
-{count} bugs and dangers that other ZooKeeper clients and lock recipes have had, and the tests that
-provoke each of them here. The number of a row is part of the names of its tests; `pytest -k "_B5_"`
-runs those of row B5. Tests in *italics* provoke it under another name.
+This page lists {count} bugs and dangers of ZooKeeper clients and lock recipes, and the tests that
+provoke each of them in zkwire. It is for developers that write or compare such a client, and for
+users that have met such a bug elsewhere.
 
-{numbered} rows have a test that carries their number; {reasons} cannot apply, for the reason given.
+{contents}
 
-Written by `python3 -m tests.hazards.table` from `tests/hazards/rows.toml` and the tests; a test
-fails when it is out of date.
+The number of a row is part of the names of its tests; `pytest -k "_B5_"` runs those of row B5.
+Tests in *italics* provoke it under another name. {numbered} rows have a test that carries their
+number; {reasons} cannot apply, for the reason given.
+
+`python3 -m tests.hazards.table` writes this page from `rows.toml` and the tests; a test fails when
+it is out of date.
 """
 
 
@@ -66,7 +70,7 @@ def rows() -> dict[str, Row]:
 
 @cache
 def test_names() -> frozenset[str]:
-    """Every test there is, as ``file.py::function``, with the path below ``tests``."""
+    """Every existing test, as ``file.py::function``, with the path below ``tests``."""
     return frozenset(
         f"{file.relative_to(TESTS).as_posix()}::{name}"
         for file in TESTS.rglob("test_*.py")
@@ -101,7 +105,7 @@ def document() -> str:
         "numbered": len([number for number in table if number in tests]),
         "reasons": len([number for number in table if number not in tests]),
     }
-    parts = [INTRODUCTION.format(**counts)]
+    parts = [INTRODUCTION.format(contents=_contents(), **counts)]
     for chapter, (title, _) in CHAPTERS.items():
         parts.append(f"\n## {chapter}. {title}\n\n| # | what happened | seen in | here |\n")
         parts.append("| --- | --- | --- | --- |\n")
@@ -111,6 +115,16 @@ def document() -> str:
             if number.startswith(chapter)
         ]
     return "".join(parts)
+
+
+def _contents() -> str:
+    """A link to each chapter."""
+    headings = [f"{chapter}. {title}" for chapter, (title, _) in CHAPTERS.items()]
+    return " \N{MIDDLE DOT}\n".join(f"[{heading}](#{_anchor(heading)})" for heading in headings)
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _here(row: Row, tests: list[str]) -> str:
