@@ -1,4 +1,4 @@
-"""Run all experiments with both clients, and compare the document with them, or write it anew."""
+"""Run all experiments with both clients, and compare the document with them, or write it again."""
 
 from __future__ import annotations
 

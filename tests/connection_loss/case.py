@@ -19,7 +19,7 @@ from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
 
 T = TypeVar("T")
 
-# More than the kernel takes on both sides of a connection that nobody reads from.
+# More than the kernel takes on both sides of a connection that is not read from.
 FILLING = bytes(1000 * 1000)
 FILLINGS = 16
 

@@ -81,7 +81,7 @@ def make_parent(case: Case) -> None:
 
 
 def create_again(ask: Any) -> Any:
-    """Repeat a create until it is known whose the node is: "done", or "somebody else's"."""
+    """Repeat a create until it is known whose the node is: "done", or "another client's"."""
 
     def recover(case: Case, client: Client) -> str:
         while True:
@@ -91,7 +91,7 @@ def create_again(ask: Any) -> Any:
             with suppress(NoNodeError):  # gone between the two: try again
                 data, stat = repeat(client.get_data, case.path)
                 owned = stat.ephemeral_owner in {0, client.session_id}
-                return "done" if owned and data == case.id.encode() else "somebody else's"
+                return "done" if owned and data == case.id.encode() else "another client's"
 
     return recover
 
@@ -109,17 +109,17 @@ def look_for_id(ask: Any) -> Any:
 
 
 def occupy(case: Case) -> None:
-    """Somebody else has the path."""
-    case.observer.create(case.path, b"somebody else")
+    """Another client has the path."""
+    case.observer.create(case.path, b"another client")
 
 
 def occupied(case: Case, client: Client) -> int:
-    """Whether he still has it."""
-    return int(client.get_data(case.path).data == b"somebody else")
+    """Whether it still has it."""
+    return int(client.get_data(case.path).data == b"another client")
 
 
 def vacate(case: Case) -> None:
-    """He gives it up."""
+    """It deletes its node."""
     case.observer.delete(case.path)
 
 
@@ -186,17 +186,17 @@ def set_version_again(case: Case, client: Client) -> str:
         repeat(set_version, client, case)
     except BadVersionError:
         data, _ = repeat(client.get_data, case.path)
-        return "done" if data == case.id.encode() else "somebody else's"
+        return "done" if data == case.id.encode() else "another client's"
     return "done"
 
 
 def overwritten(case: Case, client: Client) -> int:
-    """Whether his data stands there."""
+    """Whether the other client's data is there."""
     return int(client.get_data(case.path).data == b"newer")
 
 
 def overwrite(case: Case) -> None:
-    """Somebody else has written meanwhile."""
+    """Another client has written meanwhile."""
     case.observer.set_data(case.path, b"newer")
 
 
@@ -221,17 +221,17 @@ def set_acl_again(case: Case, client: Client) -> str:
         repeat(set_acl, client, case)
     except BadVersionError:
         acl, _ = repeat(client.get_acl, case.path)
-        return "done" if acl == READ_WRITE else "somebody else's"
+        return "done" if acl == READ_WRITE else "another client's"
     return "done"
 
 
 def acl_replaced(case: Case, client: Client) -> int:
-    """Whether his list stands there."""
+    """Whether the other client's list is there."""
     return int(client.get_acl(case.path).acl != READ_WRITE)
 
 
 def replace_acl(case: Case) -> None:
-    """Somebody else has replaced it meanwhile."""
+    """Another client has replaced it meanwhile."""
     acl, _ = case.observer.get_acl(case.path)
     case.observer.set_acl(case.path, acl)
 
@@ -323,12 +323,12 @@ def reconfig_again(case: Case, client: Client) -> str:
         except ReconfigInProgressError:
             continue
         except BadVersionError:
-            return "done" if joined(case, client) else "somebody else's"
+            return "done" if joined(case, client) else "another client's"
         return "done"
 
 
 def join_another(case: Case) -> None:
-    """Somebody else has made another server a member."""
+    """Another client has made another server a member."""
     case.observer.reconfig(joining=[THEIRS])
 
 
@@ -341,13 +341,14 @@ def another_joined(case: Case, client: Client) -> int:
 
 CREATE_AGAIN = (
     "repeat it; on `NodeExistsError` read the node: your unique id in its data (and, if it is "
-    "ephemeral, `ephemeral_owner` equal to `session_id`) means done, else it is somebody else's"
+    "ephemeral, `ephemeral_owner` equal to `session_id`) means done, else the node is another "
+    "client's"
 )
 LOOK_FOR_IT = (
     "do **not** repeat it: `sync`, list the children, look for the unique id that you put into the "
     "name; create again only if it is not there"
 )
-TAKEN = "the path is taken: yours to decide; once it is free, ask again"
+TAKEN = "the path is taken: decide what to do; when it is free, ask again"
 
 _PLAIN = {
     "create": (create, "create"),
@@ -370,7 +371,7 @@ CHANGES: tuple[Operation, ...] = (
         create_again(create_ephemeral),
         count=made, words=DONE, goals=ONCE, refuse=occupy, mend=vacate, refused=TAKEN,
             rival=occupy, spared=occupied,
-        new_client="make a new `Client`, and create it anew",
+        new_client="make a new `Client`, and create it again",
     ),
     Operation(
         "create, sequential", create_sequential, "create", LOOK_FOR_IT,
@@ -381,7 +382,7 @@ CHANGES: tuple[Operation, ...] = (
         "create, ephemeral and sequential", create_in_queue, "create", LOOK_FOR_IT,
         look_for_id(create_in_queue), count=made_in_sequence, words=DONE, goals=ONCE,
         refuse=lose_parent, mend=make_parent, refused="create the parent, then ask again",
-        new_client="make a new `Client`, and create it anew",
+        new_client="make a new `Client`, and create it again",
     ),
     Operation(
         "delete", delete, "delete",
@@ -394,14 +395,15 @@ CHANGES: tuple[Operation, ...] = (
     Operation(
         "set_data, with a version", set_version, "set_data",
         "repeat it with the same version; on `BadVersionError` read it: your data means done, "
-        "else somebody else was there: decide anew",
+        "else another client has changed it: decide again",
         set_version_again, prepare=make, count=written, words=DONE, goals=ONCE,
-        refuse=overwrite, mend=read_version, refused="read it and decide anew",
+        refuse=overwrite, mend=read_version, refused="read it and decide again",
         rival=overwrite, spared=overwritten,
     ),
     Operation(
         "set_data, of any version", set_any, "set_data",
-        "repeat it if it may overwrite what others have written meanwhile; this can write twice",
+        "repeat it if it may overwrite what other clients have written meanwhile; it can write "
+        "twice",
         lambda case, client: repeat(set_any, client, case),
         prepare=make, count=written, words=DONE,
         goals=frozenset({1, 2}), refuse=lambda case: case.observer.delete(case.path),
@@ -411,9 +413,9 @@ CHANGES: tuple[Operation, ...] = (
     Operation(
         "set_acl, with a version", set_acl, "set_acl",
         "repeat it with the same `aversion`; on `BadVersionError` read it: your list means done, "
-        "else somebody else was there: decide anew",
+        "else another client has changed it: decide again",
         set_acl_again, prepare=make, count=acl_set, words=DONE, goals=ONCE,
-        refuse=replace_acl, mend=read_version, refused="read it and decide anew",
+        refuse=replace_acl, mend=read_version, refused="read it and decide again",
         rival=replace_acl, spared=acl_replaced,
     ),
     Operation(
@@ -422,16 +424,16 @@ CHANGES: tuple[Operation, ...] = (
         "`NodeExistsError` means that all of it was done",
         transfer_again, prepare=make_counter, count=transferred_or_blocked, words=DONE, goals=ONCE,
         refuse=block_transfer, mend=unblock_transfer,
-        refused="nothing of it was done; mend what its `index` names, then ask again",
+        refused="nothing of it was done; correct what its `index` names, then ask again",
     ),
     Operation(
         "reconfig, with a version", reconfig, "reconfig",
         "repeat it with the same version (again after `ReconfigInProgressError`); on "
-        "`BadVersionError` read `get_config`: your change means done, else somebody else was "
-        "there: decide anew",
+        "`BadVersionError` read `get_config`: your change means done, else another client "
+        "has changed it: decide again",
         reconfig_again, prepare=without_both, count=joined, words=DONE, goals=ONCE,
         by_ensemble=True, refuse=join_another, mend=note_version,
-        refused="read `get_config` and decide anew",
+        refused="read `get_config` and decide again",
         rival=join_another, spared=another_joined,
     ),
 )  # fmt: skip

@@ -47,7 +47,7 @@ class Way(NamedTuple):
 
 
 class Owned:
-    """A lock of either client: its owner makes the calls, and anybody may look at it.
+    """A lock of either client: its owner makes the calls, and any thread may look at it.
 
     A re-entrant lock is acquired and released twice.
     """

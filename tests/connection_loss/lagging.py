@@ -36,7 +36,7 @@ _SETTINGS = Settings(
         # When a leader is removed, the one that shall follow it now and then waits for so long for
         # others that do not know (seen on 3.8.0), and only then is there an election.
         "initLimit": "10",
-        # It can be reconfigured, by anybody: it is nobody else's.
+        # Any client may reconfigure it: it serves these experiments alone.
         "reconfigEnabled": "true",
         "skipACL": "yes",
     },

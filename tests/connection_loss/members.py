@@ -82,7 +82,7 @@ def asked_behind(case: Case, lag: Lag) -> Row:
 
 
 def read_behind(case: Case, lag: Lag) -> Row:
-    """Somebody else was there, and it does not know."""
+    """Another client has changed it, and this server does not know."""
     case.subject.sync()
     lag.begin()
     join_another(case)
@@ -98,7 +98,7 @@ def read_behind(case: Case, lag: Lag) -> Row:
     return (
         "a server that is behind, with the version that it shows", there,
         f"waits; {told(error)} when that server has caught up", session(case),
-        "read `get_config` and decide anew", DONE[bool(joined(case, case.subject))],
+        "read `get_config` and decide again", DONE[bool(joined(case, case.subject))],
     )  # fmt: skip
 
 
@@ -136,7 +136,7 @@ class Removal(Case):
         note_version(self)
 
     def ask(self, operations: Any) -> Any:
-        """The change, if nobody else has made one."""
+        """The change, if no other client has made one."""
         return operations.reconfig(leaving=[str(self.number)], version=self.notes["version"])
 
     def removed(self) -> bool:
@@ -153,7 +153,7 @@ class Removal(Case):
                 continue
             except BadVersionError:
                 repeat(self.subject.sync)
-                assert not lines_of(self.number, read_config(self)), "somebody else's"
+                assert not lines_of(self.number, read_config(self)), "another client's"
             return
 
     def where(self) -> str:
@@ -169,10 +169,10 @@ class Removal(Case):
         assert stat.ephemeral_owner == self.session_id
         # The server that it has left may not have noticed yet; so it is not asked.
         moved = self.staying.server_for_session(self.session_id)
-        who = "that server" if moved is None else "a member"
+        place = "that server" if moved is None else "a member"
         if connections(self.proxy.frames()) == 1:
-            return f"goes on, on the same connection to {who}"
-        return f"goes on, on a new connection to {who}"
+            return f"goes on, on the same connection to {place}"
+        return f"goes on, on a new connection to {place}"
 
 
 def lines_of(number: int, config: str) -> list[str]:
@@ -206,7 +206,7 @@ def follower_left(case: Removal) -> Row:
 
 
 def follower_again(case: Removal) -> Row:
-    """Who has left already may leave; and yet there is a new version, on which others fail."""
+    """A member that has left may leave again; it makes a new version, on which others fail."""
     case.ask(case.subject)
     repeat(case.subject.sync)
     note_version(case)
@@ -248,7 +248,7 @@ def row(
 
 
 def other_leader(case: Removal) -> ZooKeeperServer | None:
-    """Who leads now, if it is not the server that was removed."""
+    """The leader, if it is not the server that was removed."""
     return next((server for server in case.staying.servers if server.mode() == "leader"), None)
 
 
@@ -274,7 +274,7 @@ def run_removals(way: Way, ensemble: Ensemble, root: str) -> list[Row]:
 
 @contextmanager
 def member_again(observer: Client, ensemble: Ensemble, server: ZooKeeperServer) -> Iterator[None]:
-    """In the end that server is a member, as it was; who joins must tell where clients find it."""
+    """In the end that server is a member, as it was; it joins with its address for clients."""
     number = ensemble.servers.index(server) + 1
     observer.sync()
     (line,) = lines_of(number, observer.get_config().data.decode())

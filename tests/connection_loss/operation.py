@@ -76,7 +76,7 @@ class Operation:
     settle: Recover | None = None
     """Do what is safe after the refusal; None for the same request again."""
     rival: Act | None = None
-    """Have somebody else do the same thing, or undo it, before the recovery."""
+    """Have another client do the same thing, or undo it, before the recovery."""
     spared: Count = never
     """Whether what he did is still there."""
 

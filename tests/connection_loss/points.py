@@ -24,7 +24,7 @@ REPLY_LOST = "applied, reply lost"
 EXPIRED = "applied, then the session expired"
 BEHIND = "applied, then moved to a server that is behind"
 
-OVERTAKEN = "lost, and somebody else comes in between"
+OVERTAKEN = "lost, and another client comes in between"
 RECOVER = "recover"
 
 
@@ -76,7 +76,7 @@ def lost(point: str, op: Operation, case: Case) -> Row:
 def refused(op: Operation, case: Case) -> Row:
     """The server answers with an error."""
     if op.refuse is None:
-        return Row(REFUSED, "", "nothing of [these](operations.md) was tried", "", "")
+        return Row(REFUSED, "", "not tried: [its errors](operations.md)", "", "")
     op.refuse(case)
     before = op.count(case, case.observer)
     error = case.ending(lambda: op.ask(case.subject, case))
@@ -116,9 +116,10 @@ def ended(op: Operation, case: Case, before: int | None) -> str:
 
 
 def overtaken(op: Operation, case: Case) -> Row:
-    """Somebody else comes between the loss and the recovery, which must do him no harm.
+    """Another client comes between the loss and the recovery, which must not harm it.
 
-    He makes what we wanted to make and have not; or makes anew what we wanted to delete and have.
+    It makes the node that the subject wanted to make and has not made; or it makes the node again
+    that the subject wanted to delete and has deleted.
     """
     if op.rival is None:
         return Row(OVERTAKEN, "", "", "", "")
@@ -128,8 +129,8 @@ def overtaken(op: Operation, case: Case) -> Row:
     server = seen(op, case)
     op.rival(case)
     verdict = op.recover(case, case.subject)
-    assert op.spared(case, case.observer), f"{op.title}: the recovery harms somebody else"
-    return Row(OVERTAKEN, f"{server}; then somebody else's", told(error), RECOVER, str(verdict))
+    assert op.spared(case, case.observer), f"{op.title}: the recovery harms another client"
+    return Row(OVERTAKEN, f"{server}; then another client's", told(error), RECOVER, str(verdict))
 
 
 def carried_out(frames: Iterable[Frame], wire: str) -> bool:
@@ -165,7 +166,7 @@ def stale_view(op: Operation, case: Case) -> str:
         return "the next server does not show it yet"
     case.observer.set_data(case.path, b"new")
     assert repeat(case.subject.get_data, case.path).data == b"old", "the server is not behind"
-    return "the next server does not show what others have finished"
+    return "the next server does not show what other clients have finished"
 
 
 # --- words ----------------------------------------------------------------------------------------

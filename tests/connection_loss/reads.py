@@ -19,8 +19,10 @@ from zkwire import (
     digest_id,
 )
 
-AGAIN = "repeat it; before a read that must show what others have finished, `sync` in front of it"
-WATCH_AGAIN = "repeat it: the watch of the lost call was not set, and what it returns is news"
+AGAIN = "repeat it; `sync` first if it must show what other clients have finished"
+WATCH_AGAIN = (
+    "repeat it: the lost call has set no watch, and what the repeated call returns may be different"
+)
 CREDENTIALS = digest_auth("bob", "secret")
 
 
@@ -178,11 +180,11 @@ READS: tuple[Operation, ...] = (
     _watch("add_watch, recursive", "add_watch", add_recursive),
     Operation(
         "remove_watches", remove_watches, "remove_watches",
-        "nothing is left to do: a new connection is not told of the watch",
+        "nothing is left to do: the client does not set the watch on a new connection",
         lambda case, client: None,
         prepare=set_watch, count=unwatched, words={0: "the watch is set", 1: "no watch"},
         goals=ONCE, by_client=True,
-        unsent="nothing: a new connection is not told of the watch",
+        unsent="nothing: the client does not set the watch on a new connection",
         resend=lambda case, client: None,
         refuse=remove_before, settle=lambda case, client: None,
         refused="nothing: there is no watch to remove",

@@ -151,7 +151,7 @@ class Life(Case):
         return ", ".join(f"`{op}`" for op in ops) or "nothing"
 
     def held_by_one(self) -> str:
-        """The lock is held, by as many nodes as it needs, and by nobody else."""
+        """The lock is held, by as many nodes as it needs, and by no other contender."""
         assert self.own.held
         assert self.own_nodes() == self.kind.nodes, f"{self.own_nodes()} nodes"
         assert not self.other.try_acquire(), "two hold"
@@ -258,7 +258,7 @@ def decisive(life: Life, view: Client | None = None) -> int:
 
 
 def acquire_expired(life: Life) -> tuple[str, ...]:
-    """The node was there, and ends with the session before anybody knows."""
+    """The node was there, and ends with the session before any client knows."""
     life.proxy.refuse()
     life.proxy.on("create2", nth=life.kind.create, action=cut_after)
     call = acquiring(life)
@@ -298,18 +298,18 @@ def waits(frames: list[Frame]) -> bool:
 
 
 def hold(life: Life) -> None:
-    """It holds, and its guard on its own node is set."""
+    """It holds, and its own-node watch is set."""
     assert life.own.acquire(GRACE)
     life.subject.sync()
     life.proxy.reset()
 
 
 def release_without_connection(life: Life) -> tuple[str, ...]:
-    """The claim ends at once, the node when there is a connection."""
+    """`held` ends at once, the node when there is a connection."""
     hold(life)
     life.cut()
     call: Running[object] = Running(life.own.release)
-    poll("it claims no more", lambda: not life.own.held or None, PATIENCE)
+    poll("it holds no more", lambda: not life.own.held or None, PATIENCE)
     seen = words(life.own_nodes(), life.kind.nodes)
     life.come_back()
     got = outcome(call)
@@ -318,7 +318,7 @@ def release_without_connection(life: Life) -> tuple[str, ...]:
 
 
 def release_not_received(life: Life) -> tuple[str, ...]:
-    """The node is still there, and nobody holds."""
+    """The node is still there, and no contender holds."""
     hold(life)
     life.proxy.on("delete", action=cut_before)
     return "delete sent, not received", *release_through_loss(life)
@@ -360,7 +360,7 @@ def release_expired(life: Life) -> tuple[str, ...]:
 
 
 def node_deleted_unheard(life: Life) -> tuple[str, ...]:
-    """The lock was lost to somebody who deleted the node."""
+    """The lock was lost when an outsider deleted the node."""
     hold(life)
     life.cut()
     life.observer.delete(life.all_nodes()[-1])  # of several, the one that is released first
@@ -370,7 +370,7 @@ def node_deleted_unheard(life: Life) -> tuple[str, ...]:
     got = outcome(call)
     life.wait_cleaned()
     end = life.free_again()
-    return ("its node deleted by somebody during a loss", words(life.own_nodes()),
+    return ("its node deleted by an outsider while disconnected", words(life.own_nodes()),
             life.done_by_itself(), got, end)  # fmt: skip
 
 

@@ -21,7 +21,7 @@ Row: TypeAlias = tuple[str, ...]
 
 
 class Tale(Case):
-    """A holder behind the proxy, and somebody who waits for the lock."""
+    """A holder behind the proxy, and another client that waits for the lock."""
 
     def __init__(self, scene: Scene, timeout: float = LONG) -> None:
         super().__init__(scene, timeout)
@@ -34,7 +34,7 @@ class Tale(Case):
         self.subject.sync()
 
     def row(self, moment: str, call: str) -> Row:
-        """What everybody knows now."""
+        """What each side knows now."""
         state = self.subject.state
         # Whether it is dialling at this very moment is of no interest.
         known = state.value if state.terminal or state.usable else "disconnected"
@@ -80,10 +80,10 @@ def cut_and_back(scene: Scene) -> list[Row]:
 
 
 def silence(scene: Scene) -> list[Row]:
-    """The network swallows everything; at first nobody can know."""
+    """The network discards all bytes; at first neither side can know."""
     with Tale(scene) as tale:
         tale.proxy.black_hole()
-        return [tale.row("the network is silent, not for long yet", "waits for its answer")]
+        return [tale.row("the network has been silent for a short time", "waits for its answer")]
 
 
 def outlived(scene: Scene) -> list[Row]:
@@ -141,7 +141,7 @@ def run_all(scene: Scene) -> list[Row]:
 
 
 def run_behind(scene: Scene, lag: Lag) -> list[Row]:
-    """A server that is behind of what the client has seen refuses it."""
+    """A server that is behind what the client has seen refuses it."""
     with Tale(scene) as tale:
         lag.catch_up()
         lag.begin()
@@ -158,7 +158,7 @@ def run_behind(scene: Scene, lag: Lag) -> list[Row]:
             assert not refused, "the server takes a client that has seen more"
             tale.disconnected()
             row = tale.row(
-                "only a server can be reached that is behind of what the client has seen",
+                "the only server that can be reached is behind what the client has seen",
                 "waits: that server refuses the client",
             )
         finally:

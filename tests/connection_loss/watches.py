@@ -82,7 +82,7 @@ ON_NODE: dict[str, Callable[[Client, str], object]] = {
     "child created": lambda client, path: client.create(f"{path}/child"),
     "child created and deleted again": come_and_go,
     "node deleted": lambda client, path: client.delete(path),
-    "node deleted and created anew": recreate,
+    "node deleted and created again": recreate,
 }
 Make: TypeAlias = Callable[[Client, str], object]
 Row: TypeAlias = tuple[str, ...]
