@@ -289,7 +289,7 @@ def test_ensembles(backend: Backend) -> None:
             "version": playing(leader),
         }
         side = embedded(members=3, **options)
-        side.processor.introduce({n: f"h{n}:1:2:participant;h{n}:3" for n in (1, 2, 3)})
+        side.processor.set_members({n: f"h{n}:1:2:participant;h{n}:3" for n in (1, 2, 3)})
         assert list(talk_reconfig(side)) == list(talk_reconfig(real(leader)))
         last, *others = ensemble.servers
         for server in others:

@@ -500,7 +500,7 @@ def test_an_ensemble_names_its_members() -> None:
 
 def as_super(members: int = 3) -> Peer:
     peer = connected(members=members, reconfig=True, super_password="magic")
-    peer.processor.introduce({n: f"h{n}:1:2:participant;h{n}:3" for n in range(1, members + 1)})
+    peer.processor.set_members({n: f"h{n}:1:2:participant;h{n}:3" for n in range(1, members + 1)})
     peer.call(ops.AUTH, r.AuthPacket(0, "digest", b"super:magic"))
     return peer
 

@@ -70,7 +70,7 @@ def _forget_greeting(sim: Simulation) -> None:
 def _wait_for_greeting(sim: Simulation) -> None:
     link = sim.clients[0].link
     assert link is not None
-    sim.processor._strangers[link.connection] = sim.now + 5
+    sim.processor._without_session[link.connection] = sim.now + 5
 
 
 def _fall_behind(sim: Simulation) -> None:

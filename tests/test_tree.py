@@ -393,11 +393,11 @@ def test_ipv6_from_39_on(expression: str) -> None:
     acl = (ACL(Perms.READ, Id("ip", expression)),)
     with pytest.raises(InvalidACLError):
         ANYBODY.expand(acl)
-    new = Credentials("::1", six=True)
+    new = Credentials("::1", ipv6=True)
     if expression in IPV6:
         assert new.expand(acl) == acl
         assert new.allows(acl, Perms.READ) is IPV6[expression]
-        assert not Credentials("127.0.0.1", six=True).allows(acl, Perms.READ)
+        assert not Credentials("127.0.0.1", ipv6=True).allows(acl, Perms.READ)
     else:
         with pytest.raises(InvalidACLError):
             new.expand(acl)
@@ -405,9 +405,9 @@ def test_ipv6_from_39_on(expression: str) -> None:
 
 
 def test_a_client_with_a_zone_is_matched_by_nothing() -> None:
-    client = Credentials("fe80::1%eth0", six=True)
+    client = Credentials("fe80::1%eth0", ipv6=True)
     assert not client.allows((ACL(Perms.READ, Id("ip", "::/0")),), Perms.READ)
-    assert Credentials("fe80::1", six=True).allows((ACL(1, Id("ip", "fe80::/10")),), Perms.READ)
+    assert Credentials("fe80::1", ipv6=True).allows((ACL(1, Id("ip", "fe80::/10")),), Perms.READ)
 
 
 @pytest.mark.parametrize(

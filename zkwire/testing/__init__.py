@@ -1,7 +1,7 @@
 """For tests of code that talks to ZooKeeper: a server in this process, a proxy for faults, and a
 simulation that runs code in every order of events.
 
-Everything is loaded when it is first asked for.
+Each name is imported when it is first used.
 """
 
 from __future__ import annotations

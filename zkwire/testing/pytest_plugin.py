@@ -3,9 +3,9 @@
     def test_it(zkwire_client):
         zkwire_client.create("/a", b"x")
 
-Registered under the entry point ``pytest11``, so installing zkwire is enough.  Loading this module
-imports zkwire, but no server, and starts nothing.  Users of unittest have ``with
-zkwire.testing.Server() as server:``.
+The plugin is registered under the entry point ``pytest11``, so installing zkwire is enough.
+Importing this module imports zkwire, but no server, and starts nothing.  In unittest, use
+``with zkwire.testing.Server() as server:``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def zkwire_server() -> Iterator[Server]:
-    """An empty server of the test's own, with ``hosts``, ``tree``, ``expire(session_id)``, ..."""
+    """An empty server for one test, with ``hosts``, ``tree``, ``expire(session_id)``, ..."""
     from zkwire.testing.server.server import Server
 
     with Server() as server:

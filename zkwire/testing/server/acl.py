@@ -1,8 +1,8 @@
-"""Who a connection is to the server, and what an access list lets it do.
+"""The identities of a connection, and what an access list lets it do.
 
 Decides what ``PrepRequestProcessor.fixupACL`` and ``ZooKeeperServer.checkACL`` of 3.8 decide, for
-the schemes world, auth, digest, ip, and of sasl and x509 what is switched on.  Other schemes are
-unknown here, as they are to a server without a provider for them.  It must not know nodes or
+the schemes world, auth, digest and ip, and for sasl and x509 if they are switched on.  Other
+schemes are unknown, as to a real server without a provider for them.  It must not know nodes or
 operations.
 """
 
@@ -19,17 +19,17 @@ from zkwire.testing.server import addresses
 
 _ANYONE = Id("world", "anyone")
 _SUPER = Id("super", "")
-_UNPROVEN = ("ip", "super")  # what "auth" does not stand for (isAuthenticated; no provider)
-_EVERY_SASL = Id("sasl", "super")  # who is this may do what any user of SASL may
+_UNPROVEN = ("ip", "super")  # left out where "auth" is expanded (isAuthenticated; no provider)
+_SASL_SUPER = Id("sasl", "super")  # this id has the permissions of every SASL user
 _SUBJECT = re.compile(r"(\s*[A-Za-z0-9.]+\s*=([^,+;\"\\]|\\.)*([,+;](?!$)|$))*")
 _PRINCIPAL = re.compile(r"[^@]*|[^/@]*(/[^/@]*)?@[^/@]*")
 
 
 def digest_id(secret: bytes) -> str:
-    """The id of somebody who authenticates with ``user:password``; anything is accepted.
+    """The id for the secret ``user:password``; any bytes are accepted.
 
-    DigestAuthenticationProvider.generateDigest: what stands before the first colon, then the hash
-    of all of it.
+    DigestAuthenticationProvider.generateDigest: the text before the first colon, then the hash of
+    the whole text.
     """
     text = secret.decode("utf-8", "replace")
     user = text.split(":", 1)[0]
@@ -38,26 +38,27 @@ def digest_id(secret: bytes) -> str:
 
 
 class Credentials:
-    """The ids of one connection: its address from the start, and each one it authenticates as.
+    """The ids of one connection: its address from the start, then one for each authentication.
 
-    ``super_password`` is that of the user "super", who may do everything; ``more`` has what the
-    server knows of "sasl" and "x509", ``six`` whether it reads version 6 in an ``ip`` entry.
+    ``super_password`` is the password of the user "super", which may do everything.  ``schemes``
+    says which of "sasl" and "x509" the server knows; ``ipv6`` says whether it understands IPv6
+    addresses in an ``ip`` entry.
     """
 
-    __slots__ = ("_more", "_six", "_super", "address", "ids")
+    __slots__ = ("_ipv6", "_schemes", "_super", "address", "ids")
 
     def __init__(
         self,
         address: str = "127.0.0.1",
         *,
-        more: Collection[str] = (),
-        six: bool = False,
+        schemes: Collection[str] = (),
+        ipv6: bool = False,
         super_password: str | None = None,
     ) -> None:
         self.address: str = address
         self.ids: list[Id] = [Id("ip", addresses.as_java(address))]
-        self._more = more
-        self._six = six
+        self._schemes = schemes
+        self._ipv6 = ipv6
         self._super = None if super_password is None else f"super:{super_password}".encode()
 
     def authenticate(self, scheme: str, secret: bytes | None) -> bool:
@@ -67,15 +68,15 @@ class Credentials:
                 self._add(_SUPER)
             self._add(Id("digest", digest_id(secret)))
             return True
-        # Both add what the connection is anyway; an address it always has.
+        # Both would add an id that the connection has already; it always has an address.
         return scheme == "ip" or (scheme == "x509" and self.has_scheme({scheme}))
 
-    def authenticated(self, user: str) -> None:
-        """SASL has proved that this is ``user``."""
+    def add_sasl_user(self, user: str) -> None:
+        """Add the id of a user that SASL has proved."""
         self._add(Id("sasl", user))
 
-    def certified(self, subject: str | None) -> None:
-        """A certificate has proved that this is ``subject``; None if there was no certificate."""
+    def add_certificate(self, subject: str | None) -> None:
+        """Add the subject of the peer's certificate; None if it has shown none."""
         if subject is not None:
             self._add(Id("x509", subject))
 
@@ -88,7 +89,7 @@ class Credentials:
             self.ids.append(new)
 
     def client_infos(self) -> tuple[ClientInfo, ...]:
-        """What who_am_i answers: schemes and user names, no digests."""
+        """The answer to who_am_i: schemes and user names, without digests."""
         return tuple(
             ClientInfo(own.scheme, own.id.split(":", 1)[0] if own.scheme == "digest" else own.id)
             for own in self.ids
@@ -99,7 +100,7 @@ class Credentials:
         for entry in acl:
             wanted = entry.id
             if entry.perms & perms and (
-                wanted == _ANYONE or any(_matches(own, wanted, six=self._six) for own in self.ids)
+                wanted == _ANYONE or any(_matches(own, wanted, ipv6=self._ipv6) for own in self.ids)
             ):
                 return True
         return not acl or _SUPER in self.ids
@@ -110,7 +111,7 @@ class Credentials:
             raise NoAuthError
 
     def expand(self, acl: tuple[ACL, ...] | None) -> tuple[ACL, ...]:
-        """The ACL as it is stored: no entry twice, "auth" replaced by whoever this is."""
+        """The ACL as it is stored: no entry twice, "auth" replaced by the connection's ids."""
         if not acl:
             raise InvalidACLError
         expanded: list[ACL] = []
@@ -120,7 +121,7 @@ class Credentials:
                 if not own:
                     raise InvalidACLError
                 expanded += own
-            elif _is_valid(entry.id, self._more, six=self._six):
+            elif _is_valid(entry.id, self._schemes, ipv6=self._ipv6):
                 expanded.append(entry)
             else:
                 raise InvalidACLError
@@ -128,7 +129,7 @@ class Credentials:
 
 
 def without_digests(acl: tuple[ACL, ...]) -> tuple[ACL, ...]:
-    """The ACL as get_acl shows it to those who may not change it: hashes are left out."""
+    """The ACL as get_acl shows it without the permission to change it: hashes are left out."""
     return tuple(
         ACL(entry.perms, Id("digest", entry.id.id.split(":", 1)[0] + ":x"))
         if entry.id.scheme == "digest" and ":" in entry.id.id
@@ -137,26 +138,26 @@ def without_digests(acl: tuple[ACL, ...]) -> tuple[ACL, ...]:
     )
 
 
-def _is_valid(wanted: Id, more: Collection[str], *, six: bool) -> bool:
+def _is_valid(wanted: Id, schemes: Collection[str], *, ipv6: bool) -> bool:
     match wanted.scheme:
         case "world":
             return wanted == _ANYONE
         case "digest":
-            # Two parts; Java's split drops empty ones at the end.
+            # Two parts; Java's split drops empty parts at the end.
             return wanted.id.rstrip(":").count(":") == 1
         case "ip":
-            return addresses.network(wanted.id, six=six) is not None
+            return addresses.network(wanted.id, ipv6=ipv6) is not None
         case "sasl":
-            return "sasl" in more and _PRINCIPAL.fullmatch(wanted.id) is not None
+            return "sasl" in schemes and _PRINCIPAL.fullmatch(wanted.id) is not None
         case "x509":
-            return "x509" in more and _SUBJECT.fullmatch(wanted.id) is not None
+            return "x509" in schemes and _SUBJECT.fullmatch(wanted.id) is not None
         case _:
             return False
 
 
-def _matches(own: Id, wanted: Id, *, six: bool) -> bool:
+def _matches(own: Id, wanted: Id, *, ipv6: bool) -> bool:
     if own.scheme != wanted.scheme:
         return False
     if own.scheme != "ip":
-        return own in (wanted, _EVERY_SASL)
-    return addresses.contains(wanted.id, own.id, six=six)
+        return own in (wanted, _SASL_SUPER)
+    return addresses.contains(wanted.id, own.id, ipv6=ipv6)

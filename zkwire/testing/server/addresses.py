@@ -1,9 +1,9 @@
-"""What the ``ip`` entries of an access list stand for, as ``IPAuthenticationProvider`` reads them.
+"""The networks of ``ip`` entries in an access list, as ``IPAuthenticationProvider`` reads them.
 
-Version 6 is known to 3.9 only (``six``).  A zone ("%eth0") and the mixed notation
-("::ffff:1.2.3.4") are read by none, so no entry is for a client whose address has a zone.
+Only 3.9 understands IPv6 (``ipv6``).  No version understands a zone ("%eth0") or the mixed notation
+("::ffff:1.2.3.4"), so no entry matches a client whose address has a zone.
 
-It must not know who asks.
+It must not know connections.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _GROUP: Final = re.compile(r"[+-]?[\da-fA-F]+")
 _GROUPS, _LONGEST_GROUP = 8, 4
 
 
-def contains(expression: str, address: str, *, six: bool) -> bool:
-    """Whether the entry ``expression`` is for a client with this address."""
-    wanted, client = network(expression, six=six), network(address, six=six)
+def contains(expression: str, address: str, *, ipv6: bool) -> bool:
+    """Whether the entry ``expression`` matches a client with this address."""
+    wanted, client = network(expression, ipv6=ipv6), network(address, ipv6=ipv6)
     if wanted is None or client is None or wanted.version != client.version:
         return False
     return client.network_address in wanted
 
 
-def network(expression: str, *, six: bool) -> _Network | None:
-    """What address[/bits] stands for; None if the server does not understand it."""
+def network(expression: str, *, ipv6: bool) -> _Network | None:
+    """The network of address[/bits]; None if the server does not understand it."""
     address, slash, bits = expression.partition("/")
-    packed = _packed_6(address) if six and ":" in address else _packed_4(address)
+    packed = _packed_6(address) if ipv6 and ":" in address else _packed_4(address)
     if packed is None:
         return None
     longest = 8 * len(packed)
@@ -39,7 +39,7 @@ def network(expression: str, *, six: bool) -> _Network | None:
 
 
 def as_java(address: str) -> str:
-    """An address as Java writes it: version 6 in full."""
+    """An address as Java writes it: IPv6 in full."""
     bare, percent, scope = address.partition("%")
     try:
         groups = ipaddress.IPv6Address(bare).exploded.split(":")
@@ -54,7 +54,7 @@ def _packed_4(address: str) -> bytes | None:
 
 
 def _packed_6(address: str) -> bytes | None:
-    """One "::" stands for a group at least; a group may have a sign, as any number of Java's."""
+    """At most one "::", for at least one group; a group may have a sign, as any number in Java."""
     parts = [part.split(":") if part else [] for part in address.split("::")]
     groups = [group for part in parts for group in part]
     missing = _GROUPS - len(groups)
@@ -67,6 +67,6 @@ def _packed_6(address: str) -> bytes | None:
 
 
 def _number(text: str, most: int) -> int:
-    """What Integer.parseInt makes of it, from 0 to ``most``; -1 for anything else."""
+    """The number that Integer.parseInt returns, if it is from 0 to ``most``; otherwise -1."""
     number = int(text) if _INTEGER.fullmatch(text) else -1
     return number if 0 <= number <= most else -1

@@ -1,8 +1,8 @@
-"""How a connection says who it is: the auth packet, SASL, and servers that insist on either.
+"""Authentication: the auth packet, SASL, and servers that require one of them.
 
-Decides what ``ZooKeeperServer.processPacket`` and ``AuthenticationHelper`` of 3.8 decide.  None of
-it is a transaction, so no reply has a zxid.  Each function answers, and says whether the connection
-may live on.
+Decides what ``ZooKeeperServer.processPacket`` and ``AuthenticationHelper`` of 3.8 decide.  No
+request here is a transaction, so no reply has a zxid.  Each function sends the answer and returns
+whether the connection may stay open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NULL, _EMPTY = b"\xff\xff\xff\xff", bytes(4)
 
 
 def may_ask(rules: Rules, connection: Connection, xid: int) -> bool:
-    """Whether the connection has shown the credentials that the server insists on."""
+    """Whether the connection has shown the credentials that the server requires."""
     if not rules.enforce_auth or connection.credentials.has_scheme(rules.enforce_auth):
         return True
     connection.send(reply_frame(xid, 0, SESSION_CLOSED_REQUIRE_AUTH))
@@ -30,7 +30,7 @@ def may_ask(rules: Rules, connection: Connection, xid: int) -> bool:
 
 
 def authenticate(connection: Connection, xid: int, body: bytes) -> bool:
-    """An auth packet.  Null is as good as any other scheme that is unknown."""
+    """Carry out an auth packet.  Null counts as an unknown scheme."""
     if body[4:8] == _NULL:
         body = body[:4] + _EMPTY + body[8:]
     try:
@@ -45,7 +45,7 @@ def authenticate(connection: Connection, xid: int, body: bytes) -> bool:
 def sasl(
     rules: Rules, connection: Connection, xid: int, body: bytes, new_nonce: Callable[[], str]
 ) -> bool:
-    """One step of a SASL exchange.  A server without SASL answers everything with null."""
+    """Carry out one step of a SASL exchange.  A server without SASL answers null to every token."""
     try:
         request, _ = GetSASLRequest.unpack(body)
     except ProtocolError:
@@ -64,6 +64,6 @@ def sasl(
         connection.send(reply_frame(xid, 0, code, SetSASLResponse(None).encode()))
         return False
     if connection.sasl.user is not None:
-        connection.credentials.authenticated(connection.sasl.user)
+        connection.credentials.add_sasl_user(connection.sasl.user)
     connection.send(reply_frame(xid, 0, 0, SetSASLResponse(token).encode()))
     return True

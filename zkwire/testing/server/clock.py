@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class VirtualClock:
-    """Call it for the time in seconds.  `Server(now=clock)` follows it.
+    """A call returns the time in seconds.  `Server(now=clock)` runs on this time.
 
-    ``advance`` returns when everything that was due by the new time has happened.
+    ``advance`` returns when the server has done everything that is due by the new time.
     """
 
     def __init__(self, start: float = 0.0) -> None:
@@ -23,7 +23,7 @@ class VirtualClock:
         """Let this much time pass at once."""
         later = self._now + seconds
         if not (seconds >= 0 and later < math.inf):
-            raise ValueError(f"time goes neither back nor to its end: {seconds!r}")
+            raise ValueError(f"the seconds to advance must be finite and not negative: {seconds!r}")
         self._now = later
         for listener in list(self._listeners):
             listener()
@@ -33,5 +33,5 @@ class VirtualClock:
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Callable[[], object]) -> None:
-        """The opposite of :meth:`subscribe`."""
+        """End a :meth:`subscribe`."""
         self._listeners.remove(listener)

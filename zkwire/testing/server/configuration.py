@@ -1,7 +1,7 @@
-"""The ensemble's configuration: the text of ``/zookeeper/config``, and who may change it how.
+"""The ensemble's configuration: the text of ``/zookeeper/config``, and which changes are accepted.
 
-Decides what ``PrepRequestProcessor`` and ``QuorumMaj`` of 3.8 decide.  It changes no more than the
-text: the embedded ensemble goes on with the servers that it has.
+Decides what ``PrepRequestProcessor`` and ``QuorumMaj`` of 3.8 decide.  It changes only the text:
+the embedded ensemble keeps its servers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zkwire.wire.model import Perms
 from zkwire.wire.paths import CONFIG_NODE
 
 _ANY_VERSION: Final = -1
-_FEWEST: Final = 2  # voters, where a single server would be no ensemble (standaloneEnabled)
+_FEWEST: Final = 2  # voters: with fewer a server would be standalone (standaloneEnabled)
 _OBSERVER: Final = ":observer;"
 _SERVER: Final = re.compile(
     r"(?P<host>[^;]+?):(?P<quorum>\d+):(?P<election>\d+)(?::(?P<role>participant|observer))?"
@@ -37,7 +37,7 @@ Members = dict[int, str]
 
 
 def member_line(host: str, client_port: int) -> str:
-    """One server's part of the text; its other ports exist on paper only."""
+    """One server's part of the text; the embedded server does not use the other ports."""
     return f"{host}:2888:3888:participant;{host}:{client_port}"
 
 
@@ -48,7 +48,7 @@ def text_of(members: Members, version: int) -> bytes:
 
 
 def parse(text: bytes) -> tuple[Members, int]:
-    """The members and the version in a text; nobody and 0 where it does not say."""
+    """The members and the version in a text; {} and 0 if they are missing."""
     members: Members = {}
     version = 0
     for line in text.decode("utf-8", "replace").splitlines():
@@ -63,7 +63,7 @@ def parse(text: bytes) -> tuple[Members, int]:
 def reconfig(
     state: ServerState, connection: Connection, request: r.ReconfigRequest
 ) -> tuple[bytes, list[Event]]:
-    """Within a transaction: the new text and its event, or the refusal that comes first."""
+    """Within a transaction: the reply with the new text, and its event; or the first refusal."""
     if not state.rules.reconfig:
         raise ReconfigDisabledError
     if state.members == 1:
@@ -100,7 +100,7 @@ def _number(text: str, base: int = 10) -> int:
 
 
 def _servers(parts: Iterable[str]) -> Members:
-    """What ``server.N=host:port:port[:role];[host:]port`` says, with all that is left out."""
+    """The members in ``server.N=host:port:port[:role];[host:]port``, with defaults filled in."""
     found: Members = {}
     for part in filter(None, map(str.strip, parts)):
         key, _, value = part.partition("=")

@@ -1,11 +1,11 @@
 """One connection as the embedded server sees it: bytes in, frames out of them, bytes out.
 
-Holds what belongs to a connection alone: the incomplete frame, the output, credentials, and the
-session it speaks for.  It decides where a request ends and which lengths end the connection
-(``NIOServerCnxn``: negative, or above jute.maxbuffer); it must not know what a frame means.
+It has the incomplete frame, the output, the credentials and the session of the connection.  It
+decides where a request ends and which lengths end the connection (``NIOServerCnxn``: negative, or
+above jute.maxbuffer); it must not know what a frame means.
 
-Invariant: once ``ended`` is set nothing more is read from it, and what stands in ``output`` is the
-last that its peer gets.
+Invariant: once ``ended`` is set, nothing more is read from the connection, and the peer gets
+``output`` and nothing after it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One session.  ``connections`` has the connection to each server that has seen it.
+    """One session.  ``connections`` has its connection to each member that it has one to.
 
-    A ``local`` one is known to the read-only server alone that has opened it.
+    A ``local`` session is known only to the read-only server that opened it.
     """
 
     __slots__ = ("connections", "expires", "local", "member", "passwd", "session_id", "timeout")
@@ -35,7 +35,7 @@ class Session:
         self.passwd: bytes = passwd
         self.timeout: int = timeout
         self.expires: int = 0
-        self.member: int = 0  # the server it is attached to now
+        self.member: int = 0  # the server that the session is attached to now
         self.connections: dict[int, Connection] = {}
 
 
@@ -43,12 +43,12 @@ class Connection:
     """See the module's docstring.
 
     ``member`` is the server of the ensemble that accepted it, ``number`` counts connections from 0.
-    ``on_output`` is called when there is something for the shell to do: bytes to send or an end.
+    ``on_output`` is called when the loop has work: bytes to send, or a connection to close.
     """
 
     __slots__ = (
-        "_on_output", "_splitter", "barrier", "credentials", "ended", "greeted", "head", "member",
-        "mute", "number", "output", "reset", "sasl", "session", "waiting",
+        "_on_output", "_splitter", "barrier", "credentials", "ended", "first_bytes", "greeted",
+        "member", "mute", "number", "output", "reset", "sasl", "session", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -62,9 +62,9 @@ class Connection:
         self.number: int = number
         self.member: int = member
         self.credentials: Credentials = credentials or Credentials()
-        self.sasl: DigestServer | None = None  # the exchange that is under way, or over
+        self.sasl: DigestServer | None = None  # the exchange, from its first token on
         self.session: Session | None = None
-        self.head: bytes | None = b""  # the first bytes; None once they were judged
+        self.first_bytes: bytes | None = b""  # fewer than four; None once there were four
         self.greeted: bool = False
         self.ended: bool = False
         self.output: list[bytes] = []
@@ -89,28 +89,28 @@ class Connection:
             self.end()
 
     def send(self, frame: bytes) -> None:
-        """Put bytes behind what the peer is still to get."""
+        """Append bytes to the output."""
         if not self.ended and not self.mute:
             self.output.append(frame)
             self.waiting += len(frame)
             self._on_output(self)
 
     def send_ahead(self, frame: bytes) -> None:
-        """Put bytes before all that the peer is still to get."""
+        """Put bytes before everything in the output."""
         rest, self.output = self.output, []
         self.send(frame)
         self.output += rest
         if self.barrier is not None:
             self.barrier += len(self.output) - len(rest)
 
-    def take_back(self) -> bytes:
+    def undo_send(self) -> bytes:
         """Undo the last :meth:`send`."""
         last = self.output.pop()
         self.waiting -= len(last)
         return last
 
     def end(self) -> None:
-        """Close the connection behind what was put out so far."""
+        """Close the connection after the output so far."""
         self.ended = True
         self._on_output(self)
 

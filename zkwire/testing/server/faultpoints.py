@@ -1,12 +1,12 @@
 """The fault proxy's faults inside the embedded server, exact to the step.
 
 The actions are those of `zkwire.testing.proxy.faults`, and a rule counts as `FaultProxy.on` does.
-What is different: there is no network in between, so "after the request" means that the operation
-has been carried out and nothing of its reply has left.  Actions that are about segments and times
-(delay, drip, split, half_close) need the proxy.
+The difference: without a network in between, "after the request" means that the operation is
+carried out and no byte of its reply is sent.  Actions about segments and times (delay, drip, split,
+half_close) need the proxy.
 
 Decides what happens to a frame that a rule names; must not know sockets.  Other threads may add
-rules; everything else happens in the thread that drives the processor.
+rules; everything else runs in the thread that drives the processor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
 
 
 class _Rule:
-    """The n-th request of an operation, from the moment at which the rule was made."""
+    """A rule for the n-th request of an operation, counted from the creation of the rule."""
 
     __slots__ = ("action", "description", "left", "op")
 
@@ -40,7 +40,7 @@ class _Rule:
         self.action = action
 
     def counts(self, frame: Frame) -> bool:
-        """Whether this frame is the one."""
+        """Count this frame; whether the rule is for it."""
         if frame.op != self.op:
             return False
         self.left -= 1
@@ -48,7 +48,7 @@ class _Rule:
 
 
 class _Refusal(_Rule):
-    """A request that is answered with an error in place of being carried out."""
+    """A rule that answers a request with an error; the request is not carried out."""
 
     __slots__ = ("close", "code")
 
@@ -59,7 +59,7 @@ class _Refusal(_Rule):
 
 
 class _Stopped(NamedTuple):
-    """A connection that stands at a gate, and what comes behind it."""
+    """A connection that waits at a gate, and the steps after the gate."""
 
     hold: Hold
     rest: Iterator[Step]
@@ -67,7 +67,7 @@ class _Stopped(NamedTuple):
 
 
 class FaultPoints:
-    """Stands between the frames and the processor.  ``wake`` asks for a look at :meth:`free`."""
+    """Between the frames and the processor.  ``wake`` has the loop ask for :meth:`released`."""
 
     def __init__(self, processor: Processor, wake: Callable[[], None]) -> None:
         self._processor = processor
@@ -87,22 +87,22 @@ class FaultPoints:
     def refuse(self, op: str, code: int, *, nth: int, close: bool) -> None:
         """Answer the ``nth`` request of an operation from now on with this error code.
 
-        Nothing of it is carried out; ``close`` ends the connection behind the answer.
+        The request is not carried out; ``close`` ends the connection after the answer.
         """
         _check(op, nth, OPCODES)
         self._rules.append(_Refusal(op, nth, code, close))
 
     @property
     def unfired(self) -> list[str]:
-        """What the rules still wait for, in words."""
+        """The descriptions of the rules whose request has not come."""
         return [rule.description for rule in self._rules]
 
     def clear(self) -> None:
-        """Drop the rules; what they have already decided stays."""
+        """Drop the rules; actions that have begun go on."""
         self._rules.clear()
 
     def process(self, connection: Connection, body: bytes, now: float) -> None:
-        """Carry out one frame, or what a rule says in its place."""
+        """Carry out one frame, or the action of a rule in its place."""
         if not self._rules:
             self._processor.process(connection, body, now)
             return
@@ -128,19 +128,19 @@ class FaultPoints:
         self._run(connection, iter(tuple(rule.action(frame))), perform)
 
     def holds(self, connection: Connection) -> bool:
-        """Whether nothing more may be processed for a connection at the moment."""
+        """Whether no request of a connection may be processed now."""
         return connection in self._stopped or connection.mute
 
     def forget(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """Forget a connection that has ended."""
         self._stopped.pop(connection, None)
 
-    def free(self) -> list[Connection]:
-        """The connections whose gate has been opened; each is to :meth:`go_on`."""
+    def released(self) -> list[Connection]:
+        """The connections whose gate is open; the caller calls :meth:`resume` for each."""
         return [c for c, stopped in self._stopped.items() if stopped.hold.gate.is_open]
 
-    def go_on(self, connection: Connection) -> None:
-        """Do what comes behind the gate."""
+    def resume(self, connection: Connection) -> None:
+        """Perform the steps after the gate."""
         stopped = self._stopped.pop(connection, None)
         if stopped is not None:
             connection.barrier = None
@@ -161,20 +161,20 @@ class FaultPoints:
         match step:
             case Send(data, 0, _, reply):
                 if data[:4] != (len(data) - 4).to_bytes(4, "big", signed=True):
-                    return  # the rest does not come
+                    return  # a truncated frame: the rest does not come
                 self._processor.process(connection, data[4:], now)
                 if reply is not None:
                     self._answer(connection, frame, reply, now)
             case _:
-                self._disturb(connection, step)
+                self._perform_on_connection(connection, step)
 
     def _answer(self, connection: Connection, request: Frame, action: Action, now: float) -> None:
-        """Do ``action`` to the reply that stands at the end of the output, if there is one."""
+        """Do ``action`` to the reply at the end of the output, if there is one."""
         if not connection.output or connection.output[-1][4:8] == _NOTIFICATION:
             return
-        # An operation that ends the connection has done so already; its reply is still to judge.
+        # An operation that ends the connection has ended it already; its reply gets the action.
         connection.ended, ended = False, connection.ended
-        frame = reply_frame(connection.number, connection.take_back(), now, request)
+        frame = reply_frame(connection.number, connection.undo_send(), now, request)
         position = len(connection.output)
 
         def perform(step: Step) -> None:
@@ -182,11 +182,11 @@ class FaultPoints:
                 case Send(data, 0):
                     connection.send(data)
                 case _:
-                    self._disturb(connection, step)
+                    self._perform_on_connection(connection, step)
 
         steps = tuple(action(frame))
         if any(isinstance(step, Hold) for step in steps):
-            # Events may come while it is held; they must not overtake it.
+            # Events that come while the reply is held must not overtake it.
             held = next(step for step in steps if isinstance(step, Hold))
             for step in steps:
                 if step is not held:
@@ -198,7 +198,7 @@ class FaultPoints:
         if ended:
             self._processor.end(connection)
 
-    def _disturb(self, connection: Connection, step: Step) -> None:
+    def _perform_on_connection(self, connection: Connection, step: Step) -> None:
         match step:
             case Cut(reset):
                 connection.reset = reset
@@ -206,7 +206,7 @@ class FaultPoints:
             case BlackHole():
                 connection.mute = True
             case _:
-                raise ValueError(f"{step!r} needs the fault proxy: it is about the network")
+                raise ValueError(f"{step!r} is about the network and needs the fault proxy")
 
 
 def _check(op: str, nth: int, known: Collection[str]) -> None:

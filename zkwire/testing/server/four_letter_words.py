@@ -1,7 +1,7 @@
-"""Four-letter words: what an operator's probe sends in place of a first frame.
+"""Four-letter words: the commands that a probe sends in place of a first frame.
 
-Decides which words are answered and how; those that clients, tests and probes use are, the others
-are named as ``FourLetterCommands`` of 3.8 names words that are not on its list of allowed ones.
+Decides which words are answered and how.  Words that clients, tests and probes use get their
+answer; the others get the text of ``FourLetterCommands`` of 3.8 for a word that is not allowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KNOWN: Final = frozenset(
     b"wchc wchp wchs".split()
 )
 
-# What a Java process tells with envi, behind the version.
+# The names that a Java process lists for envi, after the version.
 ENVIRONMENT: Final = (
     *("host.name", "java.version", "java.vendor", "java.home", "java.class.path"),
     *("java.library.path", "java.io.tmpdir", "java.compiler", "os.name", "os.arch", "os.version"),
@@ -26,7 +26,7 @@ ENVIRONMENT: Final = (
 
 
 def answer(word: bytes, state: ServerState, mode: str, connections: int) -> bytes | None:
-    """The text for a word; None if it is none, so that it must be the length of a frame."""
+    """The text for a word; None for other bytes, which then are the length of a frame."""
     if word not in _KNOWN:
         return None
     match word:

@@ -1,9 +1,9 @@
-"""Records as a Java server reads and writes them, where that differs from what a client may do.
+"""Records as a Java server decodes and encodes them, where it differs from zkwire's codec.
 
-Decides what becomes of text that is none and of lengths that are none; must not know operations.
-A Java server reads ill-formed UTF-8 as U+FFFD, and a vector of less than -1 elements as empty; it
-writes a character beyond U+FFFF as two three-byte surrogates (CESU-8).  Surrogates that come in a
-pair are the one thing that is read in another way here: as the character that they stand for.
+Decides how invalid text and invalid lengths are decoded; must not know operations.
+A Java server decodes ill-formed UTF-8 as U+FFFD, and a vector of less than -1 elements as empty; it
+encodes a character beyond U+FFFF as two three-byte surrogates (CESU-8).  One difference is left: a
+pair of surrogates is decoded here as the character that it encodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _R = TypeVar("_R", bound=Record)
 
 
 class NullIdError(ProtocolError):
-    """A Java server can read the record, and stumbles later, when it looks at the null id."""
+    """A Java server decodes the record, and fails later, when it uses the null id."""
 
 
 _INT: Final = struct.Struct(">i")
@@ -28,12 +28,12 @@ _BEYOND: Final = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACED: Final = "\ufffd".encode()
 
-# An id of any other scheme is not looked at, or is refused whatever it is.
+# With any other scheme a server ignores the id, or refuses the entry anyway.
 _LOOK_AT_IDS: Final = ("world", "digest", "ip")
 
 
 def read(kind: type[_R], data: bytes, at: int = 0) -> tuple[_R, int]:
-    """The record at ``data[at]`` and the offset behind it; ProtocolError if it cannot be read."""
+    """The record at ``data[at]`` and the offset after it; ProtocolError if it is invalid."""
     try:
         return kind.unpack(data, at)
     except ProtocolError:
@@ -45,7 +45,7 @@ def read(kind: type[_R], data: bytes, at: int = 0) -> tuple[_R, int]:
 
 
 def write(record: Record) -> bytes:
-    """The record's bytes.  It has no null."""
+    """The record's bytes.  The record must have no null field."""
     data = record.encode()
     return _write(record) if _BEYOND.search(data) else data
 
@@ -87,7 +87,7 @@ def _read_one(field: Field, data: bytes, at: int) -> tuple[Any, int]:
 
 
 def _read_id(data: bytes, at: int) -> tuple[Id, int]:
-    """An id, whose null parts are as good as empty ones unless somebody looks at them."""
+    """An id; a null part counts as empty, unless the scheme makes the server use it."""
     scheme, at = _read_piece(data, at)
     name, at = _read_piece(data, at)
     found = Id(_text(scheme or b""), _text(name or b""))
@@ -97,13 +97,13 @@ def _read_id(data: bytes, at: int) -> tuple[Id, int]:
 
 
 def _read_piece(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """The bytes behind their length; None is null."""
+    """The bytes after their length; None is null."""
     (length,) = _INT.unpack_from(data, at)
     at += _INT.size
     if length == -1:
         return None, at
     if not 0 <= length <= len(data) - at:
-        raise ProtocolError(f"{length} is no length of what is left")
+        raise ProtocolError(f"a length of {length} in {len(data) - at} bytes")
     return data[at : at + length], at + length
 
 
@@ -132,7 +132,7 @@ def _write_one(field: Field, value: Any) -> bytes:
 
 
 def _cesu8(text: str) -> bytes:
-    """Each unit of UTF-16, which is what Java's strings consist of, for itself."""
+    """Each unit of UTF-16 encoded on its own, as Java does it."""
     units = text.encode("utf-16-be")
     halves = map(chr, struct.unpack(f">{len(units) // 2}H", units))
     return "".join(halves).encode("utf-8", "surrogatepass")

@@ -4,10 +4,10 @@ Decides when something is read and written; must not know what the bytes mean.
 
 Rules of this file:
 
-* Only the loop's thread touches sockets, selector and processor.  Others hand it commands with
-  :meth:`Loop.call`, which run between two rounds and whose outcome is handed back.
-* Nothing blocks but the one ``select``.  Of a peer that does not read, no more requests are carried
-  out once `_HIGH_WATER` bytes wait for it; requests are carried out one by one for that reason.
+* Only the loop's thread touches sockets, selector and processor.  :meth:`Loop.call` runs a function
+  of another thread there, between two rounds, and returns its outcome.
+* Nothing blocks but the one ``select``.  If a peer does not read and `_HIGH_WATER` bytes wait for
+  it, its requests wait, too; requests are carried out one by one for that reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CHUNK = 64 * 1024
 _HIGH_WATER = 1024 * 1024
 _BACKLOG = 512
 _LONGEST_WAIT = 3600.0
-_DEAF = 0.5  # seconds
+_PAUSE = 0.5  # seconds
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -61,11 +61,11 @@ class Loop:
         self._failure: Exception | None = None
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[socket.socket, int] = {}
-        self._deaf: list[socket.socket] = []  # listeners that wait for a free descriptor
-        self._deaf_until = 0.0  # descriptors are freed by others as well
+        self._paused_listeners: list[socket.socket] = []  # until a descriptor is free
+        self._paused_until = 0.0  # the rest of the process frees descriptors as well
         self._peers: dict[Connection, Peer] = {}
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._open = True  # its thread lives
+        self._open = True  # the thread runs
         self._closed = False
         self._waker, self._woken = socket.socketpair()
         for sock in (self._waker, self._woken):
@@ -95,7 +95,7 @@ class Loop:
             self._closed = True
             if isinstance(self._now, VirtualClock):
                 self._now.unsubscribe(self._catch_up)
-            with suppress(RuntimeError):  # it has failed, which is told below
+            with suppress(RuntimeError):  # the thread has failed; the failure is raised below
                 self.call(self._stop)
             self._thread.join()
         failure, self._failure = self._failure, None
@@ -115,22 +115,22 @@ class Loop:
         self.call(register)
         return listener
 
-    def silence(self, listener: socket.socket) -> None:
-        """Stop accepting, and close the connections that came this way."""
+    def stop_listening(self, listener: socket.socket) -> None:
+        """Stop accepting at this address, and close the connections to its member."""
 
-        def silence() -> None:
+        def stop() -> None:
             member = self._listeners.pop(listener)
-            if listener in self._deaf:
-                self._deaf.remove(listener)
+            if listener in self._paused_listeners:
+                self._paused_listeners.remove(listener)
             else:
                 self._selector.unregister(listener)
             listener.close()
             self.cut(member)
 
-        self.call(silence)
+        self.call(stop)
 
     def cut(self, member: int | None = None) -> None:
-        """Close the connections to one member, or all; to be called through :meth:`call`."""
+        """Close the connections to one member, or all; call it through :meth:`call`."""
         for connection in list(self._peers):
             if member in {None, connection.member}:
                 self.processor.end(connection)
@@ -140,7 +140,7 @@ class Loop:
         self.call(self._advance)
 
     def _wake_up(self) -> None:
-        with suppress(OSError):  # it is awake, or has come by meanwhile and closed everything
+        with suppress(OSError):  # the thread is awake already, or has ended
             self._waker.send(b"\0")
 
     # --- the thread -------------------------------------------------------------------------------
@@ -149,38 +149,38 @@ class Loop:
         try:
             while self._open:
                 self._round()
-        except Exception as error:  # a mistake of ours: nobody may wait for what is no more
+        except Exception as error:  # a bug in the server: no caller may wait for ever
             self._failure = self._failure or error
             with suppress(Exception):
                 self._stop()
-            self._refuse(error)
-        self._obey()  # whoever asks from now on sees that it is closed
+            self._fail_commands(error)
+        self._run_commands()  # later calls see that the loop is closed
         for sock in (self._waker, self._woken):
             sock.close()
         self._selector.close()
 
     def _round(self) -> None:
-        for key, mask in self._selector.select(self._patience()):
+        for key, mask in self._selector.select(self._select_timeout()):
             key.data(mask)
-        if self._deaf and time.monotonic() >= self._deaf_until:
-            self._hear()
-        self._obey()
+        if self._paused_listeners and time.monotonic() >= self._paused_until:
+            self._resume_listeners()
+        self._run_commands()
         if self._now() >= self.processor.next_deadline:
             self._advance()
-        for connection in self.faults.free():
-            self._try(connection, partial(self.faults.go_on, connection))
+        for connection in self.faults.released():
+            self._try(connection, partial(self.faults.resume, connection))
             if connection in self._peers:
                 self._work(self._peers[connection])
         self._flush_ready()
 
-    def _patience(self) -> float:
-        """How long the selector may wait; virtual time is moved by a command."""
-        longest = _DEAF if self._deaf else _LONGEST_WAIT
+    def _select_timeout(self) -> float:
+        """How long the selector may wait; a command wakes it when virtual time advances."""
+        longest = _PAUSE if self._paused_listeners else _LONGEST_WAIT
         if isinstance(self._now, VirtualClock):
             return longest
         return min(max(self.processor.next_deadline - self._now(), 0.0), longest)
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         while self._commands:
             function, future = self._commands.popleft()
             try:
@@ -188,7 +188,7 @@ class Loop:
             except BaseException as error:
                 future.set_exception(error)
 
-    def _refuse(self, error: Exception) -> None:
+    def _fail_commands(self, error: Exception) -> None:
         while self._commands:
             _, future = self._commands.popleft()
             future.set_exception(RuntimeError(f"the embedded server has failed: {error!r}"))
@@ -218,11 +218,11 @@ class Loop:
                 return
             except OSError as error:
                 if error.errno in _NONE_FREE:
-                    # The selector would report the listener until a descriptor is free.
+                    # The selector would report the listener all the time until one is free.
                     self._selector.unregister(listener)
-                    self._deaf.append(listener)
-                    self._deaf_until = time.monotonic() + _DEAF
-                return  # else it is about one peer that has gone already
+                    self._paused_listeners.append(listener)
+                    self._paused_until = time.monotonic() + _PAUSE
+                return  # any other error is about one peer that has closed its connection
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
@@ -244,7 +244,7 @@ class Loop:
         if mask & _READ and peer.requests is None:
             data = peer.receive()
             if peer.tls is not None:
-                self._flush(peer)  # what TLS has to say of it
+                self._flush(peer)  # the answer of TLS
             if data is None or peer.connection not in self._peers:
                 return
             if not data:
@@ -255,7 +255,7 @@ class Loop:
         self._work(peer)
 
     def _work(self, peer: Peer) -> None:
-        """Carry out the requests of a peer, as far as it takes the replies."""
+        """Carry out the requests of a peer, as long as it reads the replies."""
         connection = peer.connection
         while peer.requests is not None and connection in self._peers:
             if self.faults.holds(connection):
@@ -276,7 +276,7 @@ class Loop:
         try:
             function()
         except Exception as error:
-            # A mistake in a test's action, or one of ours: it must not look like a fault.
+            # A bug in a test's action or in the server: it must not look like a fault.
             self._failure = self._failure or error
             self.processor.end(connection)
 
@@ -287,11 +287,11 @@ class Loop:
                 if peer is None:
                     continue
                 self._flush(peer)
-                if not peer.unsent:  # nobody else would tell of room for its next replies
+                if not peer.unsent:  # no event of the selector would continue its requests
                     self._work(peer)
 
     def _flush(self, peer: Peer) -> None:
-        """Send what the kernel takes; close behind the last byte if the connection has ended."""
+        """Send what the kernel takes; close an ended connection after its last byte."""
         try:
             if not peer.unsent:
                 peer.unsent = memoryview(peer.take_output())
@@ -310,10 +310,10 @@ class Loop:
             self._listen_to(peer)
 
     def _listen_to(self, peer: Peer) -> None:
-        """Have the selector report what can be used now."""
+        """Register the peer for the events that the loop can use now."""
         if peer.connection not in self._peers:
             return
-        # While requests wait, nothing more is read: the kernel makes the peer wait.
+        # While requests wait, the loop reads no more: the kernel then makes the peer wait.
         interest = _READ * (peer.requests is None) | _WRITE * bool(peer.unsent)
         if interest == peer.interest:
             return
@@ -338,20 +338,20 @@ class Loop:
         else:
             if peer.tls is not None and not peer.unsent:
                 with suppress(OSError):
-                    peer.sock.send(peer.tls.goodbye())
-            # Unread input would turn the FIN into a reset, which can eat the last reply.
+                    peer.sock.send(peer.tls.close_notify())
+            # Unread input would turn the FIN into a reset, which can destroy the last reply.
             with suppress(OSError):
                 while peer.sock.recv(_CHUNK):
                     pass
         peer.sock.close()
-        self._hear()
+        self._resume_listeners()
 
-    def _hear(self) -> None:
-        while self._deaf:
-            listener = self._deaf.pop()
+    def _resume_listeners(self) -> None:
+        while self._paused_listeners:
+            listener = self._paused_listeners.pop()
             self._selector.register(listener, _READ, partial(self._accept, listener))
 
 
 def monotonic_epoch() -> float:
-    """What is to be added to ``time.monotonic()`` to have seconds since 1970."""
+    """The difference between seconds since 1970 and ``time.monotonic()``."""
     return time.time() - time.monotonic()

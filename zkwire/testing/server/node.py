@@ -22,7 +22,7 @@ Acls = tuple[ACL, ...]
 
 
 class NewNode(NamedTuple):
-    """What a create asks for; ``owner`` is a session id, CONTAINER, a :func:`ttl_owner`, or 0."""
+    """The request of a create; ``owner`` is a session id, CONTAINER, a :func:`ttl_owner`, or 0."""
 
     path: str
     data: bytes | None
@@ -37,7 +37,7 @@ def ttl_owner(milliseconds: int) -> int:
 
 
 def time_to_live(owner: int) -> int:
-    """The time to live that an owner stands for; 0 for any other owner."""
+    """The time to live in an owner that :func:`ttl_owner` made; 0 for any other owner."""
     return owner - _TTL_MARK if _TTL_MARK < owner <= _TTL_MARK + LONGEST_TTL else 0
 
 
@@ -64,7 +64,7 @@ class Node:
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = now
         self.version = self.aversion = self.created = 0
-        # With an order, so that a run can be repeated.  Most nodes have none.
+        # A dict and no set: with an order, a run can be repeated.  None: most nodes have none.
         self.names: dict[str, None] | None = None
 
     @property
@@ -74,14 +74,14 @@ class Node:
 
     @property
     def ephemeral_owner(self) -> int:
-        """The session that the node ends with, or 0."""
+        """The session whose end deletes the node, or 0."""
         return 0 if self.owner == CONTAINER or time_to_live(self.owner) else self.owner
 
     def stat(self) -> Stat:
-        """What clients see.  DataNode.copyStat derives cversion: creates plus deletes of children.
+        """The stat that clients see (DataNode.copyStat).
 
-        Each create raised the counter by one and each delete lowered the number of children, so
-        twice the counter less that number is their sum.
+        Its cversion is the sum of the creates and the deletes of children.  A create adds one to
+        the counter; the deletes are the counter less the children that are there.
         """
         count = len(self.children)
         return Stat(

@@ -19,7 +19,7 @@ _CHUNK = 64 * 1024
 
 
 class Peer:
-    """A socket, its connection, the requests that wait and the bytes that wait."""
+    """A socket, its connection, the requests to carry out and the bytes to send."""
 
     __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
 
@@ -36,7 +36,7 @@ class Peer:
         return len(self.unsent) + self.connection.waiting
 
     def receive(self) -> bytes | None:
-        """What the peer has said; None for nothing yet, empty at the end."""
+        """The bytes that have arrived; None if there are none yet, empty at the end."""
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
@@ -46,11 +46,11 @@ class Peer:
         if self.tls is None or not data:
             return data
         plaintext = self.tls.receive(data)
-        if plaintext and self.connection.head is not None:  # the first ones
-            self.connection.credentials.certified(self.tls.subject)
+        if plaintext and self.connection.first_bytes is not None:  # now the certificate is known
+            self.connection.credentials.add_certificate(self.tls.subject)
         return plaintext or (b"" if self.tls.eof or self.tls.error else None)
 
     def take_output(self) -> bytes:
-        """The bytes that the kernel is to get next."""
+        """The next bytes for the kernel."""
         data = self.connection.take_output()
         return data if self.tls is None else self.tls.encrypt(data)

@@ -1,23 +1,23 @@
 """The embedded server without its sockets: bytes of each connection in, bytes of each one out.
 
 It decides what happens to a connection from its first byte to its end: four-letter words, the
-handshake, the order of requests, whose session a request belongs to, when sessions end.  It has no
+handshake, the order of requests, which session a request belongs to, when sessions end.  It has no
 socket, no clock, no thread and no randomness of its own; ``now`` is in seconds of any clock that
-does not stop.  Who gets which session is the business of `handshake`, who somebody is that of
-`authentication`, what an operation does that of `reads`, `writes` and `tree`.
+does not stop.  It must not know how a session is chosen (`handshake`), how credentials are checked
+(`authentication`) or what an operation does (`reads`, `writes`, `tree`).
 
-One processor stands for a whole ensemble: connections say through which member they came.  All
-members share one tree, so nobody ever sees stale data; everything else about moving a session
-between servers is as on real ones.
+One processor is a whole ensemble: each connection has the number of its member.  All members share
+one tree, so no read is stale; everything else about moving a session between servers is as on real
+ones.
 
 Rules taken from the real server:
 
-* each write takes a zxid, also one that is refused, and so do opening and closing a session; what
-  becomes of one that cannot be read depends on the version;
-* the events that a write causes leave before its reply, on whichever connection;
+* each write takes a zxid, also a refused one, and so do opening and closing a session; for a write
+  that cannot be decoded it depends on the version;
+* the events that a write causes are sent before its reply, on all connections;
 * an operation that the server does not know is answered with the zxid -1, before all answers that
-  have not been sent, and with the end of the connection (UnimplementedRequestProcessor);
-* a member without a quorum refuses writes, and where no member has one no session expires.
+  are still to be sent, and the connection ends (UnimplementedRequestProcessor);
+* a member without a quorum refuses writes; if no member has a quorum, no session expires.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from zkwire.testing.server import authentication, four_letter_words
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.configuration import Members, text_of
 from zkwire.testing.server.connection import Connection, Session
-from zkwire.testing.server.handshake import greet
-from zkwire.testing.server.reads import READS, BegunAnswerError
+from zkwire.testing.server.handshake import answer_handshake
+from zkwire.testing.server.reads import READS, PartialAnswerError
 from zkwire.testing.server.rules import Behaviour, Rules
 from zkwire.testing.server.sessions import Sessions
 from zkwire.testing.server.state import ServerState, reply_frame
@@ -50,7 +50,7 @@ from zkwire.wire.paths import CONFIG_NODE
 
 _REQUEST: Final = struct.Struct(">ii")  # xid, opcode
 _NONCE_BYTES: Final = 16
-_MOST_MEMBERS: Final = 127  # a session id begins with a signed byte that says whose it is
+_MOST_MEMBERS: Final = 127  # a session id begins with the member's number, a signed byte
 _REAP_SECONDS: Final = 60.0  # ContainerManager: znode.container.checkIntervalMs
 
 
@@ -58,9 +58,9 @@ class Processor:
     """See the module's docstring.
 
     ``tick`` and ``timeouts`` (the shortest and the longest session timeout) are in seconds;
-    ``epoch`` is what must be added to ``now`` to have seconds since 1970, for the times in stats.
-    ``x509``: it knows that scheme, since it has TLS.  The other options are described with
-    `Behaviour`.
+    ``epoch`` plus ``now`` is the time in seconds since 1970, for the times in stats.
+    ``x509``: the server knows that scheme, since it has TLS.  `Behaviour` describes the other
+    options.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Processor:
         if not 1 <= members <= _MOST_MEMBERS:
             raise ValueError(f"an ensemble has 1 to {_MOST_MEMBERS} members: {members!r}")
         limits = (_ms(timeouts[0]), _ms(timeouts[1])) if timeouts else None
-        # Java starts from the time and leaves two bytes for counting; five random bytes do, too.
+        # Java takes five bytes of the time and leaves two for counting; five random bytes will do.
         first_id = rng.getrandbits(40) << 16 | 1
         sessions = Sessions(tick=_ms(tick), rng=rng, first_id=first_id, limits=limits)
         self.rules: Rules = Rules(**behaviour)
@@ -87,7 +87,7 @@ class Processor:
         self._schemes = {"sasl"} if self.rules.sasl_users is not None else set[str]()
         self._schemes |= {"x509"} if x509 else set()
         self._rng = rng
-        self._strangers: dict[Connection, float] = {}  # without a session, by their end; sorted
+        self._without_session: dict[Connection, float] = {}  # and when they end; sorted
         self.connections: set[Connection] = set()
         self._ready: dict[Connection, None] = {}
         self._accepted = 0
@@ -95,57 +95,57 @@ class Processor:
         self._now = 0  # milliseconds
         self._reap_at = 0.0
 
-    # --- for the shell ----------------------------------------------------------------------------
+    # --- for the loop -----------------------------------------------------------------------------
 
     def connect(
         self, *, member: int = 0, address: str = "127.0.0.1", now: float = 0.0
     ) -> Connection:
-        """A peer has connected to this member."""
+        """The connection for a peer that has connected to this member."""
         credentials = Credentials(
             address,
-            more=self._schemes,
-            six=not self.rules.before_39,
+            schemes=self._schemes,
+            ipv6=not self.rules.before_39,
             super_password=self.rules.super_password,
         )
         connection = Connection(self._accepted, self._mark, member=member, credentials=credentials)
         self._accepted += 1
         self.connections.add(connection)
-        self._be_patient(connection, now)
+        self._limit_handshake(connection, now)
         return connection
 
     def receive(self, connection: Connection, data: bytes, now: float) -> None:
-        """Bytes have arrived.  Whatever they are, this does not raise."""
+        """Process bytes that have arrived; no bytes make it raise."""
         for request in self.frames(connection, data):
             self.process(connection, request, now)
 
     def frames(self, connection: Connection, data: bytes) -> Iterator[bytes]:
         """The requests that ``data`` completes, for :meth:`process`."""
-        if connection.head is not None:
-            data = self._look_at_head(connection, data)
+        if connection.first_bytes is not None:
+            data = self._check_first_bytes(connection, data)
         if data and not connection.ended:
             yield from connection.split(data)
         if connection.ended:
             self.lost(connection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection has ended, by whomever; its watches end with it, its session does not."""
+        """Note that a connection has ended: its watches end with it, its session does not."""
         connection.ended = True
         self.connections.discard(connection)
-        self._strangers.pop(connection, None)
+        self._without_session.pop(connection, None)
         self.state.watchers.forget(connection)
         session = connection.session
         if session is not None and session.connections.get(connection.member) is connection:
             del session.connections[connection.member]
 
     def take_ready(self) -> list[Connection]:
-        """The connections with output or an end that the shell has not been told of."""
+        """The connections with output or an end, since the last call."""
         ready, self._ready = self._ready, {}
         return list(ready)
 
     def advance(self, now: float) -> None:
-        """Do what is due: end silent connections and sessions, remove nodes past their time."""
+        """Do what is due: end silent connections and sessions, delete nodes past their time."""
         self._set_time(now)
-        for stranger in [c for c, end in self._strangers.items() if end <= now]:
+        for stranger in [c for c, end in self._without_session.items() if end <= now]:
             self.end(stranger)
         for session in self.state.sessions.expired(self._now):
             if self.state.frozen and not session.local:
@@ -159,16 +159,16 @@ class Processor:
 
     @property
     def next_deadline(self) -> float:
-        """When :meth:`advance` has something to do at the latest."""
+        """The latest time for the next call of :meth:`advance`."""
         expiry = self.state.sessions.next_expiry
         return min(
             self._reap_at,
             self._reap_at if expiry is None else expiry / 1000,
-            next(iter(self._strangers.values()), self._reap_at),
+            next(iter(self._without_session.values()), self._reap_at),
         )
 
     def expire(self, session_id: int, now: float) -> bool:
-        """End a session as if nothing had been heard of it for too long; whether there was one."""
+        """Expire a session now, whatever its timeout; whether there was one."""
         self._set_time(now)
         session = self.state.sessions.get(session_id)
         if session is not None:
@@ -176,14 +176,14 @@ class Processor:
         return session is not None
 
     def end(self, connection: Connection) -> None:
-        """Close a connection from this side; its session lives on."""
+        """Close a connection from the server's side; its session stays."""
         connection.end()
         self.lost(connection)
 
     def refuse(
         self, connection: Connection, body: bytes, code: int, now: float, *, close: bool
     ) -> None:
-        """Answer a frame with an error, and do nothing of what it asks for."""
+        """Answer a frame with an error, without carrying it out."""
         self._set_time(now)
         if connection.session is None or len(body) < _REQUEST.size:
             self.end(connection)
@@ -197,10 +197,10 @@ class Processor:
     # --- for the operator -------------------------------------------------------------------------
 
     def set_read_only(self, read_only: bool, now: float, member: int) -> None:
-        """A member has lost its quorum, or has one again: its connections end with its old life.
+        """Take a member's quorum away or give it back; either ends all its connections.
 
-        Local sessions end with the read-only server.  Where there was no quorum at all, the new
-        leader gives every session its whole time-out again.
+        Local sessions end with the read-only server.  If no member had a quorum, the new leader
+        gives every session its full timeout again.
         """
         self._set_time(now)
         state = self.state
@@ -217,23 +217,23 @@ class Processor:
                 state.sessions.touch(session, self._now)
 
     def configure(self, text: bytes, now: float) -> None:
-        """Write ``/zookeeper/config`` as a reconfiguration would, and tell those who watch it."""
+        """Write ``/zookeeper/config`` as a reconfiguration would, and send the events."""
         self._set_time(now)
         self.state.tree.begin(self.state.now)
-        self.state.tell(self.state.tree.configure(text))
+        self.state.send_events(self.state.tree.configure(text))
 
-    def introduce(self, members: Members) -> None:
-        """Write ``/zookeeper/config`` as servers find it when they start: no transaction."""
+    def set_members(self, members: Members) -> None:
+        """Write ``/zookeeper/config`` as servers do at their start, without a transaction."""
         node = self.state.tree.node(CONFIG_NODE)
-        if node.mzxid == 0:  # else somebody has configured it since
+        if node.mzxid == 0:  # otherwise it was reconfigured since
             node.data, node.version = text_of(members, 0), -1
 
     # --- time -------------------------------------------------------------------------------------
 
-    def _be_patient(self, connection: Connection, now: float) -> None:
-        """NIOServerCnxnFactory.cnxnExpiryQueue, whose interval is its time-out."""
-        patience = self.rules.handshake_timeout
-        self._strangers[connection] = ((now + patience) // patience + 1) * patience
+    def _limit_handshake(self, connection: Connection, now: float) -> None:
+        """NIOServerCnxnFactory.cnxnExpiryQueue, whose interval is its timeout."""
+        limit = self.rules.handshake_timeout
+        self._without_session[connection] = ((now + limit) // limit + 1) * limit
 
     def _mark(self, connection: Connection) -> None:
         self._ready[connection] = None
@@ -244,17 +244,17 @@ class Processor:
 
     # --- the start of a connection ----------------------------------------------------------------
 
-    def _look_at_head(self, connection: Connection, data: bytes) -> bytes:
-        """Answer a four-letter word; else return all that was received for the splitter."""
-        assert connection.head is not None
-        connection.head += data
-        if len(connection.head) < 4:
+    def _check_first_bytes(self, connection: Connection, data: bytes) -> bytes:
+        """Answer a four-letter word; for other bytes, return all of them for the splitter."""
+        assert connection.first_bytes is not None
+        connection.first_bytes += data
+        if len(connection.first_bytes) < 4:
             return b""
-        head, connection.head = connection.head, None
+        received, connection.first_bytes = connection.first_bytes, None
         mode = self._mode(connection.member)
-        text = four_letter_words.answer(head[:4], self.state, mode, len(self.connections))
+        text = four_letter_words.answer(received[:4], self.state, mode, len(self.connections))
         if text is None:
-            return head
+            return received
         connection.send(text)
         self.end(connection)
         return b""
@@ -264,17 +264,17 @@ class Processor:
             return four_letter_words.READ_ONLY
         return "standalone" if self.state.members == 1 else "follower" if member else "leader"
 
-    def _greet(self, connection: Connection, body: bytes) -> None:
-        greeting = greet(self.state, connection, body, self._now)
+    def _handshake(self, connection: Connection, body: bytes) -> None:
+        result = answer_handshake(self.state, connection, body, self._now)
         connection.greeted = True
-        if greeting.victim is not None:
-            self.end(greeting.victim)
-        if greeting.session is not None:
-            del self._strangers[connection]
-            self.state.sessions.attach(greeting.session, connection)
-        if greeting.answer:
-            connection.send(greeting.answer)
-        if greeting.ends:
+        if result.superseded is not None:
+            self.end(result.superseded)
+        if result.session is not None:
+            del self._without_session[connection]
+            self.state.sessions.attach(result.session, connection)
+        if result.answer:
+            connection.send(result.answer)
+        if result.ends:
             self.end(connection)
 
     # --- requests ---------------------------------------------------------------------------------
@@ -285,10 +285,10 @@ class Processor:
         if connection.ended:
             return
         if not connection.greeted:
-            self._greet(connection, body)
+            self._handshake(connection, body)
         elif len(body) < _REQUEST.size:
             self.end(connection)
-        elif connection.session is not None:  # else nothing more is read from it
+        elif connection.session is not None:  # without one, its requests are ignored
             xid, opcode = _REQUEST.unpack_from(body)
             self.state.sessions.touch(connection.session, self._now)
             rest = body[_REQUEST.size :]
@@ -296,7 +296,7 @@ class Processor:
                 self._request(connection, connection.session, xid, opcode, rest)
 
     def _is_authorised(self, connection: Connection, xid: int, opcode: int, body: bytes) -> bool:
-        """Whether there is a request left to carry out: what is about credentials is done here."""
+        """Whether a request is left to carry out; auth and SASL requests are carried out here."""
         known = opcode not in self.rules.unknown
         if opcode == ops.AUTH.opcode and known:
             lives, left = authentication.authenticate(connection, xid, body), False
@@ -319,7 +319,7 @@ class Processor:
         if opcode in self.rules.unknown:
             self._unknown(connection, xid)
         elif opcode == ops.PING.opcode:
-            # Under its own xid, whichever the request had.
+            # The answer to a ping has the ping's own xid, not the xid of the request.
             self._reply(connection, ops.PING_XID)
         elif opcode == ops.CLOSE_SESSION.opcode:
             self._close_session(session, connection, xid)
@@ -328,7 +328,7 @@ class Processor:
         elif opcode in self._writes:
             if moved:
                 self.state.tree.begin(self.state.now)
-                self.end(connection)  # SessionMovedException is never told, ZOOKEEPER-710
+                self.end(connection)  # SessionMovedException reaches no client, ZOOKEEPER-710
             else:
                 self._write(connection, xid, opcode, body)
         elif opcode == ops.SYNC.opcode and moved:
@@ -345,7 +345,7 @@ class Processor:
     def _read(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:
         try:
             self._reply(connection, xid, 0, READS[opcode](self.state, connection, body))
-        except BegunAnswerError as refusal:
+        except PartialAnswerError as refusal:
             self._reply(connection, xid, refusal.code, refusal.body)
         except ServerError as refusal:
             self._reply(connection, xid, refusal.code)
@@ -360,7 +360,7 @@ class Processor:
         except ProtocolError:
             self._reply(connection, xid, MarshallingError.code)
         else:
-            self.state.tell(events)
+            self.state.send_events(events)
             if opcode != ops.CHECK.opcode:
                 self._reply(connection, xid, 0, result)
 
@@ -372,12 +372,12 @@ class Processor:
     def _close_session(
         self, session: Session, asker: Connection | None = None, xid: int = 0
     ) -> None:
-        """End a session, its ephemeral nodes and its connections, to all members."""
+        """End a session, its ephemeral nodes and its connections to all members."""
         if not session.local:
             self.state.tree.begin(self.state.now)
         events = list(self.state.tree.end_session(session.session_id))
         self.state.sessions.close(session)
-        self.state.tell(events)
+        self.state.send_events(events)
         if asker is not None:
             self._reply(asker, xid)
             self.end(asker)
@@ -387,7 +387,7 @@ class Processor:
     def _reap(self) -> None:
         for path in self.state.tree.reapable(self.state.now):
             self.state.tree.begin(self.state.now)
-            self.state.tell(self.state.tree.remove(path))
+            self.state.send_events(self.state.tree.remove(path))
 
 
 def _ms(seconds: float) -> int:

@@ -1,12 +1,13 @@
-"""The statistics that a server keeps of what is below a quota (``DataTree`` and ``StatsTrack``).
+"""The statistics of paths that have a quota (``DataTree`` and ``StatsTrack``).
 
 A path has a quota if there is a node ``/zookeeper/quota<path>/zookeeper_limits``.  The statistics
-are the data of the neighbour ``zookeeper_stats``, which changes within the transactions that change
-what is counted, without an event, a version or a zxid of its own.  Of quotas within each other only
-the innermost counts.
+are the data of the node ``zookeeper_stats`` beside it.  They change in the transaction that changes
+the counted nodes, without an event, a version or a zxid of their own.  If one quota is inside
+another, only the inner one counts.
 
 Decides what is counted and how it is written; must not know transactions.  Limits are not enforced:
-a real server does so only with ``enforceQuota``.  One on the root would end a real server.
+a real server enforces them only with ``enforceQuota``.  A quota on the root would crash a real
+server.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _UNKNOWN: Final = -1
 
 
 class HasData(Protocol):
-    """A node, as far as it is counted."""
+    """The part of a node that is counted."""
 
     data: bytes | None
 
@@ -32,7 +33,7 @@ Node = TypeVar("Node", bound=HasData)
 
 
 def statistics_for(nodes: Mapping[str, Node], path: str) -> Node | None:
-    """The node that a change at ``path`` is counted in, if there is one."""
+    """The node with the statistics that a change at ``path`` belongs to, if there is one."""
     while len(path) > 1:
         if f"{QUOTAS}{path}{_LIMITS}" in nodes:
             return nodes.get(f"{QUOTAS}{path}{_STATISTICS}")
@@ -41,14 +42,14 @@ def statistics_for(nodes: Mapping[str, Node], path: str) -> Node | None:
 
 
 def counted(path: str) -> str | None:
-    """The path whose statistics a node at ``path`` has; None if it has none."""
+    """The path whose statistics are in the node at ``path``; None for any other node."""
     if path.startswith(QUOTAS + "/") and path.endswith(_STATISTICS):
         return path[len(QUOTAS) : -len(_STATISTICS)] or "/"
     return None
 
 
 def statistics(nodes: Mapping[str, HasData], path: str) -> bytes:
-    """What there is at and below ``path``."""
+    """The number of nodes at and below ``path``, and of their bytes, as statistics."""
     below = "/" if path == "/" else path + "/"
     sizes = [
         len(node.data or b"")
@@ -58,8 +59,8 @@ def statistics(nodes: Mapping[str, HasData], path: str) -> bytes:
     return f"count={len(sizes)},bytes={sum(sizes)}".encode()
 
 
-def moved(data: bytes | None, count: int, size: int) -> bytes | None:
-    """Statistics behind a change; what cannot be read stays as it is."""
+def adjusted(data: bytes | None, count: int, size: int) -> bytes | None:
+    """The statistics after a change; text that cannot be parsed stays as it is."""
     found = {"count": _UNKNOWN, "bytes": _UNKNOWN}
     try:
         for part in filter(None, _SEPARATOR.split((data or b"").decode())):

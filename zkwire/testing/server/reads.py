@@ -1,10 +1,11 @@
 """The requests that change nothing, as ``FinalRequestProcessor`` of 3.8 answers them.
 
-Each function gets the state, the connection that asks and the request's body, and returns the
-reply's body; a refusal is one of the client's error classes, a body that cannot be read a
-ProtocolError.  Trailing bytes are ignored, as a real server does.  One that
-finds a null path in a multi_read has begun its answer, and sends it with the error; that is left
-out here.
+Each function gets the server's state, the connection and the request's body, and returns the
+reply's body.  It raises one of the client's error classes for a refusal, and ProtocolError for a
+body that cannot be decoded.  Trailing bytes are ignored, as on a real server.
+
+One difference: a real server that finds a null path in a multi_read sends the part of the answer
+that it has encoded so far together with the error.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _NULL: Final = b"\xff\xff\xff\xff"
 _ADD_WATCH_MODES: Final = {0: False, 1: True}  # whether recursive
 
 
-class BegunAnswerError(MarshallingError):
-    """The request cannot be read, which is found out when the answer has a ``body`` already."""
+class PartialAnswerError(MarshallingError):
+    """The request cannot be decoded, and part of the answer (``body``) is encoded already."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ def get_children2(state: ServerState, connection: Connection, body: bytes) -> by
 
 
 def get_acl(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """A node's ACL, without hashes for those who may not change it."""
+    """A node's ACL, without hashes unless the connection may change it."""
     request, _ = java.read(r.GetACLRequest, body)
     node = state.tree.node(request.path)
     connection.credentials.require(node.acl, Perms.READ | Perms.ADMIN)
@@ -102,7 +103,7 @@ def get_acl(state: ServerState, connection: Connection, body: bytes) -> bytes:
 
 
 def sync(_state: ServerState, _connection: Connection, body: bytes) -> bytes:
-    """All members share one tree, so there is nothing to wait for.  Any path will do, even null."""
+    """Answers at once, since all members share one tree.  Any path is accepted, even null."""
     if body.startswith(_NULL):
         return _NULL
     request, _ = java.read(r.SyncRequest, body)
@@ -110,20 +111,20 @@ def sync(_state: ServerState, _connection: Connection, body: bytes) -> bytes:
 
 
 def set_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """Watches of an earlier connection, and at once the events missed since (DataTree)."""
+    """Set the watches of an earlier connection, and send the events that it missed (DataTree)."""
     request, _ = java.read(r.SetWatches, body)
     _catch_up(state, connection, request)
     return b""
 
 
 def set_watches2(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """The same with persistent watches; what those have missed is not told."""
+    """As set_watches, with persistent watches; these get no events for changes that they missed."""
     request, _ = java.read(r.SetWatches2, body)
     _catch_up(state, connection, request)
     for path in request.persistent_watches:
-        state.watchers.watch_always(path, connection, recursive=False)
+        state.watchers.watch_persistently(path, connection, recursive=False)
     for path in request.persistent_recursive_watches:
-        state.watchers.watch_always(path, connection, recursive=True)
+        state.watchers.watch_persistently(path, connection, recursive=True)
     return b""
 
 
@@ -134,30 +135,30 @@ def _catch_up(
     for path in request.data_watches:
         node = nodes.get(path or "/")
         if node is None:
-            state.notify(connection, EventType.NODE_DELETED, path)
+            state.send_event(connection, EventType.NODE_DELETED, path)
         elif node.mzxid > since:
-            state.notify(connection, EventType.NODE_DATA_CHANGED, path)
+            state.send_event(connection, EventType.NODE_DATA_CHANGED, path)
         else:
             watchers.watch_data(path, connection)
     for path in request.exist_watches:
         if (path or "/") in nodes:
-            state.notify(connection, EventType.NODE_CREATED, path)
+            state.send_event(connection, EventType.NODE_CREATED, path)
         else:
             watchers.watch_data(path, connection)
     for path in request.child_watches:
         node = nodes.get(path or "/")
         if node is None:
-            state.notify(connection, EventType.NODE_DELETED, path)
+            state.send_event(connection, EventType.NODE_DELETED, path)
         elif node.pzxid > since:
-            state.notify(connection, EventType.NODE_CHILDREN_CHANGED, path)
+            state.send_event(connection, EventType.NODE_CHILDREN_CHANGED, path)
         else:
             watchers.watch_children(path, connection)
 
 
 def add_watch(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """A watch that stays.  Any path will do, and no permission is asked for.
+    """Set a persistent watch.  Any path is accepted, and no permission is needed.
 
-    A watch on null that is not recursive is accepted, too; nothing can fire it.
+    A watch on null that is not recursive is accepted, too; no event can fire it.
     """
     if body == _NULL + bytes(4):
         return r.ErrorResponse.pack(0)
@@ -165,12 +166,12 @@ def add_watch(state: ServerState, connection: Connection, body: bytes) -> bytes:
     if request.mode not in _ADD_WATCH_MODES:
         raise MarshallingError
     recursive = _ADD_WATCH_MODES[request.mode]
-    state.watchers.watch_always(request.path, connection, recursive=recursive)
+    state.watchers.watch_persistently(request.path, connection, recursive=recursive)
     return r.ErrorResponse.pack(0)
 
 
 def check_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """Whether the connection has a watch of this type; up to 3.8, whether anybody has one."""
+    """Whether the connection has a watch of this type; up to 3.8, whether any connection has."""
     request, _ = java.read(r.CheckWatchesRequest, body)
     if not state.watchers.has(request.path, connection, _watch_kind(state, request.type)):
         raise NoWatcherError
@@ -178,7 +179,7 @@ def check_watches(state: ServerState, connection: Connection, body: bytes) -> by
 
 
 def remove_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """Forget the connection's watches of this type."""
+    """Remove the connection's watches of this type."""
     request, _ = java.read(r.RemoveWatchesRequest, body)
     if not state.watchers.remove(request.path, connection, _watch_kind(state, request.type)):
         raise NoWatcherError
@@ -186,7 +187,7 @@ def remove_watches(state: ServerState, connection: Connection, body: bytes) -> b
 
 
 def _watch_kind(state: ServerState, number: int) -> Kind:
-    """What WatcherType.fromInt throws is no KeeperException, hence the code."""
+    """The kind with this number; else MarshallingError: fromInt throws no KeeperException."""
     if state.rules.before_39 and number > Kind.ANY:
         raise MarshallingError
     try:
@@ -219,7 +220,7 @@ def who_am_i(_state: ServerState, connection: Connection, _body: bytes) -> bytes
 
 
 def multi_read(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """Several reads; each one succeeds or is refused for itself."""
+    """Several reads; each succeeds or fails on its own."""
     parts: list[bytes] = []
     for opcode, path in _paths_to_read(body):
         kind, answer = _IN_MULTI[opcode]
@@ -237,8 +238,8 @@ def multi_read(state: ServerState, connection: Connection, body: bytes) -> bytes
 def _paths_to_read(body: bytes) -> list[tuple[int, str]]:
     """The opcodes and paths of a multi_read.
 
-    Reads mixed with writes cannot be read at all; of writes alone the first is refused, when the
-    answer has been begun.
+    A mix of reads and writes cannot be decoded.  If there are only writes, the first is refused
+    after the answer has begun.
     """
     found: list[tuple[int, str]] = []
     header, at = java.read(r.MultiHeader, body)
@@ -250,7 +251,7 @@ def _paths_to_read(body: bytes) -> list[tuple[int, str]]:
         found.append((header.type, request.path))
         header, at = r.MultiHeader.unpack(body, at)
     if found and all(opcode in _WRITES_IN_MULTI for opcode, _ in found):
-        raise BegunAnswerError(_END)
+        raise PartialAnswerError(_END)
     if any(opcode in _WRITES_IN_MULTI for opcode, _ in found):
         raise MarshallingError
     return found

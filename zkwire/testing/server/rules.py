@@ -1,4 +1,4 @@
-"""What an embedded server is asked to be like: its version, and what its operator has switched on.
+"""The options of an embedded server: its version, and what its operator has switched on.
 
 Decides what each version lacks and does differently; must not know requests or connections.
 """
@@ -13,10 +13,10 @@ from zkwire.wire import ops
 
 Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
 
-# The server's own: no client has it.
+# An operation of servers only: no client has it.
 DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None)
 
-# Written down once more, apart from the client's own table: a mistake there must show here.
+# Separate from the client's own table, so that a mistake there shows as a difference.
 _SINCE: Final[dict[str, tuple[ops.Op, ...]]] = {
     "3.5": (
         ops.CREATE2,
@@ -42,23 +42,24 @@ _VERSIONS: Final = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
 class Behaviour(TypedDict, total=False):
     """The options that `Server` and `Ensemble` share with the processor.
 
-    ``version``: play a server of this line, "3.4" to "3.9".  Operations that came later are
-    unknown: answered with -6 (Unimplemented), before the answers to what was sent with them, and
-    the end of the connection; what stands behind them is not carried out.  "3.8", the default, is
-    3.8.0 as Debian has it; "3.9" keeps the modes of watches apart, tells the zxid of an event,
-    removes watches of the types 4 and 5, asks for READ where ``exists`` looks, takes IPv6 in
-    access lists, and no create in a multi without an ACL or with unknown flags, as 3.9.5 does.
+    ``version``: behave as a server of this line, "3.4" to "3.9".  An operation that came later is
+    unknown: the server answers it with -6 (Unimplemented), before the answers to requests that were
+    sent with it, and closes the connection; it does not carry out later requests.  "3.8", the
+    default, is 3.8.0 as in Debian; "3.9" is 3.9.5: it keeps the modes of watches apart, adds the
+    zxid to events, removes watches of the types 4 and 5, requires READ for ``exists``, understands
+    IPv6 in access lists, and refuses a create in a multi without an ACL or with unknown flags.
     ``unknown_opcodes``: further opcodes that the server does not know.
     ``extended_types`` allows nodes with a time to live.
     ``read_only``: start without a quorum; `set_read_only` changes it.
     ``local_sessions``: without them a read-only server refuses new sessions.
-    ``sasl_users``: passwords by user name, for DIGEST-MD5; without it there is no SASL.
-    ``enforce_auth``: schemes ("sasl", "digest", ...) of which every request needs one; others are
-    answered with -124 and the end of the connection.
-    ``super_password``: whoever authenticates as ``super:<password>`` (digest) may do everything.
+    ``sasl_users``: passwords by user name, for DIGEST-MD5; without them there is no SASL.
+    ``enforce_auth``: schemes ("sasl", "digest", ...).  A request of a connection that has not
+    authenticated with one of them is answered with -124, and the connection is closed.
+    ``super_password``: a client that authenticates as ``super:<password>`` (digest) may do
+    everything.
     ``reconfig`` switches reconfiguration on.
-    ``handshake_timeout``: connections without a session are closed after one to two times this
-    many seconds.
+    ``handshake_timeout``: a connection without a session is closed after this many seconds, or up
+    to twice as many.
     """
 
     version: Version
@@ -74,7 +75,7 @@ class Behaviour(TypedDict, total=False):
 
 
 class Rules:
-    """A :class:`Behaviour` with its gaps filled, and what follows from the version."""
+    """A :class:`Behaviour` with all defaults, and what follows from the version."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Rules:
         if version not in _VERSIONS:
             raise ValueError(f"unknown version {version!r}: not one of {', '.join(_VERSIONS)}")
         if not 0 < handshake_timeout < math.inf:
-            raise ValueError(f"handshake_timeout must be above 0 and end: {handshake_timeout!r}")
+            raise ValueError(f"handshake_timeout must be above 0 and finite: {handshake_timeout!r}")
         self.version = version
         self.extended_types = extended_types
         self.read_only = read_only

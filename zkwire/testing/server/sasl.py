@@ -1,7 +1,7 @@
 """The server's side of SASL DIGEST-MD5 (RFC 2831), as the JDK and ZooKeeper together speak it.
 
-Decides which answers prove that somebody knows a password.  It must not know frames or connections,
-and shares nothing with the client's side: each is a reading of the RFC of its own.
+Decides which answers prove that a client knows a password.  It must not know frames or connections.
+It shares no code with the client's side, so that a misreading of the RFC shows as a difference.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from typing import Final
 
 REALM: Final = "zk-sasl-md5"
-_URI: Final = "zookeeper/zk-sasl-md5"  # the same for every server: SaslServer gets a fixed name
+_URI: Final = "zookeeper/zk-sasl-md5"  # SaslServer gets the same name on every server
 _FIRST_USE: Final = "00000001"
 _REQUIRED: Final = ("username", "realm", "nonce", "cnonce", "nc", "digest-uri", "response")
 
-# A directive: a value in quotes, where a backslash guards the next character, or a token.
+# A directive: its value is in quotes, where a backslash escapes the next character, or a token.
 _DIRECTIVE: Final = re.compile(r'\s*([^=,\s]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s]*))\s*')
 
 
 class SaslError(Exception):
-    """The exchange has failed; the message is for whoever debugs a test."""
+    """The exchange has failed; the message helps to debug a test."""
 
 
 class DigestServer:
-    """One exchange: challenge, answer, proof.  ``nonce`` must be new for each."""
+    """One exchange: challenge, answer, proof.  Each exchange needs a new ``nonce``."""
 
     def __init__(self, users: Mapping[str, str], nonce: str) -> None:
         self._users = users
@@ -35,11 +35,11 @@ class DigestServer:
         self.user: str | None = None
 
     def step(self, token: bytes) -> bytes:
-        """The answer to a client's token; afterwards ``user`` says who it is, if that is known."""
+        """The answer to a client's token; ``user`` is set once the client has proved its name."""
         if self.user is not None:
             raise SaslError("the exchange is over")
         if not self._challenged:
-            self._challenged = True  # whatever the token says, as the JDK has it
+            self._challenged = True  # the JDK ignores the first token, too
             return (
                 f'realm="{REALM}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
             )
@@ -57,17 +57,17 @@ class DigestServer:
     def _check(self, answer: dict[str, str]) -> None:
         missing = [name for name in _REQUIRED if name not in answer]
         if missing:
-            raise SaslError(f"without {missing}")
+            raise SaslError(f"the answer has no {', '.join(missing)}")
         fixed = {"nonce": self._nonce, "nc": _FIRST_USE, "digest-uri": _URI, "realm": REALM}
         for name, value in fixed.items():
             if answer[name] != value:
-                raise SaslError(f"{name}={answer[name]!r} where {value!r} was due")
+                raise SaslError(f"{name} is {answer[name]!r} and must be {value!r}")
         if answer.setdefault("qop", "auth") != "auth":
-            raise SaslError(f"qop={answer['qop']!r} was not offered")
+            raise SaslError(f"qop is {answer['qop']!r}, which was not offered")
 
 
 def directives(token: bytes) -> dict[str, str]:
-    """The directives of a token; SaslError if it is not a list of them."""
+    """The directives of a token; SaslError if the token is not a list of directives."""
     text, found, at = token.decode("utf-8", "replace"), dict[str, str](), 0
     while at < len(text):
         match = _DIRECTIVE.match(text, at)
@@ -83,7 +83,7 @@ def directives(token: bytes) -> dict[str, str]:
 
 
 def response_value(answer: Mapping[str, str], password: str, method: str) -> str:
-    """RFC 2831, 2.1.2.1, for qop=auth and md5-sess; the method is "" in the server's proof."""
+    """RFC 2831, 2.1.2.1, for qop=auth and md5-sess; for the server's proof the method is ""."""
     parts = (answer["username"], answer["realm"], password)
     secret = _md5(b":".join(map(_bytes, parts)))
     first = secret + f":{answer['nonce']}:{answer['cnonce']}".encode()
@@ -95,7 +95,7 @@ def response_value(answer: Mapping[str, str], password: str, method: str) -> str
 
 
 def _bytes(text: str) -> bytes:
-    """In Latin-1 where that is possible, as the RFC wants it of names and passwords."""
+    """Latin-1 where that is possible: the RFC requires it for names and passwords."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

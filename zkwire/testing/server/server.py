@@ -5,11 +5,11 @@
     with Server() as server, Client(server.hosts) as client:
         client.create("/x")
 
-Never for production: nothing is replicated, nothing survives the process.  That is what Apache
-ZooKeeper is for.
+Never for production: nothing is replicated, nothing survives the process.  For production there is
+Apache ZooKeeper.
 
-Decides how servers are started, stopped and looked into; what they do is `processor`, the bytes are
-moved by `loop`.
+Decides how servers are started, stopped and inspected; `processor` answers requests, `loop` moves
+the bytes.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 0xFFFF
 _ADDRESS = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]+)")
-_LAST_WORDS = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
+_CLOSING_CODES = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
 
 
 class _Service:
-    """What one server and an ensemble have in common: the processor, its thread, the helpers."""
+    """The common part of a server and an ensemble: the processor, its thread, the controls."""
 
     def __init__(
         self,
@@ -77,28 +77,28 @@ class _Service:
 
     @property
     def tree(self) -> DataTree:
-        """The data tree.  Look at it while no request is on its way."""
+        """The data tree.  Read it only while no request is under way."""
         return self._processor.state.tree
 
     @property
     def sessions(self) -> Sessions:
-        """The living sessions.  Look at them while no request is on its way."""
+        """The living sessions.  Read them only while no request is under way."""
         return self._processor.state.sessions
 
     def expire(self, session_id: int) -> bool:
-        """End a session at once, as its time-out would; whether there was one."""
+        """Expire a session now; whether there was one."""
         return self._running().call(lambda: self._processor.expire(session_id, self._now()))
 
     def cut_all(self) -> None:
-        """Close all connections; the sessions live on."""
+        """Close all connections; the sessions stay."""
         loop = self._running()
         loop.call(loop.cut)
 
     def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
         """Do ``action`` to the ``nth`` request of an operation from now on, or to its reply.
 
-        The actions are those of `zkwire.testing.proxy.faults`, as far as they are not about the
-        network; ``op`` is a name of `zkwire.testing.proxy.frames.OPCODES` or "connect".
+        The actions are those of `zkwire.testing.proxy.faults` that are not about the network;
+        ``op`` is a name of `zkwire.testing.proxy.frames.OPCODES` or "connect".
         """
         loop = self._running()
         loop.call(partial(loop.faults.on, op, action=action, nth=nth, reply=reply))
@@ -106,42 +106,40 @@ class _Service:
     def refuse_next(self, op: str, code: int, *, nth: int = 1, close: bool | None = None) -> None:
         """Answer the ``nth`` request of an operation from now on with an error code.
 
-        Nothing of it is carried out.  The connection ends behind the codes behind which a real
-        server ends it (-112, -115, -124), unless ``close`` says what it is to do.
+        The request is not carried out.  ``close`` says whether the connection ends after the
+        answer; by default it ends after the codes after which a real server ends it (-112, -115,
+        -124).
         """
         loop = self._running()
-        ends = code in _LAST_WORDS if close is None else close
+        ends = code in _CLOSING_CODES if close is None else close
         loop.call(partial(loop.faults.refuse, op, code, nth=nth, close=ends))
 
     @property
     def unfired(self) -> list[str]:
-        """What the rules of :meth:`on` and :meth:`refuse_next` still wait for, in words.
+        """Descriptions of the rules of :meth:`on` and :meth:`refuse_next` that still wait.
 
-        At the end of a test: the rules that were none, because their request has not come.
+        A test that checks it at its end finds the rules whose request has never come.
         """
         loop = self._running()
         return loop.call(lambda: loop.faults.unfired)
 
     def set_config(self, text: bytes) -> None:
-        """Give ``/zookeeper/config`` this content, as a reconfiguration would, firing watches."""
+        """Write ``/zookeeper/config`` as a reconfiguration would, which fires its watches."""
         if not isinstance(text, bytes):
             raise TypeError(f"a configuration is bytes, not {type(text).__name__}")
         loop = self._running()
         loop.call(lambda: self._processor.configure(text, self._now()))
 
     def clear(self) -> None:
-        """Drop the rules of :meth:`on` and :meth:`refuse_next`.
-
-        What they have already decided stays.
-        """
+        """Drop the rules of :meth:`on` and :meth:`refuse_next`; actions that have begun go on."""
         loop = self._running()
         loop.call(loop.faults.clear)
 
     def close(self) -> None:
-        """End all connections and the thread; may be called again.
+        """End all connections and the thread; a second call does nothing.
 
-        Raises what a rule's action has raised, so that a mistake in a test does not look like a
-        fault.
+        Raises the error that a rule's action has raised, so that a mistake in a test does not look
+        like a fault.
         """
         loop, self._loop = self._loop, None
         if loop is not None:
@@ -155,7 +153,7 @@ class _Service:
         self._running().call(change)
 
     def _start(self, listener: _Listener) -> None:
-        """Serve at one more address; a thread that is made for it does not outlive a failure."""
+        """Serve at one more address; if this fails and is the first, no thread is left."""
         is_first = self._loop is None
         if self._loop is None:
             self._loop = Loop(self._processor, self._now, self._tls)
@@ -168,7 +166,9 @@ class _Service:
 
     def _running(self) -> Loop:
         if self._loop is None:
-            raise RuntimeError("the embedded server has not been started, or it is closed")
+            raise RuntimeError(
+                "the embedded server does not run: it was not started, or it is closed"
+            )
         return self._loop
 
     def __exit__(
@@ -187,7 +187,7 @@ class _Listener:
         try:
             host.encode("idna")
         except UnicodeError as error:
-            raise ValueError(f"no host can be called {host!r}: {error}") from None
+            raise ValueError(f"{host!r} is not a valid host name: {error}") from None
         self.host = host
         self.port = port
         self.member = member
@@ -205,19 +205,19 @@ class _Listener:
     def stop(self, loop: Loop) -> None:
         listener, self.listener = self.listener, None
         if listener is not None:
-            loop.silence(listener)
+            loop.stop_listening(listener)
 
 
 class Server(_Service):
     """One embedded server, running from ``start()`` or ``with`` until ``close()``.
 
     ``tick`` is ZooKeeper's unit of time, in seconds; session timeouts are 2 to 20 ticks unless
-    ``timeouts`` says (shortest, longest).  ``now`` replaces the clock: a `VirtualClock` makes time
-    stand still but for its ``advance``, and is then also what stats show as times.  ``seed`` makes
-    session ids and passwords repeatable.  ``tls``, an SSLContext for servers, has it speak TLS and
-    nothing else; its ``verify_mode`` says whether clients may or must show a certificate, whose
-    subject is then an id of the scheme x509.  Everything else that can be said about it, such as
-    ``version="3.5"`` or ``sasl_users={"bob": "secret"}``, is described with
+    ``timeouts`` gives (shortest, longest).  ``now`` replaces the clock: with a `VirtualClock` time
+    passes only in its ``advance``, and the times in stats are its times.  ``seed`` makes session
+    ids and passwords repeatable.  ``tls`` is an SSLContext for servers: the server then accepts TLS
+    only.  Its ``verify_mode`` says whether clients may or must show a certificate, whose subject
+    then is an id of the scheme x509.  All other options, such as ``version="3.5"`` or
+    ``sasl_users={"bob": "secret"}``, are described in
     `zkwire.testing.server.rules.Behaviour`.
     """
 
@@ -246,7 +246,7 @@ class Server(_Service):
 
     @property
     def port(self) -> int:
-        """The port; with 0 asked for, a free one chosen at the first start and kept."""
+        """The port; for port 0, a free port that the first start chooses and later ones keep."""
         return self._listener.port
 
     @property
@@ -259,14 +259,15 @@ class Server(_Service):
         self._start(self._listener)
 
     def stop(self) -> None:
-        """Close all connections and accept no more; tree and sessions stay, and sessions expire."""
+        """Close all connections and accept no more; the tree stays, and sessions expire in time."""
         self._listener.stop(self._running())
 
     def set_read_only(self, read_only: bool) -> None:
-        """Lose the quorum, or find it again; all connections end with either.
+        """Take the quorum away, or give it back; either ends all connections.
 
-        Without it only clients that ask for it are accepted, and get a session that ends with the
-        read-only server; writes are answered with -119.  Other sessions do not expire meanwhile.
+        Without a quorum the server accepts only clients that allow read-only mode, gives them
+        sessions that end with this mode, and answers writes with -119.  Other sessions do not
+        expire meanwhile.
         """
         self._set_read_only(read_only, (0,))
 
@@ -284,7 +285,7 @@ class Member:
 
     @property
     def port(self) -> int:
-        """The port, chosen at the first start and kept."""
+        """The port, which the first start chooses and later ones keep."""
         return self._listener.port
 
     @property
@@ -295,25 +296,25 @@ class Member:
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
         self._ensemble._start(self._listener)
-        self._ensemble._introduce()
+        self._ensemble._write_configuration()
 
     def stop(self) -> None:
         """Close the connections to this member and accept no more."""
         self._listener.stop(self._ensemble._running())
 
     def set_read_only(self, read_only: bool) -> None:
-        """Have this member lose its quorum, or find it again; see :meth:`Server.set_read_only`.
+        """Take this member's quorum away, or give it back; see :meth:`Server.set_read_only`.
 
-        The others go on.  Unlike a real one it goes on to see what they write.
+        The others keep theirs.  Unlike a real server, this member still sees their writes.
         """
         self._ensemble._set_read_only(read_only, (self._listener.member,))
 
 
 class Ensemble(_Service):
-    """Several servers on one tree, so that clients can lose one and go on at another.
+    """Several servers on one tree: a client that loses one can go on at another.
 
-    There is no election and no lag: a write through one member is at once seen through all.  There
-    can be 127 ``members``; the other arguments are those of `Server`.
+    There is no election and no lag: a write through one member is at once visible through all.
+    There can be 127 ``members``; the other arguments are those of `Server`.
     """
 
     def __init__(
@@ -346,21 +347,21 @@ class Ensemble(_Service):
         """The connect string, with every member."""
         return ",".join(server.hosts for server in self.servers)
 
-    def _introduce(self) -> None:
-        """The members that have been started are what the configuration says."""
+    def _write_configuration(self) -> None:
+        """Write the started members into the configuration."""
         ports = {number: server.port for number, server in enumerate(self.servers, 1)}
         members = {n: member_line(LOOPBACK, port) for n, port in ports.items() if port}
-        self._running().call(lambda: self._processor.introduce(members))
+        self._running().call(lambda: self._processor.set_members(members))
 
     def server_for_session(self, session_id: int) -> Member | None:
-        """The member that a session is attached to; None if it has no connection."""
+        """The member that a session is attached to; None if the session has no connection."""
         session = self.sessions.get(session_id)
         if session is None or session.member not in session.connections:
             return None
         return self.servers[session.member]
 
     def set_read_only(self, read_only: bool) -> None:
-        """Have all members lose their quorum, or find it again."""
+        """Take the quorum of all members away, or give it back."""
         self._set_read_only(read_only, range(len(self.servers)))
 
     def close(self) -> None:
@@ -370,23 +371,23 @@ class Ensemble(_Service):
 
 
 def serve(listen: str, tls: ssl.SSLContext | None = None) -> int:
-    """Run a server at ``host:port`` until Ctrl-C; the exit status of the command."""
+    """Run a server at ``host:port`` until Ctrl-C; returns the exit status of the command."""
     address = _ADDRESS.fullmatch(listen)
     if address is None or int(address["port"]) > _LAST_PORT:
-        print(f"not HOST:PORT or [ADDRESS]:PORT: {listen}", file=sys.stderr)
+        print(f"zkwire: not HOST:PORT or [ADDRESS]:PORT: {listen}", file=sys.stderr)
         return 2
     try:
         host = address["host"] or address["address"] or LOOPBACK
         server = Server(host, int(address["port"]), tls=tls)
         server.start()
     except (OSError, ValueError) as error:
-        print(f"cannot listen at {listen}: {error}", file=sys.stderr)
+        print(f"zkwire: cannot listen at {listen}: {error}", file=sys.stderr)
         return 1
     with server, suppress(KeyboardInterrupt):
         print(
             f"an in-memory ZooKeeper listens at {server.hosts}{' (TLS)' * (tls is not None)}, "
             "for tests, demos, teaching.\n"
-            "Never for production: it forgets everything when it ends.  Ctrl-C ends it.",
+            "Never for production: all its data is gone when it ends.  Press Ctrl-C to end it.",
             flush=True,
         )
         threading.Event().wait()

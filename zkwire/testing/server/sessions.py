@@ -1,6 +1,6 @@
-"""Sessions of the embedded server: who exists, until when, and attached to which connection.
+"""Sessions of the embedded server: which exist, until when, and attached to which connection.
 
-Decides ids, passwords, time-outs and when a session has expired; must not know nodes, frames or
+Decides ids, passwords, timeouts and when a session has expired; must not know nodes, frames or
 sockets.  Time is in milliseconds of any clock that does not stop.
 
 Rules taken from the real server:
@@ -9,7 +9,7 @@ Rules taken from the real server:
 * expiry is rounded UP to the next boundary of ticks, at exact boundaries by a whole tick
   (ExpiryQueue.roundToNextInterval), so sessions live up to one tick longer than promised;
 * every server of an ensemble has its own connections.  Attaching a session to one server does not
-  end its connection to another; that one finds out at its next write.
+  end its connection to another: the other server finds out at the next write on it.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Sessions:
         return session
 
     def attach(self, session: Session, connection: Connection) -> None:
-        """From now on ``connection`` is the one whose writes count."""
+        """Make ``connection`` the one whose writes are accepted."""
         session.member = connection.member
         session.connections[connection.member] = connection
         connection.session = session
 
     def touch(self, session: Session, now: int) -> None:
-        """The session has been heard of."""
+        """Extend the session: a request of it has arrived."""
         expires = ((now + session.timeout) // self.tick + 1) * self.tick
         if expires != session.expires:
             self._forget_expiry(session)
@@ -83,7 +83,7 @@ class Sessions:
             self._buckets.setdefault(expires, set()).add(session.session_id)
 
     def close(self, session: Session) -> None:
-        """The session is over."""
+        """Remove a session that has ended."""
         self._living.pop(session.session_id, None)
         self._forget_expiry(session)
 
@@ -96,10 +96,10 @@ class Sessions:
 
     @property
     def next_expiry(self) -> int | None:
-        """When the next session expires, if nothing is heard of it."""
+        """When the next session expires, if no request of it arrives before."""
         return min(self._buckets, default=None)
 
     def expired(self, now: int) -> list[Session]:
-        """The sessions whose time is over, the earliest first; the caller closes them."""
+        """The sessions that have expired, the earliest first; the caller closes them."""
         due = sorted(moment for moment in self._buckets if moment <= now)
         return [self._living[i] for moment in due for i in sorted(self._buckets[moment])]

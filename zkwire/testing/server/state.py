@@ -1,7 +1,7 @@
 """Everything that the servers of one embedded ensemble share: tree, sessions, watches, the time.
 
-It decides how an event reaches the connections that wait for it.  It must not know requests: the
-modules `reads`, `writes` and `multi` carry those out on it.
+It decides how an event reaches the connections that watch for it.  It must not know requests: the
+modules `reads` and `writes` carry those out on it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def reply_frame(xid: int, zxid: int, code: int, body: bytes = b"") -> bytes:
 
 
 class ServerState:
-    """See the module's docstring.  ``now`` is what a transaction of this moment is stamped with.
+    """See the module's docstring.  ``now`` is the time of a transaction that begins now.
 
     ``read_only`` has the members that are without a quorum.
     """
@@ -50,22 +50,24 @@ class ServerState:
 
     @property
     def frozen(self) -> bool:
-        """Whether there is no quorum anywhere: nobody ends global sessions and old containers."""
+        """Whether no member has a quorum: then global sessions and old containers stay."""
         return len(self.read_only) == self.members
 
-    def tell(self, events: Iterable[TreeEvent]) -> None:
-        """Send each event to whoever watches for it and may read the node.
+    def send_events(self, events: Iterable[TreeEvent]) -> None:
+        """Send each event to the connections that watch for it and may read the node.
 
-        The real server looks at the node's ACL at the time of the change (CVE-2024-23944).  A
-        watch is used up even if its owner is told nothing.
+        The real server checks the node's ACL as it is at the time of the change (CVE-2024-23944).
+        The watch is used up even if the connection may not read the node and gets no event.
         """
         zxid = _NO_ZXID if self.rules.before_39 else self.tree.zxid
         for event in events:
             for connection in self.watchers.fire(event):
                 if connection.credentials.allows(event.acl, Perms.READ):
-                    self.notify(connection, event.type, event.path, zxid)
+                    self.send_event(connection, event.type, event.path, zxid)
 
-    def notify(self, connection: Connection, kind: int, path: str, zxid: int = _NO_ZXID) -> None:
-        """Send one event to one connection; one that it has missed has no zxid."""
+    def send_event(
+        self, connection: Connection, kind: int, path: str, zxid: int = _NO_ZXID
+    ) -> None:
+        """Send one event to one connection; an event that it missed earlier has no zxid."""
         body = java.write(WatcherEvent(kind, _SYNC_CONNECTED, path))
         connection.send(reply_frame(NOTIFICATION_XID, zxid, 0, body))

@@ -1,9 +1,9 @@
 """The server's side of TLS connections: a filter of bytes, and the name that a certificate gives.
 
-Decides what a peer gets to know of a failure, and how a subject is written.  It must not know
-sockets or frames.  Import it late: ``ssl`` is expensive to load.
+Decides what a peer learns about a failure, and how a subject is written.  It must not know sockets
+or frames.  Import it late: ``ssl`` is expensive to load.
 
-Client certificates are a matter of the context, as ``ssl.clientAuth`` of a real server is:
+The context decides whether clients show certificates, as ``ssl.clientAuth`` does on a real server:
 ``ssl.CERT_NONE`` is its "none", ``CERT_OPTIONAL`` its "want", ``CERT_REQUIRED`` its "need".
 """
 
@@ -15,8 +15,8 @@ from typing import Final
 
 from zkwire.net.tls import NOT_TLS, TlsFilter
 
-# What X500Principal.getName() writes out.  Of the others, which it writes by their numbers and in
-# hexadecimal, only the address is known here.
+# The attributes that X500Principal.getName() writes by name.  It writes the others by number and in
+# hexadecimal; of these, only the e-mail address is known here.
 _KEYWORDS: Final = {
     "commonName": "CN",
     "countryName": "C",
@@ -32,11 +32,11 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 def check_context(context: object) -> None:
-    """Raise TypeError or ValueError if it is not an SSLContext that can accept connections."""
+    """Raise TypeError or ValueError unless this is an SSLContext that can accept connections."""
     if not isinstance(context, ssl.SSLContext):
         raise TypeError(f"tls must be an ssl.SSLContext, not {type(context).__name__}")
     if context.protocol == ssl.PROTOCOL_TLS_CLIENT:
-        raise ValueError("the TLS context is for clients; make it with PROTOCOL_TLS_SERVER")
+        raise ValueError("this TLS context is for clients; make one with ssl.PROTOCOL_TLS_SERVER")
 
 
 def make_context(
@@ -44,8 +44,9 @@ def make_context(
 ) -> ssl.SSLContext:
     """A server's context from PEM files; raises OSError (ssl.SSLError is one).
 
-    ``key``: where it is if not in the file of the certificate.  ``authority``: who signs the
-    certificates that clients must show, or, where that is ``optional``, may show.
+    ``key`` is the file of the private key, if it is not in the certificate's file.  ``authority``
+    has the CA certificates that sign clients' certificates; clients must show one, or may, if it is
+    ``optional``.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -58,8 +59,8 @@ def make_context(
 class ServerTls(TlsFilter):
     """See the module's docstring.  :meth:`receive` also does the handshake.
 
-    What :meth:`encrypt` returns, with nothing to encrypt as well, is to be sent after each call.
-    ``subject``: whom the peer's certificate names, as RFC 2253 writes it; None without one.
+    After each call the caller sends what :meth:`encrypt` returns, also for no data.
+    ``subject`` is the subject of the peer's certificate in the form of RFC 2253; None without one.
     """
 
     __slots__ = ("subject",)
@@ -75,23 +76,23 @@ class ServerTls(TlsFilter):
         self.subject: str | None = None
 
     def receive(self, ciphertext: bytes) -> bytes:
-        """The plaintext that is complete with it; from an end on ``eof`` or ``error`` is set."""
+        """The plaintext that is now complete; the stream's end sets ``eof`` or ``error``."""
         plaintext = self.feed(ciphertext)
         if not self._ready and self.error is None:
-            with suppress(ssl.SSLError):  # it is noted down
+            with suppress(ssl.SSLError):  # ``error`` has it
                 if self.handshake():
-                    self.subject = self._subject()  # behind an error it cannot be asked for
+                    self.subject = self._subject()  # after an error ssl does not return it
                     plaintext = self.feed(b"")
         return plaintext
 
     def take_output(self) -> bytes:
-        """What is to be sent now; nothing to a peer that speaks no TLS, as Java does."""
+        """The bytes to send; none, as in Java, if the peer does not speak TLS."""
         output = super().take_output()
         return b"" if self.error is not None and self.error.reason in NOT_TLS else output
 
-    def goodbye(self) -> bytes:
-        """The end of the stream, for a peer that is told of it."""
-        with suppress(ssl.SSLError):  # that the peer has not said the same
+    def close_notify(self) -> bytes:
+        """The bytes that announce the end of the stream to the peer."""
+        with suppress(ssl.SSLError):  # the peer has not announced its end
             self._tls.unwrap()
         return self.take_output()
 

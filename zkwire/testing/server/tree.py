@@ -3,10 +3,10 @@
 It decides what each operation does to the nodes, which error refuses it, and which events it
 causes, with the checks of the real server in the real order (``PrepRequestProcessor`` and
 ``DataTree`` of 3.8).  A refusal is the client's own error class for the code.  It must not know
-connections, watches or frames: who is told of an event is the processor's business.
+connections, watches or frames: `state` sends the events.
 
 Invariants: a refused operation has changed nothing.  All operations between two calls of
-:meth:`DataTree.begin` belong to one transaction, carry its zxid and its time, and can be taken back
+:meth:`DataTree.begin` belong to one transaction, carry its zxid and its time, and can be undone
 together (:meth:`DataTree.roll_back`).
 """
 
@@ -34,18 +34,18 @@ _SPECIAL = ("/", "/zookeeper", quotas.QUOTAS, CONFIG_NODE)
 
 
 class Caller(Protocol):
-    """Who asks: what a tree must know of a connection's credentials."""
+    """The credentials of the connection that sent a request, as far as the tree uses them."""
 
     def require(self, acl: Acls, perms: int) -> None:
         """Raise NoAuthError unless ``acl`` allows one of ``perms``."""
 
     def expand(self, acl: Acls | None) -> Acls:
-        """The ACL as it is stored; InvalidACLError if it is none."""
+        """The ACL as it is stored; raises InvalidACLError if it is not valid."""
         ...
 
 
 class Event(NamedTuple):
-    """A change that watches may wait for; ``acl`` is that of the node it is told about."""
+    """A change that watches may wait for; ``acl`` is the ACL of the node at ``path``."""
 
     type: EventType
     path: str
@@ -64,30 +64,30 @@ class DataTree:
         self._acls: dict[Acls, Acls] = {}  # each ACL once: most nodes share one
         self._undo: list[Callable[[], object]] = []
         for path in _SPECIAL:
-            # The counters of these parents have not counted them: a fresh root shows cversion -1.
+            # The parents' counters leave these nodes out: a fresh root shows cversion -1.
             self.nodes[path] = Node(b"", OPEN_ACL_UNSAFE, 0, 0, 0)
             above, _, name = path.rpartition("/")
             if name:
                 _add_child(self.nodes[above or "/"], name)
-        # DataTree.addConfigNode: everybody may read it, nobody write.
+        # DataTree.addConfigNode: every client may read it, none may write it.
         config = self.nodes[CONFIG_NODE]
         config.acl, config.aversion = READ_ACL_UNSAFE, -1
 
     def begin(self, now: int) -> None:
-        """Start a transaction: it takes the next zxid, whatever becomes of it."""
+        """Start a transaction: it takes the next zxid, even if it is refused."""
         self.zxid += 1
         self.now = now
         self._undo.clear()
 
     def roll_back(self) -> None:
-        """Take back what was done since :meth:`begin`; the zxid stays used."""
+        """Undo everything since :meth:`begin`; the zxid stays used."""
         while self._undo:
             self._undo.pop()()
 
     # --- reads ------------------------------------------------------------------------------------
 
     def node(self, path: str) -> Node:
-        """The node at ``path``; "" is the root, as it is to a real server."""
+        """The node at ``path``; "" is the root, as on a real server."""
         try:
             return self.nodes[path or "/"]
         except KeyError:
@@ -104,10 +104,10 @@ class DataTree:
         return sum(1 for other in self.nodes if other.startswith(path + "/"))
 
     def reapable(self, now: int) -> list[str]:
-        """The nodes that a server removes by itself (ContainerManager.getCandidates).
+        """The nodes that a server deletes by itself (ContainerManager.getCandidates).
 
-        Containers that have had children and have none, and childless nodes whose time to live has
-        passed since they were last written.
+        These are containers whose last child is gone, and nodes without children that were not
+        written for longer than their time to live.
         """
         found: list[str] = []
         for path in self._reapable:
@@ -139,8 +139,8 @@ class DataTree:
             raise NoChildrenForEphemeralsError
         node = Node(new.data, self._acls.setdefault(acl, acl), new.owner, self.zxid, self.now)
         self._undo.append(partial(_restore, above, above.created, above.pzxid))
-        # The counter sticks at its end, and then the parent's pzxid does not move either: a new
-        # one counts only if it is greater (DataTree.createNode).
+        # The counter stops at the largest number, and from then on the parent keeps its pzxid:
+        # DataTree.createNode sets both only if the new counter is greater.
         if above.created < LAST_SEQUENCE:
             above.created += 1
             above.pzxid = self.zxid
@@ -167,8 +167,8 @@ class DataTree:
             raise NotEmptyError
         return self.remove(path)
 
-    def delete_unasked(self, path: str) -> list[Event]:
-        """Delete a node that is nobody's ephemeral and has no children, for whoever asks."""
+    def delete_container(self, path: str) -> list[Event]:
+        """Delete a node without children that is not ephemeral; no permission is needed."""
         _above(path)
         if path in _SPECIAL:
             raise BadArgumentsError
@@ -221,7 +221,7 @@ class DataTree:
         return node
 
     def check(self, path: str, version: int, caller: Caller) -> None:
-        """Refuse, if a node has not this version (-1: any) or does not exist."""
+        """Refuse if the node does not exist or has another version (-1: any)."""
         _validate(path)
         node = self.node(path)
         caller.require(node.acl, Perms.READ)
@@ -240,7 +240,7 @@ class DataTree:
             yield from self.remove(path)
 
     def count_new(self, path: str) -> None:
-        """Have a node that was just made in the statistics of quotas; its answer comes before."""
+        """Add a node to the statistics of quotas, after the answer to its create was encoded."""
         if not self.nodes[quotas.QUOTAS].names:
             return
         node = self.nodes[path]
@@ -250,13 +250,13 @@ class DataTree:
         self._count(path, 1, size)
 
     def _count(self, path: str, count: int, size: int) -> None:
-        """So many nodes and bytes have come, or gone, at a path."""
+        """Add these numbers of nodes and bytes to the statistics for a path."""
         if not self.nodes[quotas.QUOTAS].names:
             return
         kept = quotas.statistics_for(self.nodes, path)
         if kept is not None:
             self._undo.append(partial(setattr, kept, "data", kept.data))
-            kept.data = quotas.moved(kept.data, count, size)
+            kept.data = quotas.adjusted(kept.data, count, size)
 
     # --- the indexes ------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ def _restore_data(node: Node, data: bytes | None, version: int, mzxid: int, mtim
 
 
 def _above(path: str) -> str:
-    """The parent's path as the server cuts it: "" for the root's children."""
+    """The parent's path as the server computes it: "" for children of the root."""
     slash = path.rfind("/")
     if slash < 0 or "\0" in path:
         raise BadArgumentsError

@@ -1,15 +1,15 @@
-"""The server's side of watches: which connection wants to hear of which path, and how often.
+"""The server's side of watches: which connection watches which path, and how often.
 
-Two tables, as in ``DataTree``: data watches (left by get_data and exists) and child watches.  A
-watch of ``add_watch`` stands in both.  It decides who gets an event; must not know nodes, access
-lists or frames.
+There are two tables, as in ``DataTree``: data watches (set by get_data and exists) and child
+watches.  A watch of ``add_watch`` is in both.  It decides which connections get an event; must not
+know nodes, access lists or frames.
 
-A connection has one entry per path in each table.  Up to 3.8 an entry is of one mode, and the last
-call decides (``WatcherModeManager``); from 3.9 it may be of several (``WatchStats``).
+A connection has one entry per path in each table.  Up to 3.8 an entry has one mode, that of the
+last call (``WatcherModeManager``); from 3.9 on it may have several (``WatchStats``).
 
-Invariants: a one-shot watch that has fired is gone; one change reaches a connection at most once
-per path and type, so a delete that is seen by a data and a child watch is one event
-(``WatchManager`` gets the watchers of the first table to suppress them in the second).
+Invariants: a one-shot watch that has fired is gone.  A connection gets at most one event for each
+change, path and type: a delete that fires a data and a child watch is one event (``WatchManager``
+gets the watchers of the first table and leaves them out of the second).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _W = TypeVar("_W")
 
 
 class Mode(IntFlag):
-    """How long a watch lives and how far it sees; the last two are those of ``add_watch``."""
+    """How often a watch fires and what it covers; the last two are modes of ``add_watch``."""
 
     ONE_SHOT = 1
     PERSISTENT = 2
@@ -40,7 +40,7 @@ _ALL: Final = Mode.ONE_SHOT | Mode.PERSISTENT | Mode.RECURSIVE
 
 
 class Kind(IntEnum):
-    """What ``check_watches`` and ``remove_watches`` are about (``Watcher.WatcherType``)."""
+    """The watches that a check_watches or remove_watches names (``Watcher.WatcherType``)."""
 
     CHILDREN = 1
     DATA = 2
@@ -49,7 +49,7 @@ class Kind(IntEnum):
     RECURSIVE = 5
 
 
-# From 3.9 on; before, the first three are about entries of any mode.
+# From 3.9 on; before, the first three name entries of any mode.
 _MODES: Final = {
     Kind.CHILDREN: Mode.ONE_SHOT,
     Kind.DATA: Mode.ONE_SHOT,
@@ -60,12 +60,12 @@ _MODES: Final = {
 
 
 class _Table:
-    """Modes by path and connection; insertion order, so that runs repeat."""
+    """Modes by path and connection, in the order of their insertion, so that runs repeat."""
 
     def __init__(self, *, one_mode: bool) -> None:
         self.watchers: dict[str, dict[Connection, Mode]] = {}
         self.paths: dict[Connection, dict[str, None]] = {}
-        self.recursive = 0  # entries of that mode: without one, no parent need be looked at
+        self.recursive = 0  # the number of recursive entries; with none, parents are skipped
         self._one_mode = one_mode
 
     def add(self, path: str, connection: Connection, mode: Mode) -> None:
@@ -76,9 +76,9 @@ class _Table:
         return self.watchers.get(path, {}).get(connection, Mode(0))
 
     def is_watched(self, path: str) -> bool:
-        """Whether anybody watches a path, as 3.8 finds out: on its way from the path to the root.
+        """Whether any connection watches a path, as 3.8 computes it, from the path to the root.
 
-        It does not start from "", and breaks down where the way does not end at a slash.
+        3.8 finds nothing for "", and fails for a path that does not lead to a slash.
         """
         found = path != "" and path in self.watchers
         goes_on = self.recursive and not found
@@ -87,13 +87,13 @@ class _Table:
         return found
 
     def remove(self, path: str, connection: Connection, modes: Mode = _ALL) -> bool:
-        """Forget these modes of one entry; whether it had one of them."""
+        """Remove these modes of one entry; whether it had one of them."""
         old = self.modes(path, connection)
         self._set(path, connection, old & ~modes)
         return bool(old & modes)
 
     def fire(self, event: Event) -> dict[Connection, None]:
-        """The connections that hear of an event; one-shot watches of it are forgotten."""
+        """The connections that get an event; its one-shot watches are removed."""
         told: dict[Connection, None] = {}
         children = event.type is EventType.NODE_CHILDREN_CHANGED
         for connection, modes in list(self.watchers.get(event.path, {}).items()):
@@ -133,19 +133,19 @@ class Watchers:
         return sum(len(w) for t in (self._data, self._child) for w in t.watchers.values())
 
     def watch_data(self, path: str, connection: Connection) -> None:
-        """Tell ``connection`` once when the node is created, changed or deleted."""
+        """Send ``connection`` one event when the node is created, changed or deleted."""
         self._data.add(path, connection, Mode.ONE_SHOT)
 
     def watch_children(self, path: str, connection: Connection) -> None:
-        """Tell ``connection`` once when a child comes or goes, or the node itself goes."""
+        """Send ``connection`` one event when a child or the node is created or deleted."""
         self._child.add(path, connection, Mode.ONE_SHOT)
 
-    def watch_always(self, path: str, connection: Connection, *, recursive: bool) -> None:
-        """Tell ``connection`` of every change of a node, or of it and all below.
+    def watch_persistently(self, path: str, connection: Connection, *, recursive: bool) -> None:
+        """Send ``connection`` an event at every change of a node, or of it and its descendants.
 
-        Up to 3.8 a recursive watch stands in the child table, too, where it hears of deletes only,
-        and of those it hears already; but one that is overwritten there or here lives on in the
-        other.
+        Up to 3.8 a recursive watch is in the child table, too.  There it fires only for deletes,
+        for which it fires in the data table as well; but if one of the two entries is overwritten,
+        the other stays.
         """
         mode = Mode.RECURSIVE if recursive else Mode.PERSISTENT
         self._data.add(path, connection, mode)
@@ -153,9 +153,9 @@ class Watchers:
             self._child.add(path, connection, mode)
 
     def has(self, path: str, connection: Connection, kind: Kind) -> bool:
-        """Whether there is a watch of one of the asked kinds.
+        """Whether the connection has a watch of this kind.
 
-        Up to 3.8 everybody's watches count (``WatchManager.containsWatcher``).
+        Up to 3.8 the watches of all connections count (``WatchManager.containsWatcher``).
         """
         if self.one_mode:
             found = [table.is_watched(path) for table in self._tables(kind)]
@@ -163,13 +163,13 @@ class Watchers:
         return any(t.modes(path, connection) & _MODES[kind] for t in self._tables(kind))
 
     def remove(self, path: str, connection: Connection, kind: Kind) -> bool:
-        """Forget the watches of the asked kinds; whether there was one."""
+        """Remove the watches of this kind; whether there was one."""
         modes = _ALL if self.one_mode else _MODES[kind]
         removed = [table.remove(path, connection, modes) for table in self._tables(kind)]
         return any(removed)
 
     def fire(self, event: Event) -> Iterator[Connection]:
-        """The connections that an event goes to; their one-shot watches are used up."""
+        """The connections that get an event; their one-shot watches for it are removed."""
         if event.type is EventType.NODE_CHILDREN_CHANGED:
             yield from self._child.fire(event)
             return
@@ -179,7 +179,7 @@ class Watchers:
             yield from (c for c in self._child.fire(event) if c not in told)
 
     def forget(self, connection: Connection) -> None:
-        """The connection is gone, and its watches with it."""
+        """Remove all watches of a connection that has ended."""
         self._data.forget(connection)
         self._child.forget(connection)
 

@@ -1,11 +1,11 @@
-"""The requests that are transactions, as ``PrepRequestProcessor`` of 3.8 judges them.
+"""The requests that are transactions, as ``PrepRequestProcessor`` of 3.8 decides them.
 
-Each function gets the state, the connection that asks and a request's record, within a transaction
-that has begun; it returns the reply's body and the events, which must be told before the reply.
-:func:`write` begins it; :func:`multi` puts several of them into one.
+Each function gets the server's state, the connection and the request's record, within a transaction
+that has begun; it returns the reply's body and the events, which must be sent before the reply.
+:func:`write` begins the transaction; :func:`multi` puts several operations into one.
 
-What a real server does and this one does not: before 3.9 a multi with a null path is no transaction
-there, and is refused with an end marker as its body.
+One difference: before 3.9, a multi with a null path is no transaction on a real server, and is
+refused with an end marker as the body.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from zkwire.wire import ops
 Outcome: TypeAlias = tuple[bytes, list[Event]]
 Write: TypeAlias = Callable[[ServerState, Connection, Any], Outcome]
 
-# PathUtils.validatePath refuses null as any other bad path; elsewhere null is a
+# PathUtils.validatePath refuses null like any other invalid path; elsewhere null causes a
 # NullPointerException and so a MarshallingError.
 _NULL: Final = b"\xff\xff\xff\xff"
 _EMPTY: Final = bytes(4)
@@ -55,10 +55,10 @@ _END: Final = r.MultiHeader.pack(_ERROR, True, -1)
 
 
 def _owner(state: ServerState, connection: Connection, opcode: int, flags: int, ttl: int) -> int:
-    """What a create's flags ask for (PrepRequestProcessor.validateCreateRequest).
+    """The owner that a create's flags ask for (PrepRequestProcessor.validateCreateRequest).
 
-    A real server dies of a create_ttl whose flags name no TTL mode and whose ttl is -1; that is
-    refused here.
+    A create_ttl whose flags name no TTL mode and whose ttl is -1 crashes a real server; here it is
+    refused.
     """
     if not 0 <= flags <= _LAST_FLAG:
         raise BadArgumentsError
@@ -67,7 +67,7 @@ def _owner(state: ServerState, connection: Connection, opcode: int, flags: int, 
             raise UnimplementedError
         if not 0 < ttl <= LONGEST_TTL:
             raise BadArgumentsError
-        # The flag alone makes no TTL node, the opcode does.
+        # Without the opcode create_ttl, ttl is -1: the flag alone makes no TTL node.
         return ttl_owner(ttl)
     if ttl >= 0 or opcode == ops.CREATE_TTL.opcode:
         raise BadArgumentsError
@@ -107,20 +107,20 @@ def set_data(state: ServerState, connection: Connection, request: r.SetDataReque
 
 
 def set_acl(state: ServerState, connection: Connection, request: r.SetACLRequest) -> Outcome:
-    """Causes no event."""
+    """Replace a node's ACL; causes no event."""
     node = state.tree.set_acl(request.path, request.acl, request.version, connection.credentials)
     return r.SetACLResponse.pack(node.stat()), []
 
 
 def check(state: ServerState, connection: Connection, request: r.CheckVersionRequest) -> Outcome:
-    """Within a multi; what servers before 3.9 do outside, :data:`WRITES_BEFORE_39` says."""
+    """Check a node's version, in a multi; for a check alone see :data:`WRITES_BEFORE_39`."""
     state.tree.check(request.path, request.version, connection.credentials)
     return b"", []
 
 
 def delete_container(state: ServerState, connection: Connection, request: r.SyncRequest) -> Outcome:
-    """The server's own; 3.9.5 does it for anybody who asks, whatever the ACL says."""
-    return b"", state.tree.delete_unasked(request.path)
+    """An operation of servers; 3.9.5 carries it out for any client, whatever the ACL says."""
+    return b"", state.tree.delete_container(request.path)
 
 
 WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
@@ -139,7 +139,7 @@ WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
 }
 
 WRITES_BEFORE_39: Final = (ops.CHECK.opcode,)
-"""From 3.9 on unknown.  A check that succeeds is never answered."""
+"""From 3.9 on a check alone is unknown.  Before, a check that succeeds is never answered."""
 
 _IN_MULTI: Final[dict[int, tuple[type[Record], Write]]] = {
     **{
@@ -150,7 +150,7 @@ _IN_MULTI: Final[dict[int, tuple[type[Record], Write]]] = {
     ops.CHECK.opcode: (r.CheckVersionRequest, check),
 }
 
-# OpResult: an operation is answered under its own type, but every create with a stat as a create2.
+# OpResult: an answer has the type of its operation, but every create with a stat has create2.
 _ANSWERED_AS: Final = {
     ops.CREATE_CONTAINER.opcode: ops.CREATE2.opcode,
     ops.CREATE_TTL.opcode: ops.CREATE2.opcode,
@@ -160,8 +160,8 @@ _ANSWERED_AS: Final = {
 def write(state: ServerState, connection: Connection, opcode: int, body: bytes) -> Outcome:
     """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi.
 
-    3.9 reads a request before it takes a zxid, so one that cannot be read takes none; earlier ones
-    do so with a reconfig alone.  A null path and a null id can be read.
+    3.9 decodes a request before it takes a zxid, so an invalid request takes none; earlier versions
+    do so only with a reconfig.  A request with a null path or a null id can be decoded.
     """
     old = state.rules.before_39
     reads_first = opcode == ops.RECONFIG.opcode or not old
@@ -170,7 +170,7 @@ def write(state: ServerState, connection: Connection, opcode: int, body: bytes) 
     if not reads_first:
         state.tree.begin(state.now)
     if opcode == DELETE_CONTAINER.opcode and old:
-        raise BadArgumentsError  # whatever it says
+        raise BadArgumentsError  # for any body
     kind, carry_out = WRITES.get(opcode) or _IN_MULTI[opcode]
     nameless = opcode not in _NO_PATH and body.startswith(_NULL)
     try:
@@ -189,8 +189,9 @@ def write(state: ServerState, connection: Connection, opcode: int, body: bytes) 
 def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
     """Operations in one transaction: all or none.
 
-    A refusal is not an error of the whole: each operation has its own code, 0 before the culprit
-    and RuntimeInconsistency behind it.  What cannot be read at all is one (MarshallingError).
+    A refused operation is no error of the whole multi: each operation has its own code, 0 before
+    the refused one and RuntimeInconsistency after it.  A multi that cannot be decoded is refused
+    as a whole (MarshallingError).
     """
     requests = _begin_multi(state, body)
     events: list[Event] = []
@@ -207,15 +208,15 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
     return b"".join(parts), events
 
 
-class _BreakdownError(MarshallingError):
-    """What Java reports is no IOException, and nobody takes a zxid for it."""
+class _NoTransactionError(MarshallingError):
+    """Java reports another exception than IOException here, and takes no zxid for the request."""
 
 
 def _begin_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
-    """What it consists of; a zxid is taken also if it cannot be read."""
+    """The operations of a multi; takes a zxid, also if the multi cannot be decoded."""
     try:
         requests = _read_multi(state, body)
-    except _BreakdownError:
+    except _NoTransactionError:
         raise
     except (MarshallingError, ProtocolError):
         state.tree.begin(state.now)
@@ -233,7 +234,7 @@ def _read_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
             raise MarshallingError
         request, at = java.read(_IN_MULTI[opcode][0], body, at)
         if opcode == ops.CREATE2.opcode and state.rules.before_39:
-            opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, mended in 3.8.2
+            opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, fixed in 3.8.2
         by_flags = _by_flags if state.rules.before_39 else _by_flags_and_opcode
         requests.append(by_flags(opcode, request))
         header, at = r.MultiHeader.unpack(body, at)
@@ -241,10 +242,10 @@ def _read_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
 
 
 def _by_flags(opcode: int, request: Record) -> tuple[int, Record]:
-    """Within a multi the flags of a create decide what it makes, not the opcode (Op.Create).
+    """In a multi the flags of a create, not its opcode, decide which node it makes (Op.Create).
 
-    A create_ttl whose flags name no TTL mode loses its ttl.  A mode that needs a ttl, in a request
-    without one, makes the whole multi unreadable.
+    A create_ttl whose flags name no TTL mode loses its ttl.  If the flags name a TTL mode in a
+    request without a ttl, the whole multi cannot be decoded.
     """
     if isinstance(request, r.CreateTTLRequest):
         if request.flags in _TTL:
@@ -262,16 +263,16 @@ def _by_flags(opcode: int, request: Record) -> tuple[int, Record]:
 
 
 def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
-    """The same from 3.9 on, where a create must have flags and an ACL to be read (CreateOptions).
+    """As :func:`_by_flags`, from 3.9 on: a create without valid flags and an ACL is not decoded.
 
-    And where one of the opcode for containers makes a container, whatever its flags say.
+    The opcode for containers makes a container, whatever the flags say (CreateOptions).
     """
     if not isinstance(request, r.CreateRequest):
         return _by_flags(opcode, request)
     if not 0 <= request.flags <= _LAST_FLAG:
         raise MarshallingError
     if request.acl is None or request.flags in _TTL:
-        raise _BreakdownError
+        raise _NoTransactionError
     found, request = _by_flags(opcode, request)
     return (opcode if opcode == ops.CREATE_CONTAINER.opcode else found), request
 

@@ -160,7 +160,7 @@ def _touch(sim: Stage, client: Client) -> None:
         sim.tree.begin(round(sim.now * 1000))
         data = sim.tree.nodes[path].data
         _, events = sim.tree.set_data(path, data, -1, Credentials())
-        sim.processor.state.tell(events)
+        sim.processor.state.send_events(events)
     sim.collect()
 
 
@@ -178,7 +178,7 @@ def _refuse(sim: Stage, client: Client) -> None:
 def _remove(sim: Stage, path: str) -> None:
     sim.tree_history.remember(sim.tree)
     sim.tree.begin(round(sim.now * 1000))
-    sim.processor.state.tell(sim.tree.remove(path))
+    sim.processor.state.send_events(sim.tree.remove(path))
 
 
 def _uproot(sim: Stage) -> None:

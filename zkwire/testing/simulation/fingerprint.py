@@ -310,13 +310,13 @@ def _network(sim: Simulation, client: Client) -> int:
 
 def _link(sim: Simulation, link: Link) -> tuple[object, ...]:
     connection, stale = link.connection, sim.stale_servers.get(link.connection)
-    stranger_until = sim.processor._strangers.get(connection)
+    handshake_until = sim.processor._without_session.get(connection)
     session = connection.session
     return (
         (*map(tuple, link.up), "|", *link.down, link.written),
-        (connection.ended, connection.greeted, connection.member, connection.head is None),
+        (connection.ended, connection.greeted, connection.member, connection.first_bytes is None),
         session and session.session_id,
-        stranger_until and round(stranger_until - sim.now, 5),
+        handshake_until and round(handshake_until - sim.now, 5),
         stale and stale.fingerprint(),
     )
 
