@@ -1,6 +1,6 @@
-"""The fault proxy: between any client and server, it does to a chosen request what networks do.
+"""The fault proxy: it stands between a client and a server and does what networks do to a request.
 
-The proxy, its actions, and the names of the operations (``OPCODES``).
+This package exports the proxy, its actions, and the opcodes by operation (``OPCODES``).
 """
 
 from zkwire.testing.proxy.faults import (

@@ -1,12 +1,12 @@
 """The two byte streams of one connection, taken apart into frames, each reply with its request.
 
 Decides where a frame ends, when the handshake is over, and what a reply answers; must not know
-sockets, nor what becomes of a frame.  Replies are matched by xid, not by order: replies to
-authentication and pings overtake others, and finding out such things is what the proxy is for.
+sockets, nor what happens to a frame.  Replies are matched by xid, not by order: replies to
+authentication and pings overtake others, and the proxy must show this.
 
-Invariants: no byte is lost or made up, whatever the peers send, and time is linear in the bytes fed
-however small the pieces.  A direction whose lengths stop making sense is passed on unparsed from
-there on.
+Invariants: no byte is lost or added, whatever the peers send.  The time is linear in the bytes,
+however small the pieces.  From the first impossible length on, the bytes of a direction are passed
+on without being parsed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from zkwire.testing.proxy.frames import (
     sent_xid,
 )
 
-# Far above what any server sends, and below the lengths that four ASCII letters spell.
+# Far above what any server sends, and below the lengths that four ASCII letters encode.
 _LONGEST = 64 * 1024 * 1024
 
 _Expected = tuple[Frame, Action | None]
 
 
 class _Splitter:
-    """Cuts one direction into frames, until a length is impossible."""
+    """Splits one direction into frames, up to the first impossible length."""
 
     __slots__ = ("_buffer", "framed")
 
@@ -56,27 +56,27 @@ class _Splitter:
         return frames
 
     def rest(self) -> list[bytes]:
-        """Take out what is not a complete frame: nothing or one piece."""
+        """Remove and return the incomplete frame: no piece or one."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return [rest] if rest else []
 
 
 class Conversation:
-    """One connection as seen from between its ends."""
+    """One connection as the proxy sees it."""
 
     def __init__(self, connection: int) -> None:
         self._connection = connection
         self._splitters: dict[Direction, _Splitter] = {"c2s": _Splitter(), "s2c": _Splitter()}
-        # The directions in which something has passed, so that the handshake is over.
+        # The directions in which a frame has passed: there the handshake is over.
         self._begun: set[Direction] = set()
-        # By xid; None is the handshake's.  Several under one xid are answered in their order.
+        # By xid; None is for the handshake.  Requests with the same xid are answered in order.
         self._expected: dict[int | None, deque[_Expected]] = {}
 
     def receive(
         self, direction: Direction, data: bytes, now: float
     ) -> Iterator[tuple[Frame, Action | None]]:
-        """Yield each frame that ``data`` completes, with the action its request left for it.
+        """Yield each frame that ``data`` completes, and for a reply the action of its request.
 
         The iterator must be exhausted before the next call.
         """
@@ -95,11 +95,11 @@ class Conversation:
                 yield self._unframed(direction, raw, now), None
 
     def rest(self, direction: Direction) -> list[bytes]:
-        """At the end of a direction: the incomplete frame in it, if there is one."""
+        """The incomplete frame at the end of a direction, if there is one."""
         return self._splitters[direction].rest()
 
     def expect(self, request: Frame, sent: bytes, action: Action | None) -> None:
-        """The server is sent ``sent`` in the place of ``request``; ``action`` is for its reply."""
+        """Note that ``sent`` goes to the server for ``request``; ``action`` is for the reply."""
         if request.kind in ("command", "raw"):
             return
         xid = None if request.kind == "connect" else sent_xid(sent)
@@ -126,7 +126,7 @@ class Conversation:
         self._begun.add(direction)
         word = raw[:4].decode("latin-1")
         if direction == "c2s" and first and word.isascii() and word.isalpha():
-            # The answer to a four-letter word is text, whatever length it seems to begin with.
+            # The answer to a four-letter word is text: its first bytes are no length.
             self._splitters["s2c"].framed = False
             return Frame(direction, self._connection, "command", word, raw, now)
         return Frame(direction, self._connection, "raw", "raw", raw, now)

@@ -1,13 +1,13 @@
-"""What the fault proxy can do to a frame.
+"""The actions of the fault proxy: what it can do to a frame.
 
-An *action* is a function from a frame to *steps*: what the connection does in the frame's place, in
-its direction, one after the other.  `forward` is ``(Send(frame.raw),)`` and all others are as
-short, so a test can bring its own.  Steps are only descriptions; `zkwire.testing.proxy.relay`
-performs them.  This module decides what a fault is; it must not know sockets, rules, or time beyond
-the frame's own.
+An *action* is a function that returns *steps* for a frame.  The connection performs them in place
+of the frame, in its direction, one after the other.  `forward` returns ``(Send(frame.raw),)``, and
+the other actions are as short, so a test can define its own.  Steps are only data;
+`zkwire.testing.proxy.flow` performs them.  This module decides what a fault is; it must not know
+sockets, rules, or any time but the frame's own.
 
-Invariant: the steps of a direction are performed in the order of its frames.  Nothing is ever
-re-ordered inside a direction, because TCP cannot do that.
+Invariant: the steps of a direction are performed in the order of its frames.  The proxy never
+reorders a direction, because TCP does not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DRIP_PIECES = 50
 
 
 class Gate:
-    """A place at which a stream stops until the test lets it go on; see `hold`."""
+    """A point at which a stream stops until the test releases it; see `hold`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class Gate:
         return self._open
 
     def wait_reached(self, timeout: float = 15.0) -> Frame:
-        """Wait until a stream has stopped here: the first frame that did; TimeoutError if none."""
+        """Wait until a stream stops here; returns the frame, or raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._frame is not None, timeout):
                 raise TimeoutError(f"no frame reached the gate within {timeout} s")
@@ -52,7 +52,7 @@ class Gate:
             wake()
 
     def arrive(self, frame: Frame, wake: Callable[[], None]) -> None:
-        """For the proxy: ``frame`` stands at the gate; ``wake`` is called at the release."""
+        """For the proxy: note that ``frame`` is at the gate; the release calls ``wake``."""
         with self._changed:
             self._frame = self._frame or frame
             if not self._open:
@@ -61,10 +61,10 @@ class Gate:
 
 
 class Send(NamedTuple):
-    """Send one whole frame, or what is left of it.
+    """Send these bytes: a whole frame or a part of one.
 
-    With ``size``, in segments of that many bytes, and then ``gap`` seconds apart.  ``reply`` is the
-    action for the frame that answers this one.
+    With ``size``, the bytes leave in segments of that size, ``gap`` seconds apart.  ``reply`` is
+    the action for the frame that answers this one.
     """
 
     data: bytes
@@ -87,17 +87,17 @@ class Hold(NamedTuple):
 
 
 class HalfClose(NamedTuple):
-    """Shut this direction: the receiver sees the end of the stream, the other direction lives."""
+    """Close this direction: the receiver sees the end of the stream; the other stays open."""
 
 
 class Cut(NamedTuple):
-    """Close the connection on both sides: FIN, or RST with ``reset``."""
+    """Close the connection on both sides, with FIN, or with RST if ``reset``."""
 
     reset: bool = False
 
 
 class BlackHole(NamedTuple):
-    """Pass nothing more in either direction, and leave the connection open."""
+    """Forward nothing more in either direction, and keep the connection open."""
 
 
 Step: TypeAlias = Send | Wait | Hold | HalfClose | Cut | BlackHole
@@ -105,30 +105,30 @@ Action: TypeAlias = Callable[[Frame], Iterable[Step]]
 
 
 def forward(frame: Frame) -> Iterable[Step]:
-    """Pass the frame as it is: what happens without a rule."""
+    """Forward the frame unchanged; the action for a frame without a rule."""
     return (Send(frame.raw),)
 
 
 def drop(frame: Frame) -> Iterable[Step]:
-    """The frame vanishes; everything else goes on."""
+    """Drop the frame; later frames are forwarded."""
     return ()
 
 
 def cut_before(frame: Frame) -> Iterable[Step]:
-    """Close both sides with FIN before the frame gets through."""
+    """Close both sides with FIN instead of forwarding the frame."""
     return (Cut(),)
 
 
 def rst_before(frame: Frame) -> Iterable[Step]:
-    """Close both sides with RST before the frame gets through."""
+    """Close both sides with RST instead of forwarding the frame."""
     return (Cut(reset=True),)
 
 
 def cut_after(frame: Frame) -> Iterable[Step]:
     """Close both sides with FIN after the frame.
 
-    After a request means: once its reply, which is swallowed, shows that the server carried it out.
-    After a frame of the server means: behind it.
+    For a request, the server carries it out; the proxy closes when the reply comes, and drops the
+    reply.  A frame of the server is forwarded first.
     """
     return _send_then(frame, cut_before)
 
@@ -139,55 +139,55 @@ def rst_after(frame: Frame) -> Iterable[Step]:
 
 
 def black_hole(frame: Frame) -> Iterable[Step]:
-    """From this frame on nothing passes, in either direction; the connection stays open."""
+    """From this frame on, forward nothing in either direction; the connection stays open."""
     return (BlackHole(),)
 
 
 def half_close(frame: Frame) -> Iterable[Step]:
-    """Pass the frame, then shut its direction: behind a request, the server sees the end."""
+    """Forward the frame, then close its direction; the other direction stays open."""
     return (Send(frame.raw), HalfClose())
 
 
 def duplicate(frame: Frame) -> Iterable[Step]:
-    """Pass the frame twice."""
+    """Forward the frame twice."""
     return (Send(frame.raw), Send(frame.raw))
 
 
 def split(frame: Frame) -> Iterable[Step]:
-    """Pass the frame byte by byte.
+    """Forward the frame byte by byte.
 
-    Each byte is a segment of its own until the kernel's congestion window is full (10 on Linux, and
-    again after each acknowledgement); what waits for the window may travel together.
+    Each byte is a segment of its own until the kernel's congestion window is full (10 segments on
+    Linux, and again after each acknowledgement); bytes that wait for the window may share one.
     """
     return (Send(frame.raw, size=1),)
 
 
 def truncate(n: int) -> Action:
-    """Pass the first ``n`` bytes of the frame, length prefix included, then close with FIN."""
+    """Forward the first ``n`` bytes of the frame, length prefix included, then close with FIN."""
     _check("n", n)
     return lambda frame: (Send(frame.raw[:n]), Cut())
 
 
 def rewrite(fn: Callable[[bytes], bytes]) -> Action:
-    """Pass what ``fn`` makes of the whole frame, length prefix included, unchecked."""
+    """Forward what ``fn`` returns for the whole frame, length prefix included, unchecked."""
     return lambda frame: (Send(bytes(fn(frame.raw))),)
 
 
 def delay(seconds: float) -> Action:
-    """Pass the frame, and everything behind it, not before ``seconds`` after its arrival."""
+    """Forward the frame ``seconds`` after its arrival, and later frames after it."""
     _check("seconds", seconds)
     return lambda frame: (Wait(frame.time + seconds), Send(frame.raw))
 
 
 def delay_reply(seconds: float) -> Action:
-    """As `delay`, for the reply of the request."""
+    """As `delay`, for the reply to the request."""
     return _on_reply(delay(seconds))
 
 
 def drip(seconds: float) -> Action:
-    """The reply of the request trickles out in pieces, the last one after ``seconds``.
+    """Forward the reply to the request in small pieces, the last one after ``seconds``.
 
-    On a frame of the server, that frame does.
+    A frame of the server is itself forwarded in pieces.
     """
     _check("seconds", seconds)
 
@@ -200,7 +200,7 @@ def drip(seconds: float) -> Action:
 
 
 def hold(gate: Gate) -> Action:
-    """Stop the stream in front of the frame until ``gate.release()``."""
+    """Stop the stream before the frame until ``gate.release()``."""
     return lambda frame: (Hold(gate, frame), Send(frame.raw))
 
 

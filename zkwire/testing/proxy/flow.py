@@ -40,13 +40,13 @@ class Flow:
         self.direction: Direction = direction
         self.source = source
         self.target = target
-        self.ended = False  # nothing more can be read
-        self.closed: bool = False  # nothing more can be written
-        self.blocked: bool = False  # the target takes no bytes at the moment
+        self.ended = False  # the source has no more bytes
+        self.closed: bool = False  # the target takes no more bytes
+        self.blocked: bool = False  # the target takes no bytes now
         self._wake = wake
         self._steps: deque[Step] = deque()
         self._backlog = 0
-        self._offset = 0  # what of the first step has been sent
+        self._offset = 0  # the bytes of the first step that are sent
         self._due = 0.0
         self._gate: Gate | None = None
 
@@ -59,18 +59,18 @@ class Flow:
 
     @property
     def readable(self) -> bool:
-        """Whether more may be read for it."""
+        """Whether more bytes may be read from the source."""
         return not self.ended and self._backlog < _HIGH_WATER
 
     @property
     def deadline(self) -> float:
-        """When something can be done without any event: a time, maybe past, or infinity."""
+        """When the next step can be performed without an event: a time, or infinity."""
         if not self._steps or self.blocked or (self._gate and not self._gate.is_open):
             return math.inf
         return self._due
 
     def perform(self, now: float) -> Cut | BlackHole | None:
-        """Perform what can be performed now; a step that concerns both directions is returned."""
+        """Perform the steps that are due; returns a step that is about both directions."""
         for _ in range(_ROUND):
             if self.deadline > now:
                 break
@@ -102,13 +102,13 @@ class Flow:
         except BlockingIOError:
             self.blocked = True
         except OSError:
-            # Why, the other direction reads from the same socket, behind what it still has to say.
+            # The other direction reads the reason from this socket, after the remaining bytes.
             self.closed = True
         if step.gap and self._offset and self._offset % step.size == 0:
             self._due = now + step.gap
 
     def _segment(self, step: Send) -> bytes | memoryview:
-        """What to send at once: one piece, or as many whole frames as are worth one call."""
+        """The bytes of the next call of send: one piece, or several whole frames."""
         if step.size:
             return memoryview(step.data)[self._offset :][: step.size - self._offset % step.size]
         parts = [memoryview(step.data)[self._offset :]]

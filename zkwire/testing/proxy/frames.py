@@ -1,10 +1,10 @@
-"""What the fault proxy sees: one frame, named, with the few fields that tests ask for.
+"""One frame as the fault proxy sees it, with its operation's name and the fields that tests use.
 
-Decides what an operation is called and how the head of a frame is read; must not know sockets,
-faults, or which request a reply belongs to.  It reads the wire by itself, without the client's own
-codec, so that a mistake there cannot hide itself here.
+Decides what an operation is called and how the header of a frame is parsed; must not know sockets,
+faults, or which request a reply belongs to.  It does not use the client's codec, so that a bug
+there shows here.
 
-Invariant: any bytes give a frame.  What cannot be read leaves fields empty, it never raises.
+Invariant: any bytes make a frame.  A field that cannot be parsed is None; parsing never raises.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ _WITHOUT_PATH = {
 }
 _REQUEST_HEADER = struct.Struct(">4xii")
 _REPLY_HEADER = struct.Struct(">4xiqi")
-_EVENT_PATH = _REPLY_HEADER.size + 8  # behind the type of the event and the state
+_EVENT_PATH = _REPLY_HEADER.size + 8  # after the type of the event and the state
 
 
 class Frame(NamedTuple):
-    """One frame that passed, or was stopped, at the proxy.
+    """One frame that the proxy has received, whether it was forwarded or not.
 
     ``direction`` is "c2s" or "s2c"; ``connection`` counts the accepted connections from 0.
 
     ``kind`` says what the frame is on the wire: "connect", "ping" and "auth" in either direction;
-    "request", and "reply" for everything else that is answered; "notification"; "command" for a
-    four-letter word; "raw" for bytes that are not frames, cut as they happened to arrive.
+    "request" and "reply" for all other operations; "notification"; "command" for a four-letter
+    word; "raw" for bytes that are no frame, split as they arrived.
 
     ``op`` is a name of `OPCODES`, "connect", "notification", the four-letter word, "raw", or
     "unknown".  A reply has the ``op``, ``opcode`` and ``path`` of its ``request``.
@@ -107,7 +107,7 @@ class Frame(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """The frame without its length prefix; the header, where there is one, is part of it."""
+        """The frame without its length prefix, with its header if it has one."""
         return self.raw if self.kind in ("command", "raw") else self.raw[4:]
 
     def __repr__(self) -> str:
@@ -124,13 +124,13 @@ class Frame(NamedTuple):
 
 
 def request_description(op: str, nth: int, reply: bool) -> str:
-    """What a rule is for: the ``nth`` request of an operation, or the reply to it."""
+    """The description of a rule for the ``nth`` request of an operation, or for its reply."""
     what = f"notification {nth}" if op == "notification" else f"request {nth} of {op}"
     return f"the reply to {what}" if reply else what
 
 
 def request_frame(connection: int, raw: bytes, time: float) -> Frame:
-    """A frame from the client, behind the handshake."""
+    """A frame from the client, after the handshake."""
     if len(raw) < _REQUEST_HEADER.size:
         return Frame("c2s", connection, "request", "unknown", raw, time)
     xid, opcode = _REQUEST_HEADER.unpack_from(raw)
@@ -141,21 +141,21 @@ def request_frame(connection: int, raw: bytes, time: float) -> Frame:
 
 
 def sent_xid(raw: bytes) -> int | None:
-    """The xid with which the server answers these bytes of a request; None if it cannot."""
+    """The xid of the server's answer to these bytes; None if they are too short for a request."""
     if len(raw) < _REQUEST_HEADER.size:
         return None
     xid, opcode = _REQUEST_HEADER.unpack_from(raw)
-    # The server answers a ping under the ping's xid, whichever the request had.
+    # The server answers a ping with the ping's own xid, not the xid of the request.
     return PING_XID if opcode == OPCODES["ping"] else int(xid)
 
 
 def reply_xid(raw: bytes) -> int | None:
-    """The xid of a frame from the server, behind the handshake; None if it has no header."""
+    """The xid of a frame from the server, after the handshake; None if it has no header."""
     return int(_REPLY_HEADER.unpack_from(raw)[0]) if len(raw) >= _REPLY_HEADER.size else None
 
 
 def reply_frame(connection: int, raw: bytes, time: float, request: Frame | None) -> Frame:
-    """A frame from the server, behind the handshake; ``request`` is what it answers, if known."""
+    """A frame from the server, after the handshake; ``request`` is what it answers, if known."""
     if len(raw) < _REPLY_HEADER.size:
         return Frame("s2c", connection, "reply", "unknown", raw, time, request=request)
     xid, zxid, error = _REPLY_HEADER.unpack_from(raw)

@@ -1,4 +1,4 @@
-"""A TCP proxy between clients and a ZooKeeper that does to a chosen frame what networks do.
+"""A TCP proxy between clients and a ZooKeeper server that does what networks do to a frame.
 
 ::
 
@@ -8,11 +8,11 @@
         proxy.wait_for(lambda frames: any(frame.op == "set_watches" for frame in frames))
 
 Decides which action a frame gets, and keeps the log; must not know sockets (`relay`), what an
-action does (`faults`), nor how frames are told apart (`conversation`).
+action does (`faults`), nor how bytes are split into frames (`conversation`).
 
-Invariants: a frame is judged and logged in one step under one lock, so a rule counts exactly the
-frames logged after it was made; being logged means seen, not yet passed on; every rule sees every
-frame, and the first one that answers decides.
+Invariants: the action of a frame is chosen and the frame is logged in one step under one lock, so a
+rule counts exactly the frames that are logged after its creation.  A logged frame was received, and
+not yet forwarded.  Every rule sees every frame, and the first rule with an action decides.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ Rule: TypeAlias = Callable[[Frame], Action | None]
 class FaultProxy:
     """A proxy on a free port of 127.0.0.1, running from its creation until `close`.
 
-    A rule or action that raises costs its connection, and `wait_for` and `close` raise the error
+    If a rule or an action raises, its connection ends, and `wait_for` and `close` raise the error
     again, so that a mistake in a test does not look like a fault.
     """
 
@@ -91,7 +91,7 @@ class FaultProxy:
         self._rules: list[Rule] = []
         self._requests = 0
         self._failure: Exception | None = None
-        self._relay = Relay(_resolve(upstream), self._judge, self._notify)
+        self._relay = Relay(_resolve(upstream), self._choose_steps, self._notify)
 
     def __enter__(self) -> Self:
         return self
@@ -105,11 +105,11 @@ class FaultProxy:
         self.close()
 
     def close(self) -> None:
-        """End all connections and the thread; may be called again."""
+        """End all connections and the thread; a second call does nothing."""
         self._relay.close()
         self._raise_failure()
 
-    # --- where it stands ---
+    # --- addresses ---
 
     @property
     def hosts(self) -> str:
@@ -118,7 +118,7 @@ class FaultProxy:
 
     @property
     def upstream(self) -> str:
-        """The server as "host:port"; a new one serves the connections accepted from then on."""
+        """The server as "host:port"; a new value applies to connections accepted from then on."""
         return self._upstream
 
     @upstream.setter
@@ -128,23 +128,23 @@ class FaultProxy:
 
     @property
     def connections(self) -> int:
-        """How many clients' connections it has; in a black hole nobody sees one end."""
+        """The number of clients' connections; a black hole hides the end of one."""
         return len(self._relay.connections)
 
-    # --- what has passed ---
+    # --- the log ---
 
     def frames(self) -> list[Frame]:
-        """A copy of ``log``: every frame of both directions, in the order in which they came."""
+        """A copy of ``log``: every frame of both directions, in the order of their arrival."""
         with self._changed:
             return self.log.copy()
 
     def wait_for(
         self, predicate: Callable[[list[Frame]], object], timeout: float = 15.0
     ) -> list[Frame]:
-        """Wait until ``predicate`` of the log is true, and return the log; else TimeoutError.
+        """Wait until ``predicate`` of the log is true, and return the log, or raise TimeoutError.
 
-        It is asked again after new frames and when a connection begins or ends, with the log
-        locked: it must neither wait nor command the proxy.
+        The predicate is called after new frames and when a connection begins or ends, with the log
+        locked: it must not wait or call the proxy's methods.
         """
         with self._changed:
             done = self._changed.wait_for(
@@ -162,8 +162,8 @@ class FaultProxy:
     def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
         """Do ``action`` to the ``nth`` request of an operation, over all connections, from now on.
 
-        ``op`` is a name of `OPCODES` or "connect"; or "notification", which counts what the server
-        sends.  With ``reply``, do it to the reply of that request instead.
+        ``op`` is a name of `OPCODES`, "connect", or "notification" for the server's watch events.
+        With ``reply``, do it to the reply to that request instead.
         """
         if op not in OPCODES and op not in ("connect", "notification"):
             raise ValueError(f"unknown operation {op!r}")
@@ -181,17 +181,17 @@ class FaultProxy:
     def on_frame(self, k: int, action: Action, *, reply: bool = False) -> None:
         """Do ``action`` to request ``k`` (its ``number``), or with ``reply`` to its reply.
 
-        Counted from 0 since the last `reset`, over all connections and operations; handshakes and
-        pings do not count.  ValueError if that request has come already.
+        The number counts from 0 since the last `reset`, over all connections and operations,
+        without handshakes and pings.  Raises ValueError if that request has come already.
         """
         with self._changed:
             if k < self._requests:
-                raise ValueError(f"request {k!r} is past or negative; next is {self._requests}")
+                raise ValueError(f"request {k!r} is past; the next one is {self._requests}")
             description = f"the reply to request {k}" if reply else f"request {k}"
             self.rule(_Once(lambda frame: frame.number == k, description, 1, action, reply))
 
     def rule(self, fn: Rule) -> None:
-        """Ask ``fn`` for the action of every frame; None leaves it to the other rules.
+        """Call ``fn`` for the action of every frame; after None the other rules decide.
 
         ``fn`` runs in the proxy's thread, with the log locked, and must not wait.
         """
@@ -200,9 +200,9 @@ class FaultProxy:
 
     @property
     def unfired(self) -> list[str]:
-        """What the rules of :meth:`on` and :meth:`on_frame` still wait for, in words.
+        """Descriptions of the rules of :meth:`on` and :meth:`on_frame` that still wait.
 
-        At the end of a test: the rules that were none, because their frame has not come.
+        A test that checks it at its end finds the rules whose frame has never come.
         """
         with self._changed:
             return [
@@ -210,12 +210,12 @@ class FaultProxy:
             ]
 
     def clear(self) -> None:
-        """Drop the rules; what they have already decided stays."""
+        """Drop the rules; actions that have begun go on."""
         with self._changed:
             self._rules.clear()
 
     def reset(self) -> None:
-        """Drop rules and log, and number the requests from 0 again; connections stay."""
+        """Drop the rules and the log, and count requests from 0 again; connections stay."""
         with self._changed:
             self._rules.clear()
             self.log.clear()
@@ -232,9 +232,10 @@ class FaultProxy:
         self._relay.call(partial(self._relay.cut_all, reset=True))
 
     def black_hole(self, on: bool = True) -> None:
-        """Stop forwarding in both directions, or go on; what was sent meanwhile is not lost.
+        """Stop forwarding in both directions, or start again, without loss of what was sent.
 
-        Connections stay open, new ones are accepted; ends of connections do not pass either.
+        Meanwhile connections stay open and new ones are accepted; the end of a connection is not
+        forwarded either.
         """
         self._relay.call(partial(setattr, self._relay, "frozen", on))
 
@@ -244,17 +245,17 @@ class FaultProxy:
 
     # --- for the relay ---
 
-    def _judge(
+    def _choose_steps(
         self, arrivals: Iterable[tuple[Frame, Action | None]]
     ) -> list[tuple[Frame, tuple[Step, ...]]]:
-        verdicts: list[tuple[Frame, tuple[Step, ...]]] = []
+        chosen: list[tuple[Frame, tuple[Step, ...]]] = []
         with self._changed:
             for arrival, promised in arrivals:
                 frame = self._numbered(arrival)
                 self.log.append(frame)
-                verdicts.append((frame, self._steps(frame, promised)))
+                chosen.append((frame, self._steps(frame, promised)))
             self._changed.notify_all()
-        return verdicts
+        return chosen
 
     def _numbered(self, frame: Frame) -> Frame:
         if frame.direction == "s2c" or frame.kind not in ("request", "auth"):
@@ -264,7 +265,7 @@ class FaultProxy:
 
     def _steps(self, frame: Frame, promised: Action | None) -> tuple[Step, ...]:
         try:
-            # Every rule is asked, also behind the one that decides: it may be counting.
+            # Every rule is called, also after the one that decides: it may be counting.
             answers = [rule(frame) for rule in tuple(self._rules)]
             action = promised or next(filter(None, answers), forward)
             steps = tuple(action(frame))
@@ -286,9 +287,9 @@ class FaultProxy:
 
 
 class _Once:
-    """The rule that answers ``action`` to the ``nth`` chosen frame, or to the reply of it.
+    """The rule that has ``action`` for the ``nth`` chosen frame, or for the reply to it.
 
-    ``waits`` until that has come.
+    ``waits`` is True until that frame has come.
     """
 
     def __init__(

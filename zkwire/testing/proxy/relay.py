@@ -1,16 +1,17 @@
-"""The thread between clients and server: it moves the bytes and performs the steps of the faults.
+"""The thread between clients and server: it moves the bytes of all connections.
 
-Decides when something may leave; must not know which fault belongs to which frame (it asks its
-judge) nor what is inside a frame (`Conversation` tells).
+Decides when sockets are read and closed; must not know which fault belongs to which frame (the
+proxy chooses the steps) nor how bytes are split into frames (`conversation`).
 
 Rules of this file:
 
-* Only the relay's thread touches sockets, selector and links.  Others hand it commands, which run
-  between two rounds, so that no event of a round meets a socket that a command has closed.
+* Only the relay's thread touches sockets, selector and connections.  :meth:`Relay.call` runs
+  commands of other threads between two rounds, so that no event of a round is for a socket that a
+  command has closed.
 * Nothing blocks but the one ``select``.
-* An end is a step like any other: what was received before it leaves before it.
-* A FIN is a FIN.  Closing a socket with unread input sends a reset, so a cut socket is shut for
-  writing and read empty until its peer closes, for `_LINGER` seconds at most.
+* The end of a stream is a step like any other: bytes that were received before it leave before it.
+* A cut is a FIN and no reset.  Closing a socket with unread input sends a reset, so the relay
+  closes a cut socket for writing and reads it until its peer closes, `_LINGER` seconds at most.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from zkwire.testing.proxy.flow import Flow
 from zkwire.testing.proxy.frames import Frame
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
-Judge: TypeAlias = Callable[
+ChooseSteps: TypeAlias = Callable[
     [Iterable[tuple[Frame, Action | None]]], list[tuple[Frame, tuple[Step, ...]]]
 ]
 Handler: TypeAlias = Callable[[int], None]
@@ -53,7 +54,7 @@ _LINGER = 1.0
 
 
 class ProxiedConnection:
-    """One client's connection, and the one to the server that belongs to it."""
+    """One client's connection to the proxy, and the proxy's connection to the server for it."""
 
     def __init__(self, relay: Relay, client: socket.socket, number: int) -> None:
         family, self._address = relay.upstream
@@ -68,13 +69,13 @@ class ProxiedConnection:
         self._connected = False
         self._black_hole = False
         self._watched = (0, 0)
-        self.deadline: float = 0.0  # when to advance it next, if nothing happens before
+        self.deadline: float = 0.0  # the latest time of the next call of advance
         for end in (client, self._server):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def advance(self, now: float) -> None:
-        """Do everything that can be done now."""
+        """Perform everything that is due."""
         self.deadline = math.inf
         if self._black_hole or self._relay.frozen:
             self._watch(0, 0)
@@ -102,7 +103,7 @@ class ProxiedConnection:
         self.deadline = min(self._requests.deadline, self._replies.deadline)
 
     def cut(self, *, reset: bool) -> None:
-        """Close both sides now, whatever is still to be sent: RST with ``reset``, or else FIN."""
+        """Close both sides now, with RST or (without ``reset``) FIN; unsent bytes are lost."""
         self._relay.forget(self)
         for end in (self._client, self._server):
             if reset:
@@ -112,15 +113,15 @@ class ProxiedConnection:
                 self._relay.drain(end)
 
     def close(self) -> None:
-        """Give both sockets back, without ceremony."""
+        """Close both sockets at once."""
         self._relay.close_socket(self._client)
         self._relay.close_socket(self._server)
 
     def _connect(self) -> bool:
-        # A repeated connect tells how the first one is getting on.
+        # A repeated connect returns the status of the first one.
         status = self._server.connect_ex(self._address)
         if status in (EINPROGRESS, EALREADY, EWOULDBLOCK):
-            # The client is not read before, so the log shows only what had a server to go to.
+            # Until then the client is not read, so the log has only frames that a server can get.
             self._watch(0, _WRITE)
             return False
         if status not in (0, EISCONN):
@@ -158,7 +159,7 @@ class ProxiedConnection:
             flow.add((HalfClose(),))
             return
         arrivals = self._conversation.receive(flow.direction, data, monotonic())
-        for frame, steps in self._relay.judge(arrivals):
+        for frame, steps in self._relay.choose_steps(arrivals):
             flow.add(steps)
             if flow.direction == "s2c":
                 continue
@@ -168,14 +169,16 @@ class ProxiedConnection:
 
 
 class Relay:
-    """Listener, links, and the thread that serves them."""
+    """The listener, the connections, and the thread that serves them."""
 
-    def __init__(self, upstream: Address, judge: Judge, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, upstream: Address, choose_steps: ChooseSteps, changed: Callable[[], None]
+    ) -> None:
         self.upstream = upstream
         self.frozen = False
         self.refusing = False
         self.connections: list[ProxiedConnection] = []
-        self.judge = judge
+        self.choose_steps = choose_steps
         self._changed = changed
         self._accepted = 0
         self._draining: dict[socket.socket, float] = {}
@@ -199,15 +202,16 @@ class Relay:
     # --- from any thread ---
 
     def wake(self) -> None:
-        """Have another look at every link: something that it may be waiting for has changed."""
-        # A full pipe wakes as well, and a closed one has nobody to be woken.
+        """Have the thread check every connection, since a gate or a setting has changed."""
+        # A full pipe wakes the thread as well; if it is closed, the thread has ended.
         with suppress(OSError):
             self._wake_out.send(b"\0")
 
     def call(self, command: Callable[[], None]) -> None:
         """Have the relay's thread run ``command``, and wait for it.
 
-        From the relay's own thread (a rule, an action) it runs at the end of the round instead.
+        If the relay's own thread calls this (in a rule or an action), the command runs at the end
+        of the round.
         """
         done = threading.Event()
         with self._closed_lock:
@@ -221,7 +225,7 @@ class Relay:
         done.wait()
 
     def close(self) -> None:
-        """Close everything and end the thread; the second time does nothing."""
+        """Close everything and end the thread; a second call does nothing."""
         self._closing = True
         self.wake()
         self._thread.join()
@@ -229,17 +233,17 @@ class Relay:
     # --- in the relay's thread ---
 
     def cut_all(self, *, reset: bool) -> None:
-        """Cut every link."""
+        """Cut every connection."""
         for connection in self.connections.copy():
             connection.cut(reset=reset)
 
     def forget(self, connection: ProxiedConnection) -> None:
-        """``link`` is over."""
+        """Forget a connection that has ended."""
         self.connections.remove(connection)
         self._changed()
 
     def watch(self, end: socket.socket, events: int, handler: Handler) -> None:
-        """Call ``handler`` on exactly these events from now on."""
+        """Call ``handler`` for exactly these events from now on."""
         key = self._selector.get_map().get(end)
         if key is None:
             if events:
@@ -250,14 +254,14 @@ class Relay:
             self._selector.modify(end, events, handler)
 
     def close_socket(self, end: socket.socket) -> None:
-        """Close a socket of a link."""
+        """Close a socket of a connection."""
         if end in self._selector.get_map():
             self._selector.unregister(end)
         self._draining.pop(end, None)
         end.close()
 
     def drain(self, end: socket.socket) -> None:
-        """Close a socket of a link so that its peer sees FIN and never RST."""
+        """Close a socket of a connection so that its peer sees FIN and never RST."""
         try:
             end.shutdown(socket.SHUT_WR)
         except OSError:
@@ -274,18 +278,18 @@ class Relay:
                 for key, events in self._selector.select(timeout):
                     key.data(events)
                 if self._woken:
-                    self._obey()
+                    self._run_commands()
                 deadline = self._advance(monotonic())
         finally:
             self._close_all()
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         self._woken = False
         while self._commands:
             command, done = self._commands.popleft()
             command()
             done.set()
-        # A gate may be open now, or the black hole over.
+        # A gate may be open now, or the black hole may have ended.
         for connection in self.connections:
             connection.deadline = 0.0
 
