@@ -4,28 +4,31 @@
     ├── ServerError            the server REFUSED the request: nothing was changed
     │   ├── NoNodeError, NodeExistsError, BadVersionError, ...   one class for each code
     │   └── MultiError              one operation of a multi was refused, so all were
-    ├── ConnectionLossError    the connection broke before an answer came
-    │   ├── NotSentError            it never left this process whole: repeat freely
-    │   │   └── UnreachableError      (also an OperationTimeoutError) ``connect`` ran out of time
+    ├── ConnectionLossError    the connection broke before an answer arrived
+    │   ├── NotSentError            it was not sent as a whole: repeating it is safe
+    │   │   └── UnreachableError      (also an OperationTimeoutError) ``connect`` timed out
     │   └── OutcomeUnknownError     it was sent: it may or may not have been executed
     ├── OperationTimeoutError  the caller's own time limit passed (also a TimeoutError)
-    │   └── LockTimeoutError        (also a LockTakenError) somebody else held the lock until then
-    ├── SessionExpiredError    the session is over, its ephemeral nodes are gone or going
-    ├── AuthFailedError        the server rejected the credentials; the session is unusable
+    │   └── LockTimeoutError        (also a LockTakenError) another holder had the lock until then
+    ├── SessionExpiredError    the session has ended, its ephemeral nodes are or will be deleted
+    ├── AuthFailedError        the server rejected the credentials; the session has ended
     ├── ClientClosedError      close() was called
     │   └── ForkedError             this is the copy of a client in a forked child
     ├── ProtocolError          the peer sent bytes that are not ZooKeeper's protocol
     │   ├── ReplyTooLargeError      this request's reply is longer than the limit
     │   └── GarbledError            (also an OutcomeUnknownError) another frame was garbage
-    ├── LockLostError          a lock is no longer held although nobody released it
+    ├── LockLostError          a lock is no longer held although it was not released
     ├── LockTakenError         a ``with``, or ``Semaphore.acquire``, found the lock taken
     └── SequenceExhaustedError a lock path has used up its sequence numbers
 
-Every error carries ``op`` and ``path`` of the operation it ended (None where there is none) and
-``maybe_applied``: whether the server may have changed something on its behalf.  A read never has
-``maybe_applied`` set, whatever became of it.  The message says what to do next.
+Every error has ``op`` and ``path`` of the operation that it ended (None if there is none) and
+``maybe_applied``: whether the server may have changed something for it.  A read never has
+``maybe_applied`` set.  The message says what to do next.
 
 Wrong arguments are the ordinary TypeError and ValueError, raised before anything is sent.
+
+The codes are those of Java's ``KeeperException.Code``.  This module decides which class a code is
+and what its message adds; it must not know sessions or connections.
 """
 
 from __future__ import annotations
@@ -60,11 +63,11 @@ class ZooKeeperError(Exception):
 class ServerError(ZooKeeperError):
     """The server refused the request and changed nothing.  ``code`` is its error code.
 
-    A code that zkwire does not know arrives as this class itself.
+    A code that zkwire does not know is this class itself.
 
-    For a change refused with -122, -7, -5 or -4 ``maybe_applied`` is True: some servers answer so
-    to what may be executed all the same (Apache's -5 when it fails behind the commit, ClickHouse
-    Keeper -7 and -4 to what it has not seen committed).
+    For a change refused with -122, -7, -5 or -4 ``maybe_applied`` is True: some servers send these
+    for a request that may be executed all the same (Apache's -5 if it fails after the commit,
+    ClickHouse Keeper -7 and -4 if it has not seen the commit).
     """
 
     code: int = 0
@@ -111,7 +114,7 @@ class UnimplementedError(ServerError):
 
 
 class ServerTimeoutError(ServerError):
-    """The server gave up waiting; a change may still be executed."""
+    """The server timed out; a change may still be executed."""
 
     code = -7
 
@@ -129,13 +132,13 @@ class UnknownSessionError(ServerError):
 
 
 class NewConfigNoQuorumError(ServerError):
-    """No quorum of the new configuration is connected; try again later."""
+    """No quorum of the new configuration is connected; retry later."""
 
     code = -13
 
 
 class ReconfigInProgressError(ServerError):
-    """Another reconfiguration is under way; try again later."""
+    """Another reconfiguration is under way; retry later."""
 
     code = -14
 
@@ -153,7 +156,7 @@ class NoAuthError(ServerError):
 
 
 class BadVersionError(ServerError):
-    """The node has another version: somebody changed it. Read it again and decide anew."""
+    """The node has another version, so it has been changed: read it again and decide anew."""
 
     code = -103
 
@@ -183,7 +186,7 @@ class InvalidACLError(ServerError):
 
 
 class SessionMovedError(ServerError):
-    """The session has moved to another server; the client reconnects by itself, then repeat it."""
+    """The session has moved to another server; repeat it once the client has reconnected."""
 
     code = -118
 
@@ -238,35 +241,35 @@ class ConnectionLossError(ZooKeeperError):
 
 
 class NotSentError(ConnectionLossError):
-    """It never left this process whole, so the server has not executed it: repeat it freely."""
+    """It was not sent as a whole, so the server has not executed it: repeating it is safe."""
 
 
 class OutcomeUnknownError(ConnectionLossError):
-    """It was sent and the answer was lost: it may have been executed, now or within a moment.
+    """It was sent and its answer was lost: it may have been executed, or be so within a moment.
 
-    Of the requests lost on one connection, those that were executed come first, in order: if one
-    is found to have taken effect, so have all before it.
+    Of the requests lost with one connection, the executed ones come first, in order: if one has
+    taken effect, so have all before it.
     """
 
 
 class OperationTimeoutError(ZooKeeperError, TimeoutError):
-    """The caller's time limit passed.  ``maybe_applied`` tells whether it had been sent.
+    """The caller's time limit passed.  ``maybe_applied``: a change had been sent by then.
 
-    From ``release`` or the end of a ``with`` it is True: the lock is not ``held``, but nobody knows
-    yet whether it is free.  There is nothing to do: the client goes on deleting the node in the
-    background, and it goes with the session at the latest.
+    From ``release`` or the end of a ``with`` it is True: the lock is no longer ``held``, and it is
+    unknown whether it is free.  There is nothing to do: the client deletes the node in the
+    background, and the server deletes it with the session at the latest.
     """
 
 
 class UnreachableError(NotSentError, OperationTimeoutError):
-    """``connect`` has found no server in time; the client goes on looking for one."""
+    """``connect`` has found no server in time; the client continues to search for one."""
 
 
 # --- the session or the client is over ------------------------------------------------------------
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The server has ended the session: its ephemeral nodes, locks and watches are gone.
+    """The server has ended the session: its ephemeral nodes, locks and watches no longer exist.
 
     Terminal: make a new Client, and new locks on it.
     """
@@ -289,7 +292,7 @@ class ProtocolError(ZooKeeperError):
 
 
 class ReplyTooLargeError(ProtocolError):
-    """The reply is longer than ``receive_limit``; asking again would break the connection again."""
+    """The reply is longer than ``receive_limit``; a repetition breaks the connection again."""
 
 
 class GarbledError(OutcomeUnknownError, ProtocolError):
@@ -300,22 +303,22 @@ class GarbledError(OutcomeUnknownError, ProtocolError):
 
 
 class LockLostError(ZooKeeperError):
-    """The lock is no longer held although nobody released it: stop using what it guarded."""
+    """The lock is no longer held although it was not released: stop using what it protects."""
 
 
 class LockTakenError(ZooKeeperError):
-    """A ``with`` found a lock taken, or ``Semaphore.acquire`` found no lease."""
+    """A ``with`` found a lock taken, or ``Semaphore.acquire`` found no free lease."""
 
 
 class LockTimeoutError(LockTakenError, OperationTimeoutError):
-    """Somebody else was seen to hold the lock, and held it until the time limit passed.
+    """Another holder was seen to have the lock until the time limit passed.
 
-    An OperationTimeoutError that is none of these says that no server could tell in time.
+    An OperationTimeoutError of another class means that no server has told in time.
     """
 
 
 class SequenceExhaustedError(ZooKeeperError):
-    """The lock path's sequence counter is at its end, where servers hand out a number twice.
+    """The lock path's sequence counter is at its end, where servers give a number twice.
 
     Nothing is held.  Use another path, or delete the (then empty) path so that it starts again.
     """
@@ -325,11 +328,11 @@ SERVER_ERRORS: dict[int, type[ServerError]] = {c.code: c for c in ServerError.__
 
 
 class MultiError(ServerError):
-    """A multi was refused: nothing of it was done.
+    """A multi was refused: nothing of it was executed.
 
     ``index`` is the operation that failed, ``code`` its code and ``__cause__`` its error.
-    ``results`` has one entry for each operation: its error (RuntimeInconsistencyError for those
-    that were not attempted), or None where nothing was wrong with it.
+    ``results`` has one entry for each operation: its error (RuntimeInconsistencyError for one that
+    was not attempted), or None for one that would have succeeded.
     """
 
     __cause__: BaseException | None
@@ -349,7 +352,7 @@ class MultiError(ServerError):
 SESSION_EXPIRED = -112
 AUTH_FAILED = -115
 SESSION_CLOSED_REQUIRE_AUTH = -124
-# The server does not accept who the client is.
+# The server does not accept the client's identity.
 REJECTIONS = {
     AUTH_FAILED: "the server rejected the credentials",
     SESSION_CLOSED_REQUIRE_AUTH: (
@@ -358,9 +361,9 @@ REJECTIONS = {
     ),
 }
 MISSING_CHROOT = "the chroot does not exist; a client without one can create it"
-# What a server answers that has no time for a request, and takes its time to say so.
+# What an overloaded server answers, sometimes late; a repetition after a pause may succeed.
 BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
-# Some servers answer so to a write that they may still execute.
+# Some servers send these for a write that they may still execute.
 UNCERTAIN = frozenset({-4, MarshallingError.code, -7, RequestTimeoutError.code})
 
 
@@ -377,7 +380,7 @@ def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:
 
 
 def _cure(code: int, op: str, path: str) -> str:
-    """What the error's class cannot say, since it depends on the request; "" for nothing."""
+    """What the message adds for this request to the text of its class; "" for nothing."""
     if code == NoNodeError.code:
         above = path.rpartition("/")[0] or "/"
         if path == "/" or (above == "/" and op.startswith("create")):
@@ -385,5 +388,5 @@ def _cure(code: int, op: str, path: str) -> str:
         if op.startswith("create"):
             return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
-        return "the server keeps this node for itself and lets nobody delete it"
+        return "the server keeps this node for itself; no client can delete it"
     return ""

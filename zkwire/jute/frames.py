@@ -1,9 +1,10 @@
 """Frames: a signed 32-bit length, then that many bytes.
 
-Decides where a frame ends and which lengths are refused; must not know what is inside.  A length is
-checked before anything is kept for it, and memory grows only with bytes that have really arrived,
-so a peer that lies about a length costs nothing.  Feeding is linear in the bytes fed, however small
-the pieces.
+Decides where a frame ends and which lengths are refused; it must not know what is inside.
+
+Invariants: a length is checked before anything is stored for it, and memory grows only with bytes
+that have arrived, so a false length costs nothing.  The work is linear in the bytes received,
+however small the pieces.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# jute.maxbuffer of an unconfigured server; it closes the connection on a longer request frame.
+# jute.maxbuffer of an unconfigured server, which closes the connection on a longer request frame.
 SEND_LIMIT = 0xFFFFF
-# Servers do not apply the limit to what they send, so more must be accepted than may be sent.
+# Servers do not apply that limit to what they send, so a client must accept more than it may send.
 RECEIVE_LIMIT = 64 * 1024 * 1024
 
 _LENGTH = struct.Struct(">i")
@@ -31,7 +32,10 @@ def frame(body: bytes) -> bytes:
 
 
 class FrameSplitter:
-    """Cuts a stream of bytes into frames of at most ``limit`` bytes."""
+    """Cuts a stream of bytes into frames of at most ``limit`` bytes.
+
+    ``partial`` is the beginning of a frame that is not whole yet.
+    """
 
     __slots__ = ("_need", "limit", "partial")
 
@@ -41,7 +45,7 @@ class FrameSplitter:
         self._need = 4
 
     def join(self, chunk: bytes) -> bytes:
-        """``chunk`` behind what is left of earlier ones; b"" as long as no frame is whole."""
+        """``partial`` and ``chunk`` joined, or b"" while they are no whole frame."""
         if not self.partial:
             return chunk
         if len(self.partial) + len(chunk) < self._need:
@@ -52,9 +56,9 @@ class FrameSplitter:
         return whole
 
     def cut(self, data: bytes, at: int = 0) -> Iterator[tuple[bytes, int, int]]:
-        """Yield ``(data, start, end)`` for each whole frame from ``at`` on, prefix not counted.
+        """Yield ``(data, start, end)`` for each whole frame from ``at`` on, without its length.
 
-        ``data`` comes from :meth:`join`; what is left is kept for it.  Raises ProtocolError at a
+        ``data`` is from :meth:`join`; the rest is kept in ``partial``.  Raises ProtocolError at a
         forbidden length, after the frames before it.  The iterator must be exhausted before the
         next call.
         """
@@ -74,7 +78,7 @@ class FrameSplitter:
             self._need = need
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int, int]]:
-        """:meth:`cut` what :meth:`join` makes of ``chunk``."""
+        """:meth:`join` and :meth:`cut` in one."""
         return self.cut(self.join(chunk))
 
     def _forbidden(self, length: int) -> ProtocolError:
@@ -84,5 +88,5 @@ class FrameSplitter:
 
     @property
     def missing(self) -> int:
-        """How many bytes the frame that has begun still lacks, as far as known; else 0."""
+        """How many bytes are missing of a frame that has begun, as far as known; else 0."""
         return self._need - len(self.partial) if self.partial else 0

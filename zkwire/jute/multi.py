@@ -1,7 +1,9 @@
-"""The bodies of multi and multi_read: requests and results strung together, one header before each.
+"""The bodies of multi and multi_read: requests or results in a row, each behind a header.
 
-The results are told apart by what the *reply* says, not by what was asked: 3.8.0 answers a create2
-in a multi as a create (ZOOKEEPER-4695), and any operation may be answered by an error.
+Decides how they are packed and which record a result is (Java's ``MultiOperationRecord`` and
+``MultiResponse``).  It must not know which operations a multi may hold.  The header in the *reply*
+tells which record follows, not the request: 3.8.0 answers a create2 in a multi as a create
+(ZOOKEEPER-4695), and an error may answer any operation.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_UNKNOWN = -1  # the server fills it in, a client must not
+_UNKNOWN = -1  # a result's error code, which only a server knows
 _ERROR = -1
 
-# MultiResponse.deserialize of the Java client; None: nothing follows the header.
+# By opcode, as in Java's MultiResponse.deserialize; None: nothing follows the header.
 _RESULTS: dict[int, type[Record] | None] = {
     1: CreateResponse,
     2: None,

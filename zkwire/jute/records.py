@@ -1,7 +1,7 @@
 """Every record that a client and a server exchange: ZooKeeper's ``zookeeper.jute``, transcribed.
 
-The order and the record names are the schema's; field names are the schema's in snake case.  This
-module decides nothing.  Where a value may be null on the wire the layout says so.
+The order and the record names are the schema's, field names are the schema's in snake case.  This
+module decides nothing but which values may be null on the wire: their layout says ``| None``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from zkwire.jute.record import Bool, Buffer, Int, Long, Record, Secret, Tail, US
 
 
 class Id(Record):
-    """Whom an ACL entry is for: ``("world", "anyone")``, ``("auth", "")``, ``("ip", ...)``, ...
+    """The clients that an ACL entry is for: ``("world", "anyone")``, ``("auth", "")``, ...
 
-    ``("digest", "user:" + base64(sha1("user:password")))`` is somebody who knows the password.
+    ``("digest", "user:" + base64(sha1("user:password")))`` is a client with that password.
     """
 
     scheme: UString
@@ -29,7 +29,7 @@ class ACL(Record):
 
 
 class Stat(Record):
-    """What the server keeps about a node: zxids, times in milliseconds since 1970, versions, sizes.
+    """What a server stores about a node: zxids, times in milliseconds since 1970, versions, sizes.
 
     ``czxid`` and ``mzxid`` name the transactions that created and last changed the node, ``pzxid``
     the last one that changed its list of children.  ``ephemeral_owner`` is the session id of an
@@ -50,7 +50,7 @@ class Stat(Record):
 
 
 class ClientInfo(Record):
-    """Whom a server takes a connection for: a scheme, and who it is in that scheme."""
+    """One identity that a server has given a connection: a scheme, and a user of that scheme."""
 
     auth_scheme: UString
     user: UString
@@ -62,8 +62,8 @@ class ClientInfo(Record):
 class ConnectRequest(Record):
     """The greeting, the first frame of a connection: without a header, and without an xid.
 
-    ``time_out`` in milliseconds, asked for; ``session_id`` 0 for a new session.  No server that is
-    behind ``last_zxid_seen`` accepts it.
+    ``time_out`` is asked for, in milliseconds; ``session_id`` is 0 for a new session.  A server
+    that is behind ``last_zxid_seen`` closes the connection.
     """
 
     protocol_version: Int
@@ -75,7 +75,7 @@ class ConnectRequest(Record):
 
 
 class ConnectResponse(Record):
-    """The answer to it; ``time_out`` is what was granted, 0 when the session has expired."""
+    """The answer to it; ``time_out`` is granted, in milliseconds, 0 for an expired session."""
 
     protocol_version: Int
     time_out: Int
@@ -85,7 +85,7 @@ class ConnectResponse(Record):
 
 
 class SetWatches(Record):
-    """Watches to set again on a new connection; what has happened since the zxid fires at once."""
+    """Watches to set again on a new connection; a change after the zxid fires them at once."""
 
     relative_zxid: Long
     data_watches: Vector[UString]
@@ -105,14 +105,14 @@ class SetWatches2(Record):
 
 
 class RequestHeader(Record):
-    """What every request but the greeting begins with; ``type`` is the opcode."""
+    """The beginning of every request but the greeting; ``type`` is the opcode."""
 
     xid: Int
     type: Int
 
 
 class MultiHeader(Record):
-    """Before each operation of a multi and each of its results; behind the last one ``done``."""
+    """The header of each operation of a multi and of each result; ``done`` behind the last one."""
 
     type: Int
     done: Bool
@@ -128,7 +128,7 @@ class AuthPacket(Record):
 
 
 class ReplyHeader(Record):
-    """What every reply but the greeting's, and every watch event, begins with."""
+    """The beginning of every reply but the greeting's, and of every watch event."""
 
     xid: Int
     zxid: Long
@@ -147,7 +147,7 @@ class SetDataRequest(Record):
 
 
 class ReconfigRequest(Record):
-    """Servers to add and to remove, or all members; -1 as ``cur_config_id`` is any."""
+    """Servers to add and to remove, or all members; a ``cur_config_id`` of -1 is any."""
 
     joining_servers: UString | None
     leaving_servers: UString | None

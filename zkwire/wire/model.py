@@ -1,6 +1,7 @@
-"""Values of the protocol that callers see: states, events, permissions, ready-made ACLs, results.
+"""Values of the protocol that callers see: states, events, access lists, results.
 
-Numbers are the protocol's (``KeeperException``, ``Watcher.Event``, ``ZooDefs`` of the Java client).
+Numbers are the protocol's (``Watcher.Event``, ``Watcher.WatcherType`` and ``ZooDefs`` of the Java
+client).  This module decides how they look in Python; it must not know sessions or requests.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _new: Any = tuple.__new__  # pyright: ignore
 
 
 class State(Enum):
-    """Where a client stands.  The last three are terminal: nothing leaves them."""
+    """The state of a client's session.  The last three are terminal: they do not change."""
 
     NOT_STARTED = "not started"
     CONNECTING = "connecting"
@@ -34,12 +35,12 @@ class State(Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the session is over for good."""
+        """Whether the session has ended."""
         return self in _TERMINAL
 
     @property
     def usable(self) -> bool:
-        """Whether requests go out at once."""
+        """Whether requests are sent at once."""
         return self in _USABLE
 
 
@@ -48,7 +49,7 @@ _USABLE = frozenset({State.CONNECTED, State.CONNECTED_READ_ONLY})
 
 
 class _Named:
-    """A number whose text is its name, as that of any Enum; only a format for numbers shows it."""
+    """A number whose text is its name, as of any Enum; a number's format shows the number."""
 
     __slots__ = ()
     __str__: Callable[..., str] = Enum.__str__
@@ -60,11 +61,11 @@ class _Named:
 
 
 class EventType(_Named, IntEnum):
-    """What a watch saw.
+    """What has fired a watch.
 
-    NONE: nothing happened to the node, but the session is over.  REREAD, for persistent watches
-    only: the connection was lost and is back; what happened meanwhile was not reported, so read
-    again.  The last three: somebody took the watch away with ``remove_watches``.
+    NONE: nothing happened to the node, but the session has ended.  REREAD, for persistent watches
+    only: the client has reconnected; what happened meanwhile is not reported, so read again.  The
+    last three: ``remove_watches`` has removed the watch.
     """
 
     REREAD = -2
@@ -79,7 +80,7 @@ class EventType(_Named, IntEnum):
 
 
 class WatchType(_Named, IntEnum):
-    """Which watches ``remove_watches`` takes away."""
+    """Which watches ``remove_watches`` removes."""
 
     CHILDREN = 1
     DATA = 2
@@ -89,10 +90,10 @@ class WatchType(_Named, IntEnum):
 
 
 class Event(Record):
-    """One watch event: its type, the node's path, and the state of the client when it arrived.
+    """One watch event: its type, the node's path, and the client's state when it arrived.
 
-    An event of a type that zkwire does not know, from a newer server, reaches no watch.  ``zxid``
-    is the transaction's, where the server sends it (3.9 and later).
+    ``zxid`` is that of the transaction if the server sends it (3.9 and later), else None.  An event
+    of a type that zkwire does not know, from a newer server, reaches no watch.
     """
 
     type: EventType | int
@@ -102,7 +103,7 @@ class Event(Record):
 
 
 class Credentials(Record):
-    """A session's id and password: whoever has both can go on with the session, or end it."""
+    """A session's id and password: a client that has both can continue the session, or end it."""
 
     session_id: Long
     passwd: Secret
@@ -116,7 +117,7 @@ def session_name(session_id: int) -> str:
 class Perms(_Named, IntFlag):
     """What an ACL entry allows."""
 
-    __str__: Callable[..., str] = Flag.__str__  # which knows of no permission at all
+    __str__ = Flag.__str__  # which has a text for no permissions, too
 
     READ = 1
     WRITE = 2
@@ -179,7 +180,7 @@ class DataAndStat(tuple[bytes, Stat]):
 
     @property
     def data(self) -> bytes:
-        """The node's data; a null, which only other clients write, reads as empty."""
+        """The node's data; null, which only other clients write, reads as b""."""
         return self[0]
 
     @property
@@ -201,7 +202,7 @@ class AclAndStat(tuple[list[ACL], Stat]):
 
     @property
     def acl(self) -> list[ACL]:
-        """Who may do what; passwords' hashes only for those who may change it."""
+        """The entries; hashes of passwords are in it only if the client may change it."""
         return self[0]
 
     @property
@@ -223,7 +224,7 @@ class PathAndStat(tuple[str, Stat]):
 
     @property
     def path(self) -> str:
-        """The path of the new node, with its sequence number if it was created with one."""
+        """The path of the new node, with its sequence number if it is sequential."""
         return self[0]
 
     @property

@@ -1,8 +1,9 @@
 """The operations of the protocol, one :class:`Op` per opcode.
 
-An Op says everything that the layers above need to know about an operation: its opcode, the
-records of its request and reply, the watch it can leave, and whether it changes anything on the
-server (what does not can be repeated without harm).  It must not know paths, chroots or sessions.
+An Op has what the rooms above need to know about an operation: its opcode (Java's
+``ZooDefs.OpCode``), the records of its request and reply, the kind of watch that it can set,
+whether it changes anything on the server (if not, repeating it is safe), and ``since``, the first
+release whose servers know it.  It must not know paths, chroots or sessions.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class WatchKind(IntEnum):
-    """The kinds of watch, by what was asked for, in the order of a set_watches2 request.
+    """The kinds of watch, by the request that sets them, in the order of a set_watches2 request.
 
     A server keeps DATA, EXIST and RECURSIVE watches in one table, CHILD watches in another, and
-    PERSISTENT ones in both.
+    PERSISTENT ones in both (Java's ``DataTree.addWatch``).
     """
 
     DATA = 0
@@ -32,7 +33,7 @@ class WatchKind(IntEnum):
     RECURSIVE = 4
 
 
-# Those that firing does not end.
+# Persistent kinds: firing does not end them.
 LASTING = (WatchKind.PERSISTENT, WatchKind.RECURSIVE)
 
 
@@ -58,7 +59,7 @@ class Op:
         self.reply: type[Record | MultiResponse] | None = reply
         self.changes: bool = changes
         self.watch: WatchKind | None = watch
-        self.since: str = since  # the first release whose servers know it
+        self.since: str = since
 
     def decode_reply(self, data: bytes, at: int, end: int) -> Record | MultiResponse | None:
         """The record that fills ``data[at:end]``, None if there is none; raises ProtocolError."""

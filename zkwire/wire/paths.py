@@ -1,13 +1,13 @@
-"""Paths: which ones a server accepts, how a chroot is added and taken off, sequence numbers.
+"""Paths: which ones a server accepts, how a chroot is added and removed, sequence numbers.
 
 The rules are those of ``PathUtils.validatePath`` in the Java server.  A server applies them to
-writes only; here they are applied to every path, so that a mistyped path is an error and not
-"no such node".
+writes only; here they are applied to every path, so that a mistyped path is a ValueError and not a
+NoNodeError.  This module must not know operations.
 """
 
 from __future__ import annotations
 
-# The server's config node stands outside every chroot.
+# The ensemble's configuration, outside every chroot.
 CONFIG_NODE = "/zookeeper/config"
 
 # A server counts children in a signed 32-bit number and formats it with %010d.
@@ -15,16 +15,15 @@ SEQUENCE_DIGITS = 10
 LAST_SEQUENCE = 2**31 - 1
 
 
-# Programs use the same paths again and again; looking one up costs a fifth of checking it.  When
-# there are too many, all are forgotten: those that are used once, such as a lock's nodes, must not
-# stay in the place of others for ever.
+# Programs use the same paths again and again; a lookup costs a fifth of a check.  When there are
+# too many, all are forgotten: paths used once, such as a lock's nodes, must not stay for ever.
 REMEMBERED = 1000
 LONGEST_REMEMBERED = 200
 _accepted: set[str] = set()
 
 
 def check_path(path: str, sequential: bool = False) -> str:
-    """``path`` itself when a server accepts it; TypeError or ValueError says what is wrong.
+    """``path`` if a server accepts it; else TypeError or ValueError says what is wrong.
 
     The path of a sequential create may end in a slash: its number becomes the name.
     """
@@ -65,12 +64,12 @@ def _check_characters(path: str) -> None:
 
 
 def check_chroot(chroot: str) -> str:
-    """A chroot as it is put before paths: "" for none."""
+    """A chroot as the prefix of paths: "" for none."""
     return "" if chroot in {"", "/"} else check_path(chroot)
 
 
 def join(chroot: str, path: str, sequential: bool = False) -> str:
-    """The server's name for the client's ``path``; if sequential, what the number is put behind."""
+    """The server's name for the client's ``path``; if sequential, the number is appended to it."""
     if not chroot:
         return path
     return chroot if path == "/" and not sequential else chroot + path
@@ -87,12 +86,12 @@ def strip(chroot: str, path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The path of the node above; "/" for "/"."""
+    """The path of the parent; "/" for "/"."""
     return path[: path.rindex("/")] or "/"
 
 
 def sequence_number(name: str) -> int | None:
-    """The number that a sequential create put at the end of ``name``; None where there is none.
+    """The number that a sequential create has appended to ``name``; None if there is none.
 
     Digits of other scripts, which ``str.isdigit`` accepts, are no sequence number.
     """
