@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 import linecache
 import pickle
+import re
+import textwrap
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zkwire.errors import ProtocolError
+from zkwire.jute import record
 from zkwire.jute.record import (
     Bool,
     Buffer,
@@ -29,6 +32,7 @@ from zkwire.jute.record import (
     UString,
     Vector,
 )
+from zkwire.jute.records import DeleteRequest
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
 
@@ -552,3 +556,13 @@ def test_a_traceback_shows_the_generated_line() -> None:
     lines = linecache.getlines(code.__code__.co_filename)
     assert code.__code__.co_filename == "<jute Pair.pack>"
     assert any("left, right" in line for line in lines)
+
+
+def test_the_docstring_shows_what_is_generated() -> None:
+    """Whole functions, and nothing else that looks like one."""
+    shown = re.findall(r"(?m)^    def .*\n(?: {5,}.*\n)+", record.__doc__ or "")
+    for generated, name in zip(shown, ("pack", "decode"), strict=True):
+        data = DeleteRequest("/a", 1).encode()
+        assert DeleteRequest.decode(data) == DeleteRequest("/a", 1)
+        lines = linecache.getlines(f"<jute DeleteRequest.{name}>")
+        assert textwrap.dedent(generated) == "".join(lines)

@@ -1,29 +1,47 @@
 """Records of Jute, ZooKeeper's serialisation: a class body *is* the wire layout.
 
-    class Id(Record):
-        scheme: UString
-        id: UString
+    class DeleteRequest(Record):
+        path: UString
+        version: Int
 
-declares the layout and the Python type at once.  The annotations are read as text and turned into
-straight-line Python, compiled when a record is first used; importing fifty records stays cheap.
+The annotations are read as text and turned into straight-line Python, which is compiled when the
+record is first used, so that importing fifty records is cheap.  The class above becomes what
+follows; ``unpack``, for a record inside another one, returns the offset behind it, too.
+
+    def pack(path, version):
+        try:
+            b_path = path.encode()
+            return b''.join((pack_i(len(b_path)), b_path, pack_i(version),))
+        except misfits as error:
+            raise blame((path, version,), error) from None
+
+    def decode(data, at=0, end=None):
+        if end is None: end = len(data)
+        try:
+            n, = unpack_from_i(data, at)
+            at += 4
+            if n >= 0: f_path = read_text(data[at : at + n]); at += n
+            else: raise bad_length(n, 'DeleteRequest.path')
+            f_version, = unpack_from_i(data, at)
+            at += 4
+        except malformed as error:
+            raise ProtocolError(f'DeleteRequest: {error}') from None
+        if at != end: raise wrong_end('DeleteRequest', end - at)
+        return new(cls, (f_path, f_version,))
 
 Layout words: ``Bool Byte Int Long Float Double`` (fixed size, big-endian, signed), ``Buffer``
 (bytes), ``Secret`` (a Buffer that ``repr`` hides), ``UString`` (text), ``Vector[x]``, the name of
 another record, ``x | None`` for a value that may be null (length -1), and ``Tail[x]`` for a last
-field that old peers leave out (absent is None).
+field that old peers do not send (None then).
 
-What this module decides, for every record alike:
+This module decides, for every record alike, and must not know opcodes, xids or frames:
 
-* null and empty differ and survive a round trip; null where the layout does not allow it is an
-  error in both directions;
+* null and empty differ; a null that the layout does not allow is an error in both directions;
 * a length below -1, a length or count that the frame cannot hold, a truncated field and (in
-  :meth:`Record.decode`) a trailing byte are a :class:`ProtocolError`, and nothing is allocated for
-  a count before it is known to fit;
-* text is UTF-8.  Java writes characters beyond U+FFFF as two three-byte surrogates (CESU-8); such
-  pairs are joined on reading.  Other ill-formed text is a :class:`ProtocolError`;
+  ``decode``) a trailing byte are a ProtocolError; no memory is used for a count that does not fit;
+* text is UTF-8; the pairs of three-byte surrogates that Java writes for a character beyond U+FFFF
+  (CESU-8) are joined on reading, other ill-formed text is a ProtocolError;
 * vectors are tuples, so that a record is immutable and can be a key.
-
-It must not know ZooKeeper: no opcode, no xid, no frame.
 """
 
 from __future__ import annotations
@@ -40,6 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ClassVar, Optional, Self, TypeVar, dataclass_transform
 
+    Codec = Callable[..., Any]  # a generated function
     T = TypeVar("T")
     Vector = tuple[T, ...]
     Tail = Optional[T]  # noqa: UP045  (a generic alias)
@@ -69,19 +88,18 @@ _read_int = struct.Struct(">i").unpack_from
 
 
 def bad_length(n: int, what: str) -> ProtocolError:
-    """The error for a length that is no length: null where none may be, or negative."""
+    """The error for a length that is negative, or for a null that the layout does not allow."""
     return ProtocolError(f"{what} is null" if n == -1 else f"{what} has the length {n}")
 
 
 def wrong_end(name: str, left: int) -> ProtocolError:
-    """The error for a record that is too short, or has so many bytes left behind it."""
-    return ProtocolError(
-        f"{name} {f'leaves {left} unknown trailing bytes' if left > 0 else 'is truncated'}"
-    )
+    """The error for a record that is too short, or with ``left`` bytes behind it."""
+    wrong = f"leaves {left} unknown trailing bytes" if left > 0 else "is truncated"
+    return ProtocolError(f"{name} {wrong}")
 
 
 def read_text(data: bytes) -> str:
-    """Text as Java's encoder writes it; see the module's docstring for surrogates."""
+    """Text as Java writes it; see the module's docstring for surrogates."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -131,10 +149,9 @@ def write_strings(strings: tuple[str, ...]) -> bytes:
 
 
 def _records_writer(record: type[Record]) -> Callable[..., bytes]:
-    """What writes the elements of a vector of records, without the count.
+    """A function that writes the elements of a vector of records, without the count.
 
-    Programs send the same few access lists with every create; encoding one takes as long as all
-    the rest of the request.
+    The last 64 are remembered: encoding an access list takes as long as the rest of a create.
     """
 
     @lru_cache(maxsize=64)
@@ -148,7 +165,7 @@ def _records_writer(record: type[Record]) -> Callable[..., bytes]:
 
 
 class Field:
-    """One field of a layout: its name, its word, what it may be, the record it holds, if any."""
+    """One field of a layout: its name, its word, whether it may be null, the record it holds."""
 
     __slots__ = ("name", "nullable", "record", "tail", "vector", "word")
 
@@ -176,7 +193,7 @@ class Field:
 
     @property
     def least(self) -> int:
-        """The smallest number of bytes that one element can take."""
+        """The smallest number of bytes that the field, or one element of a vector, can take."""
         if self.word in FIXED:
             return struct.calcsize(">" + FIXED[self.word])
         if self.record is None:
@@ -184,25 +201,21 @@ class Field:
         return sum(4 if f.vector else f.least for f in self.record.layout() if not f.tail)
 
 
+_CALLED = (
+    ProtocolError, bad_length, wrong_end, read_text, read_count, read_strings, write_strings,
+)  # fmt: skip
+
+
 class _Writer:
-    """Collects generated lines; consecutive fixed fields share one struct."""
+    """Collects generated lines; the fields in ``run``, of fixed size, share one struct."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {
-            "ProtocolError": ProtocolError,
-            "bad_length": bad_length,
-            "wrong_end": wrong_end,
-            "read_text": read_text,
-            "read_count": read_count,
-            "read_strings": read_strings,
-            "write_strings": write_strings,
-            "new": _new,
-        }
+        self.names: dict[str, Any] = {"new": _new} | {each.__name__: each for each in _CALLED}
         self.run: list[tuple[str, str]] = []
 
     def struct(self, method: str, codes: str) -> str:
-        """The name under which the generated code finds one method of a precompiled struct."""
+        """The generated code's name of one method of a precompiled struct."""
         name = f"{method}_{codes.replace('?', 'z')}"
         self.names[name] = getattr(struct.Struct(">" + codes), method)
         return name
@@ -213,12 +226,12 @@ class _Writer:
 
 
 def _flat(record: type[Record]) -> bool:
-    """Whether the record is what one struct yields."""
+    """Whether one struct reads the whole record."""
     return all(field.fixed and field.record is None for field in record.layout())
 
 
 def _read_flat(record: type[Record], out: _Writer) -> str:
-    """The expression of a flat record: without a name for each value, a quarter faster."""
+    """The expression of a flat record, a quarter faster than with a name for each value."""
     codes = "".join(FIXED[field.word] for field in record.layout())
     name = out.helper(record.__name__, record)
     size = struct.calcsize(">" + codes)
@@ -263,12 +276,9 @@ def _decode_field(cls: type[Record], field: Field, out: _Writer) -> str:
         _decode_vector(field, local, what, out)
     elif field.tail:
         _end_run(out)
-        code = FIXED[field.word]
-        out.lines += [
-            f"if at < end: {local}, = {out.struct('unpack_from', code)}(data, at); "
-            f"at += {struct.calcsize('>' + code)}",
-            f"else: {local} = None",
-        ]
+        read = out.struct("unpack_from", FIXED[field.word])
+        out.lines.append(f"if at < end: {local}, = {read}(data, at); at += {field.least}")
+        out.lines.append(f"else: {local} = None")
     elif field.record is not None:
         _end_run(out)
         out.lines.append(f"{local}, at = {field.record.__name__}.unpack(data, at, end)")
@@ -300,8 +310,8 @@ def _decode_vector(field: Field, local: str, what: str, out: _Writer) -> None:
     ]
 
 
-def _decoder(cls: type[Record], *, whole: bool) -> Callable[..., Any]:
-    """``decode`` if the record is the ``whole`` of what there is, else ``unpack``."""
+def _decoder(cls: type[Record], *, whole: bool) -> Codec:
+    """``decode`` if the record is the ``whole`` of the bytes, else ``unpack``."""
     out = _Writer()
     out.helper("cls", cls)
     out.helper("malformed", (struct.error, UnicodeError))
@@ -331,7 +341,7 @@ def _decoder(cls: type[Record], *, whole: bool) -> Callable[..., Any]:
 
 
 def _encode_fixed(field: Field, value: str) -> list[tuple[str, str]]:
-    """The (struct code, value expression) pairs of a field of fixed size."""
+    """Pairs of struct code and value expression, for a field of fixed size."""
     if field.record is None:
         return [(FIXED[field.word], value)]
     pairs: list[tuple[str, str]] = []
@@ -356,20 +366,17 @@ def _encode_field(field: Field, out: _Writer, parts: list[str]) -> None:
         out.helper(field.record.__name__, field.record)
         parts.append(f"{field.record.__name__}.pack(*{name})")
         return
+    size = f"len({name})" if field.vector else f"len(b_{name})"
     if field.vector and field.record is not None:
-        out.helper(field.record.__name__, field.record)
-        size = f"len({name})"
         value = f"{out.helper(f'write_{name}', _records_writer(field.record))}(tuple({name}))"
     elif field.vector:
-        size, value = f"len({name})", f"write_strings({name})"
+        value = f"write_strings({name})"
     else:
-        size = f"len(b_{name})"
         value = f"{name}.encode()" if field.word == "UString" else name
-    null = f"{name} is None"
-    out.lines.append(
-        f"b_{name} = {value}" if not field.nullable else f"b_{name} = b'' if {null} else {value}"
-    )
-    out.run.append(("i", size if not field.nullable else f"-1 if {null} else {size}"))
+    if field.nullable:
+        value, size = f"b'' if {name} is None else {value}", f"-1 if {name} is None else {size}"
+    out.lines.append(f"b_{name} = {value}")
+    out.run.append(("i", size))
     _end_pieces(out, parts)
     parts.append(f"b_{name}")
 
@@ -382,11 +389,11 @@ def _end_pieces(out: _Writer, parts: list[str]) -> None:
         out.run = []
 
 
-# What packing a wrong value raises; anything else comes from elsewhere, say a signal handler.
+# What packing a wrong value raises; any other exception, as of a signal handler, passes.
 _MISFITS = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
-def _encoder(cls: type[Record]) -> Callable[..., Any]:
+def _encoder(cls: type[Record]) -> Codec:
     out, parts = _Writer(), list[str]()
     for field in cls.layout():
         _encode_field(field, out, parts)
@@ -408,18 +415,15 @@ def _encoder(cls: type[Record]) -> Callable[..., Any]:
 
 
 def _blame(cls: type[Record], values: tuple[Any, ...], error: Exception) -> Exception:
-    """Turn what the generated encoder stumbled over into an error that names the record."""
+    """Turn the generated encoder's error into one that names the record and shows no value."""
     if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
         return error
-    shown = ", ".join(
-        f"{f}: {type(v).__name__}" for f, v in zip(cls.__fields__, values, strict=False)
-    )
+    pairs = zip(cls.__fields__, values, strict=False)
+    shown = ", ".join(f"{field}: {type(value).__name__}" for field, value in pairs)
     return ValueError(f"{cls.__name__}({shown}) does not fit its layout: {error}")
 
 
-def _compile(
-    cls: type[Record], function: str, source: str, names: dict[str, Any]
-) -> Callable[..., Any]:
+def _compile(cls: type[Record], function: str, source: str, names: dict[str, Any]) -> Codec:
     import linecache  # which imports re and tokenize
 
     filename = f"<jute {cls.__name__}.{function}>"
@@ -468,7 +472,7 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
             return tuple.__new__(cls, values)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        # As a plain tuple it would hand all values to __new__ as one: no copy, no pickle.
+        # For copy and pickle; a plain tuple passes all values to __new__ as one.
         return tuple(self)  # pyright: ignore
 
     @classmethod
@@ -490,8 +494,7 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
     def unpack(cls, data: bytes, at: int = 0, end: int | None = None) -> tuple[Self, int]:
         """The record that starts at ``data[at]``, and the offset behind it.
 
-        ``end`` is the first offset that no longer belongs to the record's frame.  Raises
-        ProtocolError; never reads a value from behind ``end``.
+        Raises ProtocolError; reads no value from behind ``end``, where the frame ends.
         """
         unpack = _decoder(cls, whole=False)
         cls.unpack = staticmethod(unpack)  # type: ignore[method-assign]
