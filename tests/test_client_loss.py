@@ -598,7 +598,7 @@ def test_a_frame_that_never_ends_is_given_up_unless_it_grows() -> None:
 
     with FakeServer(script, serve) as server:
         client = Client(server.hosts, session_timeout=0.6)
-        with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match="nothing came"):
+        with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match="nothing arrived"):
             client.get_data("/")
         again(client)
         client.close()

@@ -150,7 +150,7 @@ def test_known_A21_pings_alone_do_not_keep_a_connection() -> None:
     script = script_in(State.CONNECTED)
     script.advance(2 * THIRD)
     assert not script.session.usable
-    assert "nothing came for 6.0 s" in script.session.last_failure
+    assert "nothing arrived for 6.0 s" in script.session.last_failure
 
 
 @pytest.mark.parametrize("data", [PONG, event_frame(3, "/a"), LONG_FRAME[:PROGRESS_BYTES]])

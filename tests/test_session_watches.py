@@ -337,7 +337,7 @@ def test_a_guard_that_is_given_up_leaves_nothing_behind() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     for _ in range(3):
         assert script.session.withdraw(script.guard("/a", watch))
-    assert script.session._watches._doubted == []
+    assert script.session._watches._to_repeat == []
     script.lose()
     script.connect()
     assert "get_children2" not in [sent.name for sent in script.sent]

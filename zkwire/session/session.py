@@ -380,7 +380,7 @@ class Session(SessionStatus):
         for request in self._requests.take_all(self._unknown.ops):
             self._fail(request, UNKNOWN)
         # Before the queue: a request in it may set a watch there again.
-        first = self._unknown.known([*self._watches.requests, *self._watches.doubts()])
+        first = self._unknown.known([*self._watches.requests, *self._watches.take_repeats()])
         self._requests.queue.extendleft(reversed(first))
         self._watches.requests.clear()
         if read_only:
@@ -595,7 +595,7 @@ class Session(SessionStatus):
         self._lapse(now)
         if self.usable:
             if now >= self._live.dead_at:
-                self.broken = f"nothing came for {now - self._live.last_receive:.1f} s"
+                self.broken = f"nothing arrived for {now - self._live.last_receive:.1f} s"
             elif now >= self._live.ping_at:
                 self._live.ping(now)
                 self._own_frames.append(own_frames.PING)

@@ -107,7 +107,7 @@ class WatchManager:
     """
 
     __slots__ = (
-        "_callbacks", "_chroot", "_doubted", "_expected", "_firing", "_release_later", "_state",
+        "_callbacks", "_chroot", "_expected", "_firing", "_state", "_to_release", "_to_repeat",
         "requests", "table",
     )  # fmt: skip
 
@@ -118,9 +118,9 @@ class WatchManager:
         self._callbacks = callbacks
         self._state = State.CONNECTED  # in which events arrive
         self._expected: dict[Place, list[Request]] = {}  # requests under way that may set a watch
-        self._doubted: list[Request] = []  # of own-node watches, without an answer
+        self._to_repeat: list[Request] = []  # of own-node watches, without an answer
         # Paths with a persistent watch that is not needed: released after the requests under way.
-        self._release_later: set[str] = set()
+        self._to_release: set[str] = set()
         self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
 
     # --- a request that sets a watch --------------------------------------------------------------
@@ -182,29 +182,26 @@ class WatchManager:
             self._callbacks += watch.take_wakers()
         if watch.closed:  # while its request was under way
             self.remove(watch, zxid)
-        if path in self._release_later:
+        if path in self._to_release:
             self._release(path, set(), zxid)
 
     def _own_node_answered(self, request: Request, watch: Watch, code: int, record: Any) -> None:
         """The watch stays if the node is the client's own; without a look at it, ask again."""
         is_own = code == 0 and record.stat.czxid == request.own_czxid
         if code in _OF_THE_SESSION:
-            self._doubted.append(request)
+            self._to_repeat.append(request)
         elif code in _TRY_AGAIN and watch.places:
             self.requests.append(_repeated(request, request.body))
         elif not is_own and self.table.discard(request.watch_kind, request.watch_path, watch):
-            gone = code in (0, _NO_NODE)
-            what = EventType.NODE_DELETED if gone else EventType.CHILD_WATCH_REMOVED
+            deleted = code in (0, _NO_NODE)
+            what = EventType.NODE_DELETED if deleted else EventType.CHILD_WATCH_REMOVED
             self._deliver(watch, self._event(what, request.watch_path))
 
     def _register(self, kind: WatchKind, request: Request, watch: Watch, zxid: int) -> None:
         path = request.watch_path
         request.watch = self.table.add(kind, path, watch)
-        if (
-            request.covered
-            and path not in self._release_later
-            and not self._needed(path, _COVERED_BY[kind])
-        ):
+        covered = request.covered and path not in self._to_release
+        if covered and not self._needed(path, _COVERED_BY[kind]):
             # Another kind of persistent watch is there now, which does not cover it.
             self._set_again(path, (kind,), zxid)
         if kind is WatchKind.RECURSIVE:
@@ -216,23 +213,23 @@ class WatchManager:
         ended = self._ended(request)
         if request.own_czxid is not None:
             if not withdrawn:  # withdrawn: the lock is released already
-                self._doubted.append(request)
+                self._to_repeat.append(request)
         elif ended:
             watch.disarm(lasting=request.watch_kind in LASTING)
             self._callbacks += watch.take_wakers()
-        if request.watch_path in self._release_later:
+        if request.watch_path in self._to_release:
             self._release(request.watch_path, set(), zxid)
 
-    def doubts(self) -> list[Request]:
+    def take_repeats(self) -> list[Request]:
         """The requests of own-node watches to repeat on a new connection, which has the watches.
 
         Its server reports only what is newer than this client's last zxid.  The own node may have
         been deleted, and another one created in its place, before that: only an answer tells.
         """
-        doubted, self._doubted = self._doubted, []
+        requests, self._to_repeat = self._to_repeat, []
         return [
             _repeated(request, request.body[:-1] + _NO_WATCH)
-            for request in doubted
+            for request in requests
             if request.watch is not None and request.watch.places
         ]
 
@@ -333,13 +330,13 @@ class WatchManager:
     def _release(self, path: str, kinds: set[WatchKind], zxid: int) -> None:
         """Make the server forget what no watch on ``path`` needs."""
         if self._needed(path, LASTING):
-            self._release_later.discard(path)  # the new one has replaced the old one
-        elif kinds.intersection(LASTING) or path in self._release_later:
+            self._to_release.discard(path)  # the new one has replaced the old one
+        elif kinds.intersection(LASTING) or path in self._to_release:
             if any((kind, path) in self._expected for kind in _ONE_SHOT):
                 # Their answers tell which watches they have set.
-                self._release_later.add(path)
+                self._to_release.add(path)
                 return
-            self._release_later.discard(path)
+            self._to_release.discard(path)
             # The only type that removes a persistent watch on every server; it removes all others.
             self._forget(path, WatchType.ANY)
             self._set_again(path, _ONE_SHOT, zxid)
@@ -351,7 +348,7 @@ class WatchManager:
     def forget_server(self) -> None:
         """The connection has ended, and with it every watch that the server had."""
         self.requests.clear()
-        self._release_later.clear()
+        self._to_release.clear()
 
     def _needed(self, path: str, kinds: Iterable[WatchKind]) -> bool:
         return any((k, path) in self._expected or self.table.has(k, path) for k in kinds)
