@@ -1,6 +1,7 @@
 """Every order of events: many clients, one server and one clock in one thread.
 
-The simulation, the schedules that go through it, and invariants of locks that are ready.
+This package exports the simulation, its schedules, the functions that make many runs, and the
+invariants of locks.
 """
 
 from zkwire.testing.simulation.client import (

@@ -1,26 +1,26 @@
-"""What can go wrong in a simulation: each fault, when it is possible and what it does.
+"""The faults of a simulation: when each is possible, and what it does.
 
-``cut``        the connection breaks, and all that is under way is lost: a request that was sent and
-               never read, a reply, an event.
-``unsent``     the same before the kernel had taken the requests.
-``linger``     the same, but what is under way still arrives at the server.
-``expire``     a server ends the session out of turn.
-``delete``     somebody deletes the client's ephemeral nodes.
-``touch``      somebody writes into the client's ephemeral nodes, what is there already.
-``refuse``     the server has no time for the next request, and says so.
-``uproot``     somebody deletes an empty node that is nobody's.
-``wrap``       the sequence numbers of a node are at their end.
-``pause``      the process stands still for longer than its session lives.
-``partition``  its network is silent for that long,
-``blip``       or only until it gives the connection up.
-``slow``       until time passes, to the next deadline of anybody, nothing of it happens that could:
-               a slow reply, a late wake-up, a timeout.
+``cut``        the connection breaks, and all frames under way are lost: requests that were sent and
+               never received, replies, events.
+``unsent``     as ``cut``, before the kernel has taken the requests.
+``linger``     as ``cut``, but the requests under way still arrive at the server.
+``expire``     the server ends the session before its timeout.
+``delete``     an outsider deletes the client's ephemeral nodes.
+``touch``      an outsider writes the client's ephemeral nodes, with the same data.
+``refuse``     the server is busy and refuses the next request.
+``uproot``     an outsider deletes a node without children that no session owns.
+``wrap``       the sequence numbers of a node reach their end.
+``pause``      the process stops for longer than its session lives.
+``partition``  the client's network is silent for as long,
+``blip``       or only until the client ends the connection.
+``slow``       the client's possible steps wait until time passes to the next deadline: a slow
+               reply, a late wake-up, a timeout.
 ``swap``       a reconnect is answered with the id of another session.
-``lag``        the client's server is behind, on a new connection as far as can be.
+``lag``        the client's server becomes stale, on a new connection as stale as possible.
 ``cancel``     a task is cancelled, or interrupted, at its await.
 ``close``      the client is closed.
-``abandon``    it is given up without a word to the server, which keeps the session.
-``crash``      its process dies.
+``abandon``    the client ends without a message to the server, which keeps the session.
+``crash``      the client's process dies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAULTS: Final = (
     "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",
     "crash", "slow", "swap", "lag", "abandon", "uproot", "wrap", "touch", "refuse",
 )  # fmt: skip
-"""All faults there are; those of a run are given to `Simulation`."""
+"""All faults; a `Simulation` gets those that may happen in it."""
 
 _BUSY: Final = ThrottledOpError.code
 _SESSION_ID: Final = slice(12, 20)  # in a handshake's answer
@@ -70,7 +70,7 @@ def possible(sim: Stage) -> list[Step]:
 def _of_network(sim: Stage, client: Client) -> list[str]:
     found: list[str] = []
     link = client.link
-    if link is not None and not client.paused:  # else it would only find out later
+    if link is not None and not client.paused:  # a paused client would notice only later
         found.append("cut")
         if link.up:
             found += ["unsent", "linger"]
@@ -87,7 +87,7 @@ def _of_network(sim: Stage, client: Client) -> list[str]:
 
 
 def _is_call(link: Link) -> bool:
-    """Whether a call comes next; who greets, pings or sets watches is not refused so."""
+    """Whether a call comes next; handshakes, pings and set_watches are never refused as busy."""
     xid = int.from_bytes(link.up[0][0][4:8], "big", signed=True)
     return link.connection.greeted and not link.connection.ended and xid > 0
 
@@ -99,7 +99,7 @@ def _of_process(client: Client) -> list[str]:
 
 
 def _of_session(sim: Stage, client: Client) -> list[str]:
-    """To the server it is all the same whether there is a client any more."""
+    """Faults of a session; they are possible even after the client has ended."""
     session_id = client.session.session_id
     if sim.sessions.get(session_id) is None:
         return []
@@ -145,7 +145,7 @@ def _expire(sim: Stage, client: Client) -> None:
 
 
 def _delete(sim: Stage, client: Client) -> None:
-    """One node of each transaction: a lock's, and not the token beside it."""
+    """Delete one node of each transaction: the lock's node, and not the token beside it."""
     for path in sim.tree.ephemerals(client.session.session_id):
         czxid = sim.tree.nodes[path].czxid
         if czxid not in sim.stolen:
@@ -239,7 +239,7 @@ def _abandon(_sim: Stage, client: Client) -> None:
 def _crash(sim: Stage, client: Client) -> None:
     client.dead = True
     client.lose("crash")
-    client.session.closed()  # or else it would dial again
+    client.session.closed()  # otherwise it would connect again
     sim.drop_tasks([task for task in sim.tasks if task.client is client])
 
 
@@ -249,7 +249,7 @@ CLIENT_FAULTS: Final[dict[str, Callable[[Stage, Client], None]]] = {
     "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash, "touch": _touch,
     "refuse": _refuse,
 }  # fmt: skip
-"""What happens to one client."""
+"""The faults of one client, or of its session or network."""
 
 NODE_FAULTS: Final[dict[str, Callable[[Stage], None]]] = {"uproot": _uproot, "wrap": _wrap}
-"""What happens to nodes."""
+"""The faults of nodes."""

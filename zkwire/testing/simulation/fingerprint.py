@@ -1,15 +1,14 @@
-"""Whether two states of a simulation are the same one, however they were reached.
+"""Fingerprints of the states of a simulation: equal states have equal ones, however reached.
 
-A state is what can still matter: the server's tree, sessions and watches; of each client its
-automaton, its tasks (where each one stands, with its variables, or how it has ended) and its locks;
-the frames that are under way; what checks remember; and all times, as seconds from now.  Two
-objects are the same if everything is that can be reached from them, and if they are shared by the
-same others.  What is not known to be without effect counts, so that at worst equal states are taken
-for different ones.
+A state has everything that can still have an effect: the server's tree, sessions and watches; of
+each client its automaton, its tasks (the position and the variables of each, or how it has ended)
+and its locks; the frames under way; the comparison keys of checks; and all times, as seconds from
+now.  Two objects are equal if everything that can be reached from them is equal and is shared in
+the same way.  Whatever may have an effect counts, so at worst equal states count as different.
 
-Not part of it: what runs count for their reports, the names of connections, and what nobody reads:
-when a node was made and written.  Numbers that a server has given out (zxids, sequence numbers) and
-xids are part of it.  What cannot be looked into is an error.
+A state does not have: figures for reports, names of connections, and the times at which nodes were
+created and written, which no recipe reads.  Numbers from a server (zxids, sequence numbers) and
+xids are part of it.  An object that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ from zkwire.testing.simulation.stale_reads import tree_fingerprint
 from zkwire.wire.ops import Op
 
 _EARLIEST: Final = 99.0
-"""The simulation begins a second later; no span of time that stands in a state is as long."""
+"""Larger floats are moments, since a simulation starts at 100.0 and no duration is as long."""
 _PLAIN: Final = frozenset({str, bytes, bool, type(None)})
 _NAMED: Final = (
     AsyncWorld, Shell, Operations, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
 )  # fmt: skip
-"""What does not change, or only in what is looked at anyway; the name is enough."""
+"""Objects that do not change, or whose changing parts are read elsewhere: the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
     Client: frozenset({"print", "sim", "link", "ghosts", "locks"}),
     Task: frozenset({"awaits", "result"}),
     Session: frozenset({"failures", "last_failure", "trace"}),
 }
-"""Attributes that are told elsewhere, or to people only."""
+"""Attributes that are read elsewhere, or that only reports and histories use."""
 _NOT_ON_THE_STACK: Final = (FrameType, CodeType, FunctionType)
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class statement has made it
 _NOTHING: Final = object()
@@ -68,11 +67,11 @@ class Reader:
     def __init__(self, now: float) -> None:
         self._now = now
         self._numbers: dict[int, int] = {}
-        self._kept: list[object] = []  # so that no id is used twice
+        self._kept: list[object] = []  # a kept object's id is not used again
         self._out: list[object] = []
 
     def fingerprint(self, root: object) -> int:
-        """A number that is equal for equal things."""
+        """A number that is equal for equal objects."""
         self._read(root)
         return hash(tuple(self._out))
 
@@ -81,10 +80,10 @@ class Reader:
         if kind in _PLAIN:
             self._out.append(value)
         elif kind is int:
-            self._out.append(_told(value))
+            self._out.append(_distinct(value))
         elif kind is float:
-            self._out.append(self._span(value) if value > _EARLIEST else _told(value))
-        elif issubclass(kind, tuple):  # has no identity that anybody could tell
+            self._out.append(self._span(value) if value > _EARLIEST else _distinct(value))
+        elif issubclass(kind, tuple):  # for a tuple it makes no difference whether it is shared
             self.each(value)
         elif isinstance(value, Enum):
             self._out.append(value.name)
@@ -101,11 +100,11 @@ class Reader:
 
     def _span(self, moment: float) -> float | str:
         seconds = moment - self._now
-        # Rounding must not hide whether it has come.
-        return _told(round(seconds, 5)) if abs(seconds) > 1e-5 else str(seconds > 0)
+        # Rounding must not hide whether the moment has come.
+        return _distinct(round(seconds, 5)) if abs(seconds) > 1e-5 else str(seconds > 0)
 
     def each(self, values: Iterable[Any]) -> None:
-        """One after the other, and how many."""
+        """Read the values in order, then their number."""
         before = len(self._out)
         for value in values:
             self._read(value)
@@ -125,7 +124,7 @@ class Reader:
 
     def _random(self, value: Random) -> None:
         words = value.getstate()[1]
-        self._out += (words[0], words[-1])  # the latter says how often it was used
+        self._out += (words[0], words[-1])  # the last word counts the uses
 
     def _bytes(self, value: bytearray) -> None:
         self._out.append(bytes(value))
@@ -139,10 +138,10 @@ class Reader:
         self._read(value.__self__)
 
     def _reduced(self, value: Any) -> None:
-        self.each(value.__reduce__()[1:])  # of an iterator: over what, and where
+        self.each(value.__reduce__()[1:])  # for an iterator: its object and its position
 
     def _awaited(self, value: Any) -> None:
-        self.each(gc.get_referents(value))  # of `coroutine.__await__()`: the coroutine
+        self.each(gc.get_referents(value))  # for `coroutine.__await__()`: the coroutine
 
     def _cell(self, value: CellType) -> None:
         try:
@@ -175,9 +174,9 @@ class Reader:
             return
         self._out.append(frame.f_lasti)
         variables = frame.f_locals
-        # Sorted: their order tells when somebody has looked at this frame before.
+        # Sorted: their order depends on whether this frame was read before.
         self._dict(dict(sorted(variables.items())))
-        # What has no name: the error that a `finally` will raise again, where a loop has got to.
+        # Values without a name: the error that a `finally` raises again, the iterator of a loop.
         for found in gc.get_referents(value):
             if not isinstance(found, _NOT_ON_THE_STACK) and found is not variables:
                 self._read(found)
@@ -219,8 +218,8 @@ _READERS: dict[type, Callable[[Reader, Any], None]] = {
 }
 
 
-def _told(number: float) -> float | str:
-    """What tells numbers apart by their hashes: those of -1 and -2 are the same."""
+def _distinct(number: float) -> float | str:
+    """The number, or a string for a negative one: -1 and -2 have the same hash."""
     return str(number) if number < 0 else number
 
 
@@ -233,7 +232,7 @@ def _reader_for(kind: type) -> Callable[[Reader, Any], None]:
     if not kind.__flags__ & _HEAP_TYPE:
         if issubclass(kind, Iterator):
             return Reader._reduced if reduces else Reader._awaited
-        raise TypeError(f"nobody can look into a {kind.__qualname__}")
+        raise TypeError(f"a state of a simulation cannot contain a {kind.__qualname__}")
     slots = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - known to no stub
     without = frozenset[str]().union(
         *(names for known, names in _WITHOUT_EFFECT.items() if issubclass(kind, known))
@@ -246,17 +245,17 @@ def _reader_for(kind: type) -> Callable[[Reader, Any], None]:
 
 
 Known = dict[tuple[object, ...], int]
-"""Prints of processes, by what has happened to them.
+"""Fingerprints of processes, by the fingerprint of their history.
 
-Other runs of the same scenario may use them: whoever has gone through the same is the same.  In
-3,000 states of two contenders are some 600 processes.
+All runs of a scenario share them: processes with equal histories are equal.  In 3,000 states of
+two contenders there are some 600 different processes.
 """
 
 
 def parts(sim: Simulation, known: Known | None = None) -> tuple[int, ...]:
-    """Prints of the clock, the server and what checks remember; then of each client two.
+    """Fingerprints of the clock, the server and the checks; then two of each client.
 
-    One is of its process, with its tasks, the other of what is under way between it and the server.
+    The first is of its process, with its tasks, the second of the frames under way.
     """
     known = {} if known is None else known
     found = [_clock(sim), _server(sim), _checks(sim)]
@@ -269,7 +268,7 @@ def parts(sim: Simulation, known: Known | None = None) -> tuple[int, ...]:
 
 
 def state_fingerprint(sim: Simulation, known: Known | None = None) -> int:
-    """Equal for equal states, up to accidents of one in 2**60."""
+    """The fingerprint of a state; two different states share one with a chance of 2**-60."""
     return hash(parts(sim, known))
 
 
@@ -279,9 +278,10 @@ def _clock(sim: Simulation) -> int:
 
 
 def _checks(sim: Simulation) -> int:
-    """What they remember, and how tasks have ended, which they may look at in the end.
+    """The keys of the checks, and how tasks have ended, which checks may look at in the end.
 
-    In which order is no part of it; nor are those in the background, whose names are used again.
+    The order in which they ended does not count, nor do tasks in the background, whose names are
+    used again.
     """
     ended = {t.name: (t.error, t.result) for t in sim.ended if not t.background}
     return Reader(sim.now).fingerprint(
@@ -350,6 +350,6 @@ def _server(sim: Simulation) -> int:
 
 
 def _oldest_zxid(sim: Simulation) -> int:
-    """No client can be shown anything older."""
+    """The last zxid of the client that has seen least: no client may see an older tree."""
     known = (c.session.last_zxid for c in sim.clients if not (c.dead or c.session.ended))
     return min(known, default=sim.tree.zxid)

@@ -1,12 +1,12 @@
-"""What must be true of locks in a simulation, whatever has gone wrong.
+"""Invariants of locks in a simulation, which hold under all faults.
 
     claims = Claims(exclusive)
     sim.checks += [claims, Orphans(claims, "/lock")]
     claims.add(lock, client)
 
-A claim is what a lock says of itself: ``held`` is True while its process runs.  A session that a
-server has ended out of turn, which no server does by itself, makes no claim worth looking at, and
-neither does a lock whose node an outsider has deleted: nobody can have told its client in time.
+A claim is a lock whose ``held`` is True in a process that runs.  Two kinds of claims are not
+compared with others: those of a session that the fault ``expire`` has ended, and those by a node
+that an outsider has deleted.  In both cases the client cannot know it in time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkwire.wire.model import EventType
 
 
 class Claim(NamedTuple):
-    """A lock, whose it is, and what for: ``role`` is "read", "write" or whatever a rule knows."""
+    """A lock, its client, and its ``role``: "read", "write" or any other that the rule knows."""
 
     lock: Holder
     client: Client
@@ -32,7 +32,7 @@ class Claim(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A claim that has begun: in which step, and with which fence."""
+    """The beginning of a claim: the step, the claim and its fence."""
 
     step: int
     claim: Claim
@@ -40,35 +40,37 @@ class Grant(NamedTuple):
 
 
 Rule = Callable[[Sequence[Claim]], bool]
-"""Whether these may hold at the same time."""
+"""Whether these claims may hold at the same time."""
 
 
 def exclusive(claims: Sequence[Claim]) -> bool:
-    """One at a time."""
+    """One claim at a time."""
     return len(claims) <= 1
 
 
 def readers_together(claims: Sequence[Claim]) -> bool:
-    """One at a time, or any number whose role is "read"."""
+    """One claim at a time, or any number of claims with the role "read"."""
     return len(claims) <= 1 or all(claim.role == "read" for claim in claims)
 
 
 def at_most(number: int) -> Rule:
-    """So many at a time."""
+    """Up to ``number`` claims at a time."""
     return lambda claims: len(claims) <= number
 
 
 def _is_token(path: str) -> bool:
-    """Whether it stands beside the node of a lock, and is none itself."""
+    """Whether this is the token beside a lock's node, and not the node."""
     return f"{GRANTS}/" in path
 
 
 class Claims:
-    """ME: no two claim that may not.  FENCE: of two that may not, the later has the higher fence.
+    """Checks three invariants of claims; ``grants`` is the history of all claims.
 
-    STATE: nobody claims whose session is over or being closed, nor by a node of another session or
-    one that is gone, but for a while if the fault ``delete`` has taken it.  ``grants`` is the
-    history.
+    ME: claims that the rule forbids together are never held together.
+    FENCE: of two such claims, the later one has the higher fence.
+    STATE: no claim is held by a client whose session has ended or is being closed, by a node of
+    another session, or by a node that is gone; if the fault ``delete`` has deleted the node, the
+    claim may last for two session timeouts.
     """
 
     reducible = True
@@ -81,14 +83,14 @@ class Claims:
         self._highest: dict[str, Grant] = {}  # by role
 
     def add(self, lock: Holder, client: Client, role: str = "") -> Claim:
-        """Look at this lock, too."""
+        """Check the claims of this lock, too."""
         claim = Claim(lock, client, role)
         self._claims.append(claim)
         client.locks.append(lock)
         return claim
 
     def held(self) -> Iterator[Claim]:
-        """Who claims now, as far as its process runs and its session was not ended out of turn."""
+        """The claims that are held now, without processes that stand still and expired sessions."""
         for claim in self._claims:
             client = claim.client
             if claim.lock.held and not (client.dead or client.killed or client.paused):
@@ -102,7 +104,7 @@ class Claims:
                 continue
             client = claim.client
             if client.session.ended:
-                raise ViolationError("STATE", f"{claim} claims although its session is over")
+                raise ViolationError("STATE", f"{claim} claims although its session has ended")
             if client.close_at is not None:
                 raise ViolationError("STATE", f"{claim} claims although its client is being closed")
             if client.dead or client.killed or client.paused_until is not None:
@@ -118,7 +120,8 @@ class Claims:
         if len(holding) > 1 and not self._rule([self._claims[place] for place in holding]):
             raise ViolationError("ME", " and ".join(str(self._claims[p]) for p in holding))
         if sim.trace and holding.keys() != self._holding.keys():
-            sim.note(f"held by {', '.join(str(self._claims[p]) for p in holding) or 'nobody'}")
+            names = ", ".join(str(self._claims[p]) for p in holding)
+            sim.note(f"held by {names}" if names else "not held")
         paused = {
             place: fence
             for place, fence in self._holding.items()
@@ -127,7 +130,7 @@ class Claims:
         self._holding = holding | paused
 
     def comparison_key(self) -> tuple[object, ...]:
-        """What it remembers that decides about what comes; part of the state of the world."""
+        """The highest fences and the present holders; the history has no effect on verdicts."""
         highest = [(role, grant.fence) for role, grant in self._highest.items()]
         return (*sorted(highest), *sorted(self._holding.items()))
 
@@ -154,11 +157,11 @@ class Claims:
         self._is_gone(sim, claim)
 
     def _is_gone(self, sim: Simulation, claim: Claim) -> None:
-        """There is no such node, and no fault has taken it."""
+        """Raise for a claim by a node that is gone, and that no fault has deleted."""
         raise ViolationError("STATE", f"{claim} claims by a node that is gone")
 
     def _must_know(self, sim: Simulation, claim: Claim) -> None:
-        """Either the event reaches a holder whose node was deleted, or its lease ends."""
+        """Raise if a claim outlasts its deleted node: an event or the end of the lease ends it."""
         seconds = sim.now - sim.stolen[claim.lock.fence]
         if seconds > 2 * sim.timeout:
             raise ViolationError(
@@ -170,9 +173,10 @@ class Claims:
 
 
 class Orphans:
-    """ORPHAN: in the end every node at or below a path whose session lives is a holder's.
+    """Checks at the end that nothing is left behind.
 
-    WATCH: and no watch is left without a holder, neither here nor on the server.
+    ORPHAN: at and below the path, each node of a living session belongs to a holder.
+    WATCH: if no lock is held, no watch is left, in a client or on the server.
     """
 
     reducible = True
@@ -185,7 +189,7 @@ class Orphans:
         """After every step."""
 
     def comparison_key(self) -> tuple[()]:
-        """Nothing that decides about what comes."""
+        """Empty: no attribute has an effect on later verdicts."""
         return ()
 
     def end(self, sim: Simulation) -> None:
@@ -211,7 +215,7 @@ class Orphans:
 
 
 class Fifo:
-    """FIFO: at a grant nobody is left in the queue below ``path`` who has come earlier."""
+    """FIFO: at a grant, no earlier node is left in the queue below ``path``."""
 
     reducible = True
 
@@ -232,7 +236,7 @@ class Fifo:
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
     def comparison_key(self) -> tuple[()]:
-        """Nothing that decides about what comes."""
+        """Empty: no attribute has an effect on later verdicts."""
         return ()
 
     def end(self, sim: Simulation) -> None:
@@ -240,11 +244,11 @@ class Fifo:
 
 
 class Herd:
-    """HERD: the end of one node below ``path`` wakes at most one contender but its owner.
+    """HERD: the deletion of one node below ``path`` wakes at most ``limit`` other contenders.
 
-    Whose a node is, is told by the session's id in its name.  Who has no node there is none: the
-    answer that set its watch was on its way when it gave up, and wakes nobody.  Once an outsider
-    has deleted nodes, whoever waits behind them may wake too soon, and this says nothing any more.
+    The owner of the node does not count; its session id is in the node's name.  A client without a
+    node there is no contender: it has timed out or was cancelled while its watch was being set.
+    After the fault ``delete`` the check ends, since waiters behind a deleted node may wake early.
     """
 
     reducible = True
@@ -277,7 +281,7 @@ class Herd:
         return any(node.startswith(self._below) for node in nodes)
 
     def comparison_key(self) -> tuple[()]:
-        """Nothing that decides about what comes."""
+        """Empty: no attribute has an effect on later verdicts."""
         return ()
 
     def end(self, sim: Simulation) -> None:

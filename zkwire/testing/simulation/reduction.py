@@ -1,25 +1,25 @@
-"""Which of the possible steps have to be followed, so that nothing that could fail is missed.
+"""Which of the possible steps must be followed so that every possible failure is found.
 
-Most orders of steps make no difference: what a client does by itself, and what reaches it, changes
-nothing that others look at.  :func:`enough` chooses a *persistent* set of steps (Godefroid,
-Partial-Order Methods for the Verification of Concurrent Systems, 1996, chapter 4): whatever happens
-outside of it, as long as nothing in it does, commutes with everything in it.  What is put off by
-that comes again behind each step of the set.
+Most orders of steps make no difference: the steps of a client and the frames that reach it change
+nothing that other clients see.  :func:`sufficient_steps` chooses a *persistent* set of steps
+(Godefroid, Partial-Order Methods for the Verification of Concurrent Systems, 1996, chapter 4): all
+steps outside the set, as long as no step of the set happens, commute with all steps in it.  The
+steps outside are postponed: they are possible again after each step of the set.
 
 It relies on this:
 
-* The two queues between a client and the server are first in, first out: to put something in at one
-  end commutes with taking something out at the other.  Frames that arrive together are the same as
-  one after the other.  The exception is a step that ends the connection, and with it what was sent
-  and has not arrived: a cut, a deadline.
-* What keeps a client from its steps puts off what its server does for it as well: what was under
-  way on a lost connection, and that it catches up.
+* The two queues between a client and the server are first in, first out: adding a frame at one end
+  commutes with removing one at the other.  Frames that arrive together have the same effect as
+  frames that arrive one by one.  The exception is a step that ends the connection (a cut, a
+  deadline), since frames that have not arrived are then lost.
+* A fault that stops a client's steps also postpones what its server does for it: processing the
+  frames of a lost connection, and catching up.
 * Time passes only when nothing else is possible.
-* Tasks of different clients share nothing but the server, and checks look after a step at nothing
-  but the server and the claims of locks (``client.locks``).  Every check has to say so of itself
-  (``reducible``), or else nothing is left out.
-* Two that claim at the same time are found as well when one of them claims earlier, but not when it
-  ends its claim earlier.  So a step that turns out to end a claim puts nothing off.
+* Tasks of different clients share only the server, and checks look after a step only at the server
+  and at the claims of locks (``client.locks``).  Every check must promise this (``reducible``);
+  otherwise all steps are followed.
+* Two claims that overlap still overlap if one begins earlier, but perhaps not if one ends earlier.
+  So if the chosen step ends a claim, the postponed steps must be followed as well.
 """
 
 from __future__ import annotations
@@ -29,54 +29,51 @@ from typing import Final, NamedTuple
 from zkwire.testing.simulation.client import Client, Holder, Step
 from zkwire.testing.simulation.simulation import Simulation
 
-_BY_ITSELF: Final = frozenset({"run", "turn", "down", "down1", "eof", "dial", "resume"})
-_AT_THE_SERVER: Final = frozenset({"expire", "delete", "touch", "lag", "uproot", "wrap", "refuse"})
-"""What goes wrong there commutes with what a client does."""
+_CLIENT_STEPS: Final = frozenset({"run", "turn", "down", "down1", "eof", "dial", "resume"})
+_SERVER_FAULTS: Final = frozenset({"expire", "delete", "touch", "lag", "uproot", "wrap", "refuse"})
+"""These faults happen at the server and commute with the steps of a client."""
 
 
-class PutOff(NamedTuple):
-    """Steps that must be followed after all if one of these claims has ended by the one chosen."""
+class Postponed(NamedTuple):
+    """Steps outside the chosen set, and the claims that were held before the chosen step."""
 
     steps: list[Step]
     claims: list[Holder]
 
     @property
-    def was_wrong(self) -> bool:
-        """To be asked after that step."""
+    def must_be_followed(self) -> bool:
+        """Whether the chosen step has ended a claim; only known after that step."""
         return not all(lock.held for lock in self.claims)
 
 
-def may_leave_out(sim: Simulation) -> bool:
-    """Whether no check looks at what this knows nothing of."""
+def all_reducible(sim: Simulation) -> bool:
+    """Whether every check promises to look only at the server and at claims of locks."""
     return all(getattr(check, "reducible", False) for check in sim.checks)
 
 
-def enough(sim: Simulation, *, faults: bool) -> tuple[list[Step], PutOff | None]:
-    """The fewest of the steps, and of the ``faults`` if there may be any, that are enough.
-
-    If there is any step, the first one is one.
-    """
+def sufficient_steps(sim: Simulation, *, faults: bool) -> tuple[list[Step], Postponed | None]:
+    """The smallest sufficient set of steps, and of faults if ``faults``; steps come first."""
     steps = fewest = sim.steps()
     chosen: Client | None = None
     for client in sim.clients if len(steps) > 1 or faults else ():
-        own = [s for s in steps if s.kind in _BY_ITSELF and sim.client_of(s) is client]
-        if 0 < len(own) < len(fewest) + faults and _is_alone(sim, client, own, faults=faults):
+        own = [s for s in steps if s.kind in _CLIENT_STEPS and sim.client_of(s) is client]
+        if 0 < len(own) < len(fewest) + faults and _is_independent(sim, client, own, faults=faults):
             fewest, chosen = own, client
     if faults:
         return [*fewest, *_faults(sim, chosen)], None
     claims = [lock for lock in chosen.locks if lock.held] if chosen is not None else []
-    return fewest, PutOff([s for s in steps if s not in fewest], claims) if claims else None
+    return fewest, Postponed([s for s in steps if s not in fewest], claims) if claims else None
 
 
 def _faults(sim: Simulation, chosen: Client | None) -> list[Step]:
     possible = sim.faults()
     if chosen is None:
         return possible
-    return [s for s in possible if s.kind not in _AT_THE_SERVER and sim.client_of(s) is chosen]
+    return [s for s in possible if s.kind not in _SERVER_FAULTS and sim.client_of(s) is chosen]
 
 
-def _is_alone(sim: Simulation, client: Client, own: list[Step], *, faults: bool) -> bool:
-    """Nothing that others do can make a difference to its ``own`` steps, nor they to others."""
+def _is_independent(sim: Simulation, client: Client, own: list[Step], *, faults: bool) -> bool:
+    """Whether the client's ``own`` steps commute with all steps of others."""
     claims = any(lock.held for lock in client.locks)
     if claims and (faults or len(own) > 1):
         return False
@@ -87,11 +84,11 @@ def _is_alone(sim: Simulation, client: Client, own: list[Step], *, faults: bool)
         return True
     if link.up and (faults or client.due):  # both may end the connection
         return False
-    return bool(link.down) or not (faults or _can_hear(sim, client))
+    return bool(link.down) or not (faults or _may_receive(sim, client))
 
 
-def _can_hear(sim: Simulation, client: Client) -> bool:
-    """Something could reach it before it sends anything: an answer, an event, the end."""
+def _may_receive(sim: Simulation, client: Client) -> bool:
+    """Whether an answer, an event or an end can reach the client before it sends anything."""
     link, watchers = client.link, sim.processor.state.watchers
     assert link is not None
     return bool(

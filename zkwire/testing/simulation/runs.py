@@ -29,9 +29,10 @@ _SHRINKING_RUNS = 400
 
 
 class FailedRunError(AssertionError):
-    """A run has broken an invariant: ``invariant``, the ``steps`` that lead there, how found.
+    """A run has broken an invariant.
 
-    ``seed`` is that of its world.
+    ``invariant`` is the name of the invariant, ``steps`` lead to the violation, ``origin`` says
+    which run has found it, and ``seed`` is the seed of that run's simulation.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class FailedRunError(AssertionError):
 
 
 class Figures(NamedTuple):
-    """How many runs there were, and steps in them; the rest is known to :func:`exhaust`.
+    """The number of runs and of their steps; :func:`exhaust` also counts states.
 
-    ``states`` is the number of different ones in which there was a choice; ``complete`` says that
-    there are no more of them.
+    ``states`` is the number of different states in which there was a choice; ``complete`` says that
+    all of them were found.
     """
 
     runs: int
@@ -70,9 +71,9 @@ class Figures(NamedTuple):
 
 
 class Runner:
-    """Runs one scenario again and again, and reports the first failure.
+    """Runs one scenario many times, and reports the first failure.
 
-    ``runs`` and ``steps`` say how much it was.
+    ``runs`` and ``steps`` count all runs and their steps.
     """
 
     runs: int
@@ -84,7 +85,7 @@ class Runner:
         self.runs = self.steps = 0
 
     def run(self, schedule: Schedule, origin: str, seed: int = 0) -> Simulation:
-        """One more run; ``origin`` says in a failure what this one was."""
+        """Make one more run; a failure names it by ``origin``."""
         sim = Simulation(seed=seed, **self._options)
         self._scenario(sim)
         self.runs += 1
@@ -105,7 +106,7 @@ class Runner:
     def _again(
         self, steps: list[Step], seed: int, *, trace: bool = False
     ) -> tuple[str | None, Simulation]:
-        """The invariant that these steps break, if any."""
+        """The invariant that these steps break, or None, and the simulation."""
         sim = Simulation(seed=seed, trace=trace, **self._options)
         self._scenario(sim)
         try:
@@ -116,7 +117,7 @@ class Runner:
         return None, sim
 
     def _shrink(self, steps: list[Step], invariant: str, seed: int) -> list[Step]:
-        """Leave out steps, faults first, as long as the same invariant breaks."""
+        """Remove steps, faults first, as long as the same invariant breaks."""
         left = _SHRINKING_RUNS
         for fault in [step for step in steps if step.kind in _FAULTS]:
             without = steps.copy()
@@ -149,9 +150,9 @@ def explore(
     most: int = 3,
     **options: Any,
 ) -> Figures:
-    """Run under a random schedule for each seed, with at most so many faults each.
+    """Run under one random schedule for each seed, with up to ``most`` faults.
 
-    The worlds differ by the seed as well.
+    Each simulation gets the seed, too.
     """
     runner = Runner(scenario, options)
     for seed in seeds:
@@ -171,14 +172,15 @@ def exhaust(
     seen: set[int] | None = None,
     **options: Any,
 ) -> Figures:
-    """Run under every schedule with up to ``most`` faults that differs in its first steps.
+    """Run under every schedule with up to ``most`` faults.
 
-    Of schedules that lead to the same state one is followed, and ``reduced`` leaves out steps that
-    make no difference, see :mod:`zkwire.testing.simulation.reduction`, if every check says that
-    none does to it, see :class:`~zkwire.testing.simulation.simulation.Check`.  Those without a
-    fault come first, then faults at places left to chance, so that what is stopped has looked
-    everywhere.  ``depth`` limits the steps, ``runs``, ``states`` and ``seconds`` how much is looked
-    at.  Only states count that ``seen`` has not yet.
+    Of schedules that lead to the same state, only one is followed.  With ``reduced``, orders that
+    make no difference are skipped if every check allows it: see
+    :mod:`zkwire.testing.simulation.reduction` and
+    :class:`~zkwire.testing.simulation.simulation.Check`.  Runs without a fault come first; then
+    faults come at random places, so that a search that is stopped early has looked everywhere.
+    After ``depth`` steps a run has no more choices; ``runs``, ``states`` and ``seconds`` limit the
+    whole search.  States in ``seen`` are not followed again, and new states are added to it.
     """
     runner = Runner(scenario, options)
     frontier = Frontier(most)
@@ -187,19 +189,19 @@ def exhaust(
     known: Known = {}
     limits = Limits(depth, reduced)
     before = len(seen)
-    while (way := frontier.pop()) is not None:
+    while (prefix := frontier.pop()) is not None:
         found = len(seen) - before
         if runner.runs >= runs or found >= states or time.monotonic() > latest:
             return Figures(runner.runs, runner.steps, found, complete=False)
-        branch = Branch(way, frontier, seen, known, limits)
-        runner.run(branch, f"{len(way.steps)} steps chosen in turn")
+        branch = Branch(prefix, frontier, seen, known, limits)
+        runner.run(branch, f"{len(prefix.steps)} steps chosen in turn")
     return Figures(runner.runs, runner.steps, len(seen) - before)
 
 
 def sweep(
     scenario: Scenario, base: Callable[[], Schedule] = InTurn, *, seed: int = 0, **options: Any
 ) -> Figures:
-    """Run with every single fault at every step of one schedule."""
+    """Run once for each fault at each step of one schedule."""
     runner = Runner(scenario, options)
     length = len(runner.run(base(), "the plain run", seed).done)
     for at in range(length):
@@ -214,7 +216,7 @@ def sweep(
 def cancel_everywhere(
     scenario: Scenario, base: Callable[[], Schedule] = InTurn, *, seed: int = 0, **options: Any
 ) -> Figures:
-    """Run with a cancellation at every await of every task, early and late."""
+    """Run twice for each await of each task, with an early and with a late cancellation there."""
     runner = Runner(scenario, options)
     plain = runner.run(base(), "the plain run", seed)
     for task in [task for task in plain.ended if not task.background]:
@@ -228,7 +230,7 @@ def cancel_everywhere(
 
 
 def replay(scenario: Scenario, text: str, *, seed: int = 0, **options: Any) -> list[str]:
-    """Run the steps that a failure has named, and return the history."""
+    """Run the steps in the text of a failure, and return the history."""
     sim = Simulation(seed=seed, trace=True, **options)
     scenario(sim)
     try:

@@ -18,9 +18,9 @@ _ARRIVALS = frozenset({"down", "down1", "eof"})
 
 
 class InTurn:
-    """What has not happened for the longest time: a plain run, in which everybody is as fast.
+    """Always the step that has not happened for the longest time: all clients are equally fast.
 
-    What is for the client ``late`` reaches it only when nothing else can happen.
+    Frames for the client ``late`` arrive only when no other step is possible.
     """
 
     def __init__(self, late: str = "") -> None:
@@ -28,7 +28,7 @@ class InTurn:
         self._last: dict[Step, int] = {}
 
     def next(self, sim: Simulation) -> Step | None:
-        """The possible step that is longest ago."""
+        """The possible step that has not happened for the longest time."""
         steps = sim.steps()
         if not steps:
             return None
@@ -39,9 +39,9 @@ class InTurn:
 
 
 class Seeded:
-    """Anything that is possible, by chance, and up to ``faults`` faults.
+    """A random possible step, with up to ``faults`` random faults.
 
-    In every other run one client is much slower than the others.
+    In every second run, on average, one client is much slower than the others.
     """
 
     def __init__(self, seed: int, faults: int = 0) -> None:
@@ -52,7 +52,7 @@ class Seeded:
         self._victim: str | None = None
 
     def next(self, sim: Simulation) -> Step | None:
-        """Any step, or any fault."""
+        """A random step or fault."""
         steps = sim.steps()
         if not steps:
             return None
@@ -77,14 +77,14 @@ class Seeded:
 
 
 class Scripted:
-    """These steps, as far as they are possible; then ``rest``, or everything in turn."""
+    """These steps, without those that are not possible; then ``rest``, by default `InTurn`."""
 
     def __init__(self, steps: Sequence[Step], rest: Schedule | None = None) -> None:
         self._steps = iter(steps)
         self._rest = rest or InTurn()
 
     def next(self, sim: Simulation) -> Step | None:
-        """The next one that is possible."""
+        """The next step that is possible."""
         possible = sim.steps()
         if not possible:
             return None
@@ -95,9 +95,9 @@ class Scripted:
 
 
 class OneFault:
-    """A schedule with one fault put in at one place: the ``which``-th possible one.
+    """A schedule with one fault at one place: the ``which``-th of the possible ones.
 
-    ``choices`` is how many there were; 0 if the run has ended before.
+    ``choices`` is the number of faults that were possible there; 0 if the run ended before.
     """
 
     def __init__(self, base: Schedule, at: int, which: int) -> None:
@@ -107,7 +107,7 @@ class OneFault:
         self.choices: int = 0
 
     def next(self, sim: Simulation) -> Step | None:
-        """What the base says, or the fault."""
+        """The fault at its place; otherwise the step of the base."""
         if len(sim.done) == self._at and sim.steps():
             faults = sim.faults()
             self.choices = len(faults)
@@ -119,8 +119,8 @@ class OneFault:
 class CancelAt:
     """A schedule in which a task is cancelled at one of its awaits.
 
-    At once when it is suspended there, or ``late``, when it could already go on.  ``happened`` says
-    whether it was.
+    The cancellation comes as soon as the task is suspended there, or, if ``late``, when the task
+    could already go on.  ``happened`` is True once it has come.
     """
 
     def __init__(self, base: Schedule, task: str, at: int, *, late: bool) -> None:
@@ -131,7 +131,7 @@ class CancelAt:
         self.happened: bool = False
 
     def next(self, sim: Simulation) -> Step | None:
-        """What the base says, or the cancellation."""
+        """The cancellation at its place; otherwise the step of the base."""
         for task in sim.tasks if not self.happened else ():
             there = task.name == self._task and task.awaits == self._at
             if there and (not self._late or Step("run", task.name) in sim.steps()):

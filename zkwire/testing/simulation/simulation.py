@@ -13,20 +13,20 @@
 
 A client is the real automaton with the real operations, on the real ``Runtime`` for recipes; the
 server is the embedded one's `Processor`.  Between them are two queues of frames for each client.
-There is no socket, no thread, no event loop and no real time: :meth:`Simulation.steps` says what
-could happen next, :meth:`Simulation.faults` what could go wrong, and a schedule chooses.  The same
-choices give the same run.
+There is no socket, no thread, no event loop and no real time: :meth:`Simulation.steps` lists the
+steps that are possible now, :meth:`Simulation.faults` the faults, and a schedule chooses one.  The
+same choices give the same run.
 
-A step is one of: a task runs to its next await (``run``); frames reach the server (``up``: those of
-one write, ``up1``: one) or the client (``down``: all, ``down1``); a client sees the end of its
-connection (``eof``), connects (``dial``), keeps its deadlines (``turn``), goes on after a pause
-(``resume``); a server gets what was under way when the client had lost the connection (``late``);
-nothing else can happen and time passes to the next deadline (``time``).
+The steps are: a task runs to its next await (``run``); frames reach the server (``up``: those of
+one write, ``up1``: one) or the client (``down``: all, ``down1``: one); a client sees the end of its
+connection (``eof``), connects (``dial``), acts on a deadline (``turn``), goes on after a pause
+(``resume``); the server gets the frames of a connection that the client has lost (``late``); time
+passes to the next deadline, if nothing else is possible (``time``).
 
-Faults are described in :mod:`zkwire.testing.simulation.fault_choice`; after ``lag`` there is the
-step ``apply``: the client's server has caught up.
+:mod:`zkwire.testing.simulation.fault_choice` describes the faults; after ``lag`` there is the step
+``apply``, in which the client's server catches up.
 
-What must be true of a run is said by checks, see :mod:`zkwire.testing.simulation.invariants`.
+Checks decide whether a run is correct, see :mod:`zkwire.testing.simulation.invariants`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _TIME: Final = Step("time")
 
 
 class Schedule(Protocol):
-    """Decides what happens next."""
+    """Decides which step happens next."""
 
     def next(self, sim: Simulation) -> Step | None:
-        """One of ``sim.steps()`` or ``sim.faults()``; None ends the run, unchecked."""
+        """One of ``sim.steps()`` or ``sim.faults()``; None ends the run, without `Check.end`."""
         ...
 
 
@@ -68,17 +68,16 @@ class Check(Protocol):
         """Called after every step."""
 
     def end(self, sim: Simulation) -> None:
-        """Called when every task has ended and nothing is under way any more."""
+        """Called when every task has ended and nothing is under way."""
 
 
 class Simulation(Stage):
     """See the module's docstring.
 
     ``timeout`` is the session timeout in seconds and ``tick`` the server's unit of time;
-    ``servers`` is the number of members, which share one tree.  ``faults`` says which of `FAULTS`
-    may happen.  With ``frames`` the frames of one write may arrive one by one.  ``seed`` is for
-    ids, pauses and passwords.  With ``trace`` the ``history`` is written; without, it costs
-    nothing.
+    ``servers`` is the number of members, which share one tree.  ``faults`` names those of `FAULTS`
+    that may happen.  With ``frames`` the frames of one write may arrive one by one.  ``seed`` is
+    for ids, pauses and passwords.  With ``trace`` the run writes its ``history``, which takes time.
     """
 
     def __init__(
@@ -106,10 +105,10 @@ class Simulation(Stage):
         self._frames = frames
         self._allowed = allowed
 
-    # --- what can happen --------------------------------------------------------------------------
+    # --- possible steps ---------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
-        """What can happen next; nothing for the run is over."""
+        """The steps that are possible now; an empty list means that the run has ended."""
         found: list[Step] = []
         now = self.now
         for client in self.clients:
@@ -158,7 +157,7 @@ class Simulation(Stage):
                 found.append(Step("up1", name))
 
     def faults(self) -> list[Step]:
-        """What can go wrong now."""
+        """The faults that are possible now."""
         return [step for step in fault_choice.possible(self) if step.kind in self._allowed]
 
     # --- a run ------------------------------------------------------------------------------------
@@ -166,10 +165,10 @@ class Simulation(Stage):
     def run(
         self, schedule: Schedule, *, patience: float | None = None, limit: int = 20_000
     ) -> bool:
-        """Let everything happen as ``schedule`` says; False if it has ended the run early.
+        """Perform the steps that ``schedule`` chooses; False if it has ended the run early.
 
-        LIVE is violated when tasks are left ``patience`` seconds (20 session timeouts) after the
-        last fault, or after ``limit`` steps.
+        The run violates LIVE if tasks are left ``patience`` seconds (by default 20 session
+        timeouts) after the last fault, or after ``limit`` steps.
         """
         latest = 20 * self.timeout if patience is None else patience
         try:
@@ -186,7 +185,7 @@ class Simulation(Stage):
             self.drop_tasks(list(self._tasks.values()))
 
     def _stuck(self) -> None:
-        waiting = ", ".join(task.name for task in self._tasks.values()) or "nobody"
+        waiting = ", ".join(task.name for task in self._tasks.values()) or "no task"
         seconds = self.now - self.last_fault_at
         raise ViolationError(
             "LIVE",
@@ -194,8 +193,8 @@ class Simulation(Stage):
         )
 
     def perform(self, step: Step) -> None:
-        """Let this happen, and look whether everything is still as it must be."""
-        kind, who = step
+        """Perform one step, then call the checks."""
+        kind, name = step
         self.done.append(step)
         if self.trace:
             story = describe(step, self._by_name.get(step.who))
@@ -203,15 +202,15 @@ class Simulation(Stage):
         if kind in self._allowed:
             self.last_fault_at = self.now
         if kind == "run":
-            self._run(self._tasks[who])
+            self._run(self._tasks[name])
         elif kind == "cancel":
-            self._run(self._tasks[who], Cancelled())
+            self._run(self._tasks[name], Cancelled())
         elif kind == "time":
             self._time()
-        elif not who:
+        elif not name:
             fault_choice.NODE_FAULTS[kind](self)
         else:
-            client = self._by_name[who]
+            client = self._by_name[name]
             client.print = hash((client.print, kind, self.now))
             _STEPS[kind](self, client)
         for check in self.checks:
@@ -233,7 +232,7 @@ class Simulation(Stage):
         ]
         before = self.now
         self.now: float = min([moment for moment in due if moment > before], default=before)
-        if not self.tree._reapable:  # or else the clock would stop for a round that finds nothing
+        if not self.tree._reapable:  # otherwise time would stop for a check that deletes nothing
             self.processor._reap_at += self.now - before
         if self.now >= self.processor.next_deadline:
             self.tree_history.remember(self.tree)

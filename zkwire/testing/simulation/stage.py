@@ -1,8 +1,8 @@
-"""What a simulation consists of: the clients, their tasks, the server, and what is on its way.
+"""The parts of a simulation: the clients, their tasks, the server, and the frames under way.
 
-It decides how frames and tasks move when they are told to; when they do is the business of
-:mod:`zkwire.testing.simulation.simulation`, and what may go wrong that of
-:mod:`zkwire.testing.simulation.fault_choice`.
+It decides what one step does to frames and tasks.  It must not know when a step happens
+(:mod:`zkwire.testing.simulation.simulation`) or what may go wrong
+(:mod:`zkwire.testing.simulation.fault_choice`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory, even
 from zkwire.wire import ops
 from zkwire.wire.model import EventType
 
-START: Final = 100.0  # seconds; 0 would look like "never"
+START: Final = 100.0  # seconds; at 0 a moment could be mistaken for "never"
 _MUTATING: Final = frozenset({*WRITES, ops.MULTI.opcode, ops.CLOSE_SESSION.opcode, 0})
 _UP_TO_DATE: Final = frozenset(op.opcode for op in (ops.SYNC, ops.ADD_WATCH, ops.SET_WATCHES2))
 _ANSWERED_STALE: Final = (frozenset(READS) - _UP_TO_DATE) | {0, ops.PING.opcode}
-"""What a server answers that is behind; 0 is the handshake."""
+"""The requests that a stale server answers from its old tree; 0 is the handshake."""
 
 
 class Delivered(NamedTuple):
-    """A watch event that the server has sent: in which step, of which type, to whom."""
+    """A watch event that the server has sent: in which step, its type and path, and the client."""
 
     step: int
     type: EventType
@@ -73,7 +73,7 @@ class Stage:
         self.events: list[Delivered] = []
         self.history: list[str] = []
         self.trace = trace
-        self.stolen: dict[int, float] = {}  # czxids of nodes that somebody has deleted, and when
+        self.stolen: dict[int, float] = {}  # czxids of nodes that an outsider deleted, and when
         self.long: float = 2 * (timeout + tick)  # longer than any session lives
         self._tasks: dict[str, Task] = {}
         self.ended: list[Task] = []
@@ -96,7 +96,7 @@ class Stage:
 
     @property
     def watches_on_server(self) -> int:
-        """How many watches the server has."""
+        """The number of watches on the server."""
         return len(self.processor.state.watchers)
 
     @property
@@ -105,7 +105,7 @@ class Stage:
         return list(self._tasks.values())
 
     def client(self, name: str = "", *, chroot: str = "", connected: bool = True) -> Client:
-        """A new client; unless told otherwise it is connected, without a step of the schedule."""
+        """A new client; with ``connected`` it connects at once, without steps of the schedule."""
         client = Client(self, name or chr(ord("a") + len(self.clients)), chroot)
         self.clients.append(client)
         self._by_name[client.name] = client
@@ -117,22 +117,22 @@ class Stage:
         return client
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], client: Client | None = None) -> Task:
-        """Run a coroutine in the process of ``client``; of the last one made if there is none."""
+        """Run a coroutine in the process of ``client``, by default of the client made last."""
         return (client or self.clients[-1]).spawn(coroutine)
 
     def client_of(self, step: Step) -> Client | None:
-        """Whom it happens to; None if to nobody, or to nodes."""
+        """The client of a step; None for the passing of time and for faults of nodes."""
         if step.kind in ("run", "cancel"):
             return self._tasks[step.who].client
         return self._by_name.get(step.who)
 
     def note(self, text: str) -> None:
-        """Write something into the history."""
+        """Add a line to the history."""
         if self.trace:
             self.history.append(f"{'':18}{text}")
 
     def drop_tasks(self, tasks: list[Task]) -> None:
-        """Drop tasks; what they do about it must have no effect."""
+        """Drop tasks; their clean-up code runs, and must not change anything."""
         for task in tasks:
             self._tasks.pop(task.name, None)
             task.client.session.closed()
@@ -144,10 +144,10 @@ class Stage:
     def add_task(
         self, client: Client, coroutine: Coroutine[Any, Any, Any], name: str, *, background: bool
     ) -> Task:
-        """For clients: one more task, under a name that no other has.
+        """For clients: a new task with a name of its own.
 
-        In the background a name is used again as soon as it is free: how many have ended before is
-        no part of a state.
+        A task in the background gets the first free name, so that two states do not differ by the
+        number of background tasks that have ended.
         """
         stem = name or (f"{client.name}.background" if background else client.name)
         number = client.spawned.get(stem, 0) + 1
@@ -162,7 +162,7 @@ class Stage:
         return task
 
     def step_within(self, task: Task) -> None:
-        """For clients: have a task take a step within the step of another."""
+        """For clients: run a task to its next await, within the step of another task."""
         outer = self.current
         self._run(task)
         self.current = outer
@@ -239,7 +239,7 @@ class Stage:
         greeted = link.connection.greeted
         opcode = int.from_bytes(frame[8:12], "big", signed=True) if greeted else 0
         if link.connection in self.stale_servers and opcode not in _ANSWERED_STALE:
-            self._catch_up(link)  # it has to have what came before, to have this
+            self._catch_up(link)  # the request needs all earlier writes
         if opcode in _MUTATING:
             self.tree_history.remember(self.tree)
         with self.tree_history.as_seen_by(
@@ -248,7 +248,7 @@ class Stage:
             self.processor.receive(link.connection, frame, self.now)
 
     def collect(self) -> None:
-        """Put what the server has to say on its way."""
+        """Put the server's output on the way to the clients."""
         for connection in self.processor.take_ready():
             frames, connection.output, connection.waiting = connection.output, [], 0
             client = self._of_connection[connection]
@@ -284,7 +284,7 @@ class Stage:
             self._catch_up(client.link)
 
     def _catch_up(self, link: Link) -> None:
-        """The follower that was behind has caught up."""
+        """Bring the server of this connection up to date."""
         stale = self.stale_servers.pop(link.connection, None)
         if stale is not None:
             link.down.extend(stale.held)

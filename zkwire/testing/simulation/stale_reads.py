@@ -1,9 +1,9 @@
-"""A server of the ensemble that has not applied yet what the others have.
+"""A server of the ensemble that lags: it has not applied the latest writes.
 
-It answers reads from an older tree, and tells events later.  What it cannot answer without being
-up to date (a write, a sync) makes it so, and so does a watch that stays, which would have to be
-told of each change that is still to come there.  A client never sees a state older than what it has
-seen before: a server that is behind that does not take it.
+It answers reads from an older tree, and sends events later.  A request that needs the latest tree
+(a write, a sync) makes it catch up first, and so does a persistent watch, which would need an event
+for each write that is still to be applied.  A client never sees a tree older than one that it has
+seen: a server with such a tree refuses the client.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _OF_CHILDREN: Final = frozenset({EventType.NODE_CHILDREN_CHANGED, EventType.NODE
 _OF_DATA: Final = frozenset(
     {EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED}
 )
-_EVENT: Final = struct.Struct(">iii")  # behind a reply's header: type, state, length of the path
+_EVENT: Final = struct.Struct(">iii")  # after a reply's header: type, state, length of the path
 _EVENT_AT: Final = 20
 _NOTIFICATION: Final = struct.pack(">i", NOTIFICATION_XID)
 _values = attrgetter(*Node.__slots__)
 
 
 def event_in(frame: bytes) -> tuple[EventType, str] | None:
-    """The watch event that a server's frame is, if it is one."""
+    """The watch event in a server's frame; None if the frame is something else."""
     if frame[4:8] != _NOTIFICATION:
         return None
     kind, _, length = _EVENT.unpack_from(frame, _EVENT_AT)
@@ -47,7 +47,7 @@ def event_in(frame: bytes) -> tuple[EventType, str] | None:
 
 
 def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:
-    """A tree for reads only; it shares with the one ``before`` what has not changed since."""
+    """A copy for reads only; it shares the nodes that have not changed since ``before``."""
     old = copy(tree)
     known = {} if before is None else before.nodes
     old.nodes = {path: _same(node, known.get(path)) for path, node in tree.nodes.items()}
@@ -64,9 +64,9 @@ def _same(node: Node, known: Node | None) -> Node:
 
 
 def tree_fingerprint(tree: DataTree) -> int:
-    """Equal for trees that give equal answers, but for the times of their nodes.
+    """A number that is equal for trees that give equal answers, apart from the times of nodes.
 
-    In the order in which they were made: there are questions that the first one answers.
+    The order of the nodes counts: some answers depend on which node is the first.
     """
     nodes = [
         (path, n.owner, n.czxid, n.mzxid, n.pzxid, n.version, n.created, n.data, n.acl, n.aversion)
@@ -77,32 +77,32 @@ def tree_fingerprint(tree: DataTree) -> int:
 
 
 class TreeHistory:
-    """The tree as it was before each write, if it is ``wanted``: it costs time."""
+    """The tree as it was before each write, if it is ``wanted``: copies take time."""
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
         self._trees: list[DataTree] = []
-        self._prints: list[int] = []  # of the first ones of them; nobody else needs any
+        self._prints: list[int] = []  # of the first trees, as far as they were asked for
 
     def remember(self, tree: DataTree) -> None:
-        """It may be about to be written to."""
+        """Copy the tree before a step that may write to it."""
         last = self._trees[-1] if self._trees else None
         if self._wanted and (last is None or last.zxid < tree.zxid):
             self._trees.append(_copied(tree, last))
 
     def forget(self) -> None:
-        """No server will be behind any more, but for those that are: what was is no state."""
+        """Drop all copies: no more servers will lag, and those that do have their own tree."""
         self._wanted = False
         self._trees.clear()
         self._prints.clear()
 
     def oldest(self, zxid: int, tree: DataTree) -> DataTree:
-        """The oldest one that shows at least ``zxid``."""
+        """The oldest tree with all writes up to ``zxid``."""
         return next((old for old in self._trees if old.zxid >= zxid), None) or _copied(tree)
 
     @contextmanager
     def as_seen_by(self, state: ServerState, stale: StaleServer | None) -> Generator[None]:
-        """While it answers, the state looks as it looks to that server."""
+        """A context in which the server's state has the tree of this stale server, if it is one."""
         if stale is None:
             yield
             return
@@ -113,7 +113,7 @@ class TreeHistory:
             state.tree = now
 
     def fingerprint(self, zxid: int) -> list[int]:
-        """What of it can still be seen by those who have seen ``zxid``."""
+        """The fingerprints of the trees that a client that has seen ``zxid`` may still see."""
         self._prints += map(tree_fingerprint, self._trees[len(self._prints) :])
         return [
             found
@@ -123,7 +123,7 @@ class TreeHistory:
 
 
 class StaleServer:
-    """What one connection gets from a server that is behind."""
+    """The server of one connection that lags: its tree, and the events that it holds back."""
 
     def __init__(self, tree: DataTree) -> None:
         self.tree = tree
@@ -131,11 +131,11 @@ class StaleServer:
         self._events: set[tuple[EventType, str]] = set()
 
     def fingerprint(self) -> tuple[object, ...]:
-        """What decides about what comes."""
+        """A value that is equal for stale servers that behave equally from now on."""
         return (tree_fingerprint(self.tree), *self.held, "|", *sorted(self._events))
 
     def hold_back(self, frames: list[bytes]) -> list[bytes]:
-        """Keep the events; the rest is on its way."""
+        """Keep the events back, and return the other frames."""
         passed: list[bytes] = []
         for frame in frames:
             event = event_in(frame)
@@ -147,10 +147,10 @@ class StaleServer:
         return passed
 
     def catch_up(self, state: ServerState, connection: Connection) -> None:
-        """Tell of what was watched in the old tree and has changed since, and was not told yet.
+        """Send the events for watches that were set in the old tree and that later writes fire.
 
-        A one-shot watch that was asked for again when its event was held back is used up by that
-        one.  Watches that stay have been told of everything: they stay.
+        A one-shot watch that was set again while its event was held back is used up by that event.
+        Persistent watches have had all their events, and stay.
         """
         tables = (state.watchers._data, state.watchers._child)
         kept = [

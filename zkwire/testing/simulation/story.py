@@ -1,4 +1,7 @@
-"""How a step of a simulation is told to people."""
+"""The line of a history for one step of a simulation.
+
+It must not change anything: a run with a history and a run without one have the same steps.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _HEADER: Final = struct.Struct(">iii")  # length, xid, and opcode or the zxid's 
 
 
 def describe(step: Step, client: Client | None) -> str:
-    """The step, and which frames it is about; ``client`` is the one that it happens to."""
+    """The step with the frames that it moves; ``client`` is the client of the step."""
     if client is None or client.link is None:
         return str(step)
     if step.kind in ("up", "up1"):
