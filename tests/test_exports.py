@@ -7,6 +7,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -199,12 +200,26 @@ def test_star() -> None:
     assert set(names) - {"__builtins__"} == PUBLIC
 
 
-def test_type_checkers_look_for_late_names_where_they_are() -> None:
+def test_each_name_comes_from_the_module_that_the_table_names() -> None:
+    assert list(zkwire._HOMES) == zkwire.__all__
+    for name, module in zkwire._HOMES.items():
+        value = getattr(import_module(module), name)
+        assert value is getattr(zkwire, name)
+        assert getattr(value, "__module__", module) == module or name in LOCKS | OF_A_MULTI
+
+
+def test_type_checkers_look_for_names_where_they_are() -> None:
     tree = ast.parse(inspect.getsource(zkwire))
     (typed,) = (node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
-    assert {alias.name: node.module for node in imports for alias in node.names} == zkwire._LATE
-    assert set(zkwire._LATE) <= PUBLIC
+    assert [node.module for node in imports] == sorted(set(zkwire._HOMES.values()))
+    assert {alias.name for node in imports for alias in node.names} == {"*"}
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchThing'"):
+        getattr(zkwire, "NoSuchThing")  # noqa: B009 - a type checker knows that it is none
+    assert set(dir(zkwire)) >= PUBLIC
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

@@ -100,14 +100,20 @@ def run(statement: str) -> Seen:
 
 @pytest.fixture(scope="module")
 def imported() -> Seen:
-    """What ``import zkwire`` does."""
-    return run("import zkwire")
+    """What an import of the client does, and with it of all that it needs."""
+    return run("from zkwire import Client")
 
 
 def test_an_import_does_nothing(imported: Seen) -> None:
     assert "zkwire.session.session" in imported["loaded"]
     assert imported["deeds"] == []
     assert imported["descriptors"] == []
+
+
+def test_an_import_of_the_package_loads_nothing_else() -> None:
+    """Each name is loaded when it is first asked for."""
+    loaded = run("import zkwire")["loaded"]
+    assert [name for name in loaded if name.startswith("zkwire")] == ["zkwire"]
 
 
 def test_an_import_loads_little(imported: Seen) -> None:
@@ -130,7 +136,7 @@ def test_threads_may_ask_for_late_names_at_the_same_time() -> None:
     """Each in another order: whoever comes first loads a module, the others wait for all of it."""
     program = """
 import threading, zkwire
-names = sorted(zkwire._LATE)
+names = sorted(zkwire.__all__)
 start = threading.Barrier(8)
 seen = []
 

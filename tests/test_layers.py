@@ -175,7 +175,7 @@ def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
         yield f"imports {other}, which does not exist"
         return
     known = names_in(package.trees[other])
-    if name is not None and name not in known and "__getattr__" not in known:
+    if name not in {None, "*"} and name not in known and "__getattr__" not in known:
         yield f"imports {name} from {other}, which does not define it"
     here, there = room(module), room(other)
     if here not in ROOMS or there not in ROOMS:

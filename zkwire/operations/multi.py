@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from zkwire.session.watch import Watch
     from zkwire.wire.ops import Op
 
-    P = ParamSpec("P")
+    _P = ParamSpec("_P")
 
 _NOT_ATTEMPTED = RuntimeInconsistencyError.code
 
@@ -100,11 +100,11 @@ class Operation:
 
 
 def _operation(
-    method: Callable[Concatenate[Any, P], object],
-) -> Callable[P, Operation]:
+    method: Callable[Concatenate[Any, _P], object],
+) -> Callable[_P, Operation]:
     """A function with the method's arguments that makes the operation."""
 
-    def make(*arguments: P.args, **named: P.kwargs) -> Operation:
+    def make(*arguments: _P.args, **named: _P.kwargs) -> Operation:
         return Operation(method, arguments, named)
 
     make.__doc__ = method.__doc__
