@@ -27,8 +27,8 @@ class Credential:
     __slots__ = ("requests", "scheme", "secret")
 
     def __init__(self, scheme: str, secret: bytes) -> None:
-        self.scheme = scheme
-        self.secret = secret
+        self.scheme: str = scheme
+        self.secret: bytes = secret
         self.requests: deque[Request] = deque()
 
 

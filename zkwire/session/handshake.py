@@ -51,6 +51,8 @@ class Identity:
     __slots__ = (
         "_local", "_timeout", "authentication", "passwd", "read_only", "sasl", "session_id",
     )  # fmt: skip
+    passwd: bytes
+    session_id: int
 
     def __init__(
         self,
@@ -62,9 +64,9 @@ class Identity:
     ) -> None:
         known = resume or Credentials(0, bytes(_PASSWD_BYTES))
         self.session_id, self.passwd = known.session_id, known.passwd
-        self.authentication = Authentication()
-        self.sasl = sasl
-        self.read_only = read_only
+        self.authentication: Authentication = Authentication()
+        self.sasl: bool = sasl
+        self.read_only: bool = read_only
         self._local = False  # only the read-only server that made the session knows it
         self._timeout = timeout
 
@@ -120,9 +122,9 @@ class Handshake:
         self._missing = 0  # answers to the frames that set watches
         self._sasl_xid = 0
         self.challenge: bytes | None = None
-        self.greeted = False
-        self.read_only = False
-        self.restored = False
+        self.greeted: bool = False
+        self.read_only: bool = False
+        self.restored: bool = False
 
     @property
     def done(self) -> bool:

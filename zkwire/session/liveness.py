@@ -72,7 +72,7 @@ class Liveness:
     )  # fmt: skip
 
     def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
+        self.timeout: float = timeout
         self._contact: float | None = None
         self.open(0.0)
 
@@ -81,8 +81,8 @@ class Liveness:
         self._opened = now
         self._counts = True  # an answer prolongs the lease
         self._pings: deque[float] = deque()
-        self.last_send = now
-        self.last_receive = now
+        self.last_send: float = now
+        self.last_receive: float = now
         self._trickle = 0
 
     def received(self, size: int, whole: bool, now: float) -> None:

@@ -13,6 +13,7 @@ from zkwire.wire import ops
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
     from zkwire.session.watch_table import WatchTable
 
@@ -20,7 +21,7 @@ _HEADER = struct.Struct(">iii")
 HEADER_BYTES = _HEADER.size
 LENGTH_BYTES = 4  # at the header's beginning; the length does not count itself
 
-pack_header = _HEADER.pack
+pack_header: Final = _HEADER.pack
 """A header, of three numbers: how many bytes follow the length, the xid, the opcode."""
 
 

@@ -36,7 +36,7 @@ class Refused:
     __slots__ = ("code",)
 
     def __init__(self, code: int) -> None:
-        self.code = code
+        self.code: int = code
 
 
 class Failed:
@@ -45,9 +45,9 @@ class Failed:
     __slots__ = ("kind", "maybe_applied", "message")
 
     def __init__(self, kind: type[ZooKeeperError], message: str, maybe_applied: bool) -> None:
-        self.kind = kind
-        self.message = message
-        self.maybe_applied = maybe_applied
+        self.kind: type[ZooKeeperError] = kind
+        self.message: str = message
+        self.maybe_applied: bool = maybe_applied
 
 
 class Request(Waitable):
@@ -71,6 +71,7 @@ class Request(Waitable):
     sent_at: float  # once it is sent
     end: int
     record: Any  # once it is answered; None if the reply has no record
+    wakers: tuple[Waker, ...] | dict[Waker, None]
 
     def __init__(
         self,
@@ -85,19 +86,19 @@ class Request(Waitable):
     ) -> None:
         # One object for each request: what is seldom needed is stored only where it is.
         self.wakers = ()
-        self.op = op
-        self.path = path
-        self.body = body
-        self.finish = finish
-        self.xid = 0
+        self.op: Op = op
+        self.path: str | None = path
+        self.body: bytes = body
+        self.finish: Callable[[Any], Any] | None = finish
+        self.xid: int = 0
         self.deadline: float | None = None
         self.outcome: Answered | Refused | Failed | None = None
-        self.watch = watch
+        self.watch: Watch | None = watch
         if watch is not None:
-            self.watch_path = watch_path
-            self.watch_kind = watch_kind
-            self.own_czxid = own_czxid
-            self.covered = False
+            self.watch_path: str = watch_path
+            self.watch_kind: WatchKind = watch_kind
+            self.own_czxid: int | None = own_czxid
+            self.covered: bool = False
 
     @property
     def ready(self) -> bool:

@@ -51,8 +51,8 @@ class RequestQueue:
     def __init__(self, first_xid: int = 1) -> None:
         self.queue: deque[Request] = deque()
         self.unanswered: deque[Request] = deque()
-        self.position = 0
-        self.last_zxid = 0
+        self.position: int = 0
+        self.last_zxid: int = 0
         self._next_xid = first_xid
 
     def __iter__(self) -> Iterator[Request]:

@@ -77,6 +77,13 @@ _SESSION_MOVED = SessionMovedError.code
 class Session(SessionStatus):
     """See the module's docstring; the arguments are those of :class:`SessionStatus`."""
 
+    act_at: float
+    callbacks: list[Waker]
+    ended: bool
+    last_failure: str
+    server: tuple[str, int] | None
+    usable: bool
+
     # --- the state machine ------------------------------------------------------------------------
 
     def _enter(self, by: str) -> None:

@@ -119,7 +119,7 @@ class Listener:
         function: Callable[[State], object],
         dispatch: Callable[[Callable[[], object]], object],
     ) -> None:
-        self.function = function
+        self.function: Callable[[State], object] = function
         self._dispatch = dispatch
 
     def see(self, state: State) -> list[Waker]:
@@ -154,9 +154,9 @@ class StateMachine:
     __slots__ = ("_callbacks", "_told", "change", "observers", "state")
 
     def __init__(self, callbacks: list[Waker]) -> None:
-        self.state = State.NOT_STARTED
-        self.observers = Observers()
-        self.change = StateChange(self)
+        self.state: State = State.NOT_STARTED
+        self.observers: Observers = Observers()
+        self.change: StateChange = StateChange(self)
         self._callbacks = callbacks
         self._told = self.state
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from zkwire.session.hosts import HostList
     from zkwire.session.liveness import LeaseHolder
+    from zkwire.session.states import Observers, StateChange
     from zkwire.session.trace import Tracer
     from zkwire.session.waitable import Waker
 
@@ -51,18 +52,18 @@ class SessionStatus:
     ) -> None:
         self.callbacks: list[Waker] = []
         self._machine = StateMachine(self.callbacks)
-        self.observers = self._machine.observers
-        self.change = self._machine.change
-        self.usable = False  # requests are sent at once; False if the server refuses to go on
-        self.ended = False  # the state is terminal
+        self.observers: Observers = self._machine.observers
+        self.change: StateChange = self._machine.change
+        self.usable: bool = False  # requests are sent at once; False if the server refuses to go on
+        self.ended: bool = False  # the state is terminal
         self.chroot = chroot
         self.hosts = hosts
         self.server: tuple[str, int] | None = None  # the last one that was chosen
         self.broken: str | None = None  # why the shell must drop the connection
-        self.act_at = 0.0  # when the attempt to connect, or the pause before it, ends
-        self.last_failure = "none was tried"
+        self.act_at: float = 0.0  # when the attempt to connect, or the pause before it, ends
+        self.last_failure: str = "none was tried"
         self.failures: dict[str, str] = {}  # by server, since the last usable connection
-        self.resumed = resume is not None
+        self.resumed: bool = resume is not None
         self.trace: Tracer | None = None
         self._identity = Identity(timeout, sasl=sasl, read_only=read_only, resume=resume)
         self._live = Reported(timeout, lease_margin) if lease_margin else Liveness(timeout)

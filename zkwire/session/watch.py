@@ -69,7 +69,7 @@ class Watch(Waitable):
         super().__init__()
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback of a watch must be callable: {callback!r}")
-        self.callback = callback
+        self.callback: Callable[[Event], object] | None = callback
         self.owner: WatchOwner | None = None
         self._events: deque[Event] = deque()
         self._latest: Event | None = None

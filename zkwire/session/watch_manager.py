@@ -112,7 +112,7 @@ class WatchManager:
     )  # fmt: skip
 
     def __init__(self, chroot: str, callbacks: list[Waker]) -> None:
-        self.table = WatchTable()
+        self.table: WatchTable = WatchTable()
         self.requests: list[Request] = []
         self._chroot = chroot
         self._callbacks = callbacks
