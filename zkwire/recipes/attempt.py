@@ -34,9 +34,9 @@ class Attempt:
     _SESSION, _CLIENT = 17, 33  # characters
 
     def __init__(self, session_id: int, unique: str, going: tuple[str, ...] = ()) -> None:
-        self.id = f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}-{unique}"
-        self.going = going
-        self.entered = False  # a create may be on its way, or done
+        self.id: str = f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}-{unique}"
+        self.going: tuple[str, ...] = going
+        self.entered: bool = False  # a create may be on its way, or done
         self.node: str | None = None
         self.stat: Stat | None = None
 

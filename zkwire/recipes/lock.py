@@ -70,8 +70,10 @@ class Lock:
             raise ValueError("the root cannot be a lock")
         self.world = world
         self.path = path
-        self.acl = None if acl is None else check_acl(acl)  # None: the client's own
-        self.lost = Lost(world)
+        self.acl: tuple[ACL, ...] | None = (
+            None if acl is None else check_acl(acl)
+        )  # None: the client's own
+        self.lost: Lost = Lost(world)
         self._busy = False  # somebody acquires it
         self._releasing = False
         self._owed: Attempt | None = None  # may have left a node that nobody takes care of

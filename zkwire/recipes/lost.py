@@ -114,12 +114,13 @@ class OwnNodeWatch(Watch):
     """
 
     __slots__ = ("gone", "lost", "request", "stands")
+    wakers: tuple[Waker, ...] | dict[Waker, None]
 
     def __init__(self) -> None:
         super().__init__()
-        self.gone = False
+        self.gone: bool = False
         self.lost: Lost | None = None
-        self.stands = False
+        self.stands: bool = False
         self.request: Reply[object] | None = None
 
     def dismiss(self) -> None:

@@ -30,11 +30,11 @@ class AllLocks:
     waits = True  # what waits for a holder are its parts
 
     def __init__(self, cores: Sequence[Lock]) -> None:
-        self.cores = sorted(cores, key=lambda core: core.path)
+        self.cores: list[Lock] = sorted(cores, key=lambda core: core.path)
         paths = [core.path for core in self.cores]
         if not paths or len(set(paths)) < len(paths):
             raise ValueError("a multi-lock takes one or more locks, each on another path")
-        self.world = self.cores[0].world
+        self.world: Runtime = self.cores[0].world
         if any(core.world is not self.world for core in self.cores):
             raise ValueError("the locks of a multi-lock must be of one client")
         self._lost = AnyLost(self.world)

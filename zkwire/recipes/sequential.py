@@ -72,7 +72,7 @@ class SequentialQueue(Lock):
         self, world: Runtime, path: str, text: str = "", acl: Sequence[ACL] | None = None
     ) -> None:
         super().__init__(world, path, acl)
-        self.data = encoded(text)
+        self.data: bytes = encoded(text)
         self.on_position: Callable[[int], object] | None = None
 
     def _ahead(self, names: list[str], own: str) -> str | None:
