@@ -26,8 +26,8 @@ class Bell:
 
     def __init__(self, sock: socket.socket) -> None:
         events = select.EPOLLIN | select.EPOLLEXCLUSIVE
-        self.caller = select.epoll()
-        self.io = select.epoll()
+        self.caller: select.epoll = select.epoll()
+        self.io: select.epoll = select.epoll()
         self.caller.register(sock, events)  # first, see above
         self.io.register(sock, events)
         self._ring = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

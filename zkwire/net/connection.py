@@ -61,7 +61,7 @@ class Connection:
     exact = True  # an interrupt before the automaton has begun changes nothing
 
     def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+        self.sock: socket.socket = sock
         self._recv = sock.recv
         self._send = sock.send
         self._taken: deque[int] = deque()  # by the kernel, of what is being sent
@@ -70,13 +70,13 @@ class Connection:
         self.inbox: deque[bytes] = deque()  # received and not taken in
         self.reader: object = None  # who has the read role
         self.writer: object = None  # who has the write role
-        self.reads = 0
-        self.got = 0  # bytes, by the last receive
-        self.room = FEW_BYTES
-        self.full = False  # there may be more than the last receive took
-        self.look_at = 0.0  # when the reader looks at the deadlines
-        self.written = 0  # what the kernel may have taken
-        self.unsent = memoryview(b"")  # what it did not take at once
+        self.reads: int = 0
+        self.got: int = 0  # bytes, by the last receive
+        self.room: int = FEW_BYTES
+        self.full: bool = False  # there may be more than the last receive took
+        self.look_at: float = 0.0  # when the reader looks at the deadlines
+        self.written: int = 0  # what the kernel may have taken
+        self.unsent: memoryview[int] = memoryview(b"")  # what it did not take at once
         self.broken_pipe: str | None = None
         self.end: str | None = None
 

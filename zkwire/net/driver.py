@@ -31,15 +31,15 @@ class ClientWorld:
     def __init__(self, pump: Any, operations: Pipeline, background: Pipeline, rng: Random) -> None:
         self.operations = operations
         self.background = background
-        self.now = pump.now
-        self.caller = pump.caller
-        self.hold = pump.hold
-        self.unhold = pump.unhold
-        self.shortly = pump.shortly
-        self.withdraw = pump.withdraw
-        self.dispatch = pump.dispatch
-        self.wait = pump.wait
-        self.when_ready = pump.when_ready
+        self.now: Any = pump.now
+        self.caller: Any = pump.caller
+        self.hold: Any = pump.hold
+        self.unhold: Any = pump.unhold
+        self.shortly: Any = pump.shortly
+        self.withdraw: Any = pump.withdraw
+        self.dispatch: Any = pump.dispatch
+        self.wait: Any = pump.wait
+        self.when_ready: Any = pump.when_ready
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
         self._pump = pump

@@ -35,7 +35,7 @@ class Held:
     get: Callable[[], Any]
 
     def __init__(self, target: object, sockets: set[socket.socket]) -> None:
-        self.sockets = sockets
+        self.sockets: set[socket.socket] = sockets
         self.hold(target)
 
     def hold(self, target: object) -> None:

@@ -25,7 +25,7 @@ class Probe:
         listen: Callable[[Any, socket.socket, int], None],
         until: float,
     ) -> None:
-        self.target = dialer.target
+        self.target: tuple[str, int] = dialer.target
         self.answer: bytes | None = None
         self.dialer = dialer
         self._listen = listen

@@ -81,7 +81,7 @@ class TlsFilter:
         name = server_hostname.partition("%")[0].rstrip(".")
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
         self._ready = False
-        self.eof = False
+        self.eof: bool = False
         self.error: ssl.SSLError | None = None
 
     def handshake(self) -> bool:

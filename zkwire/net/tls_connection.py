@@ -32,6 +32,10 @@ class TLSConnection(Connection):
 
     exact = False
     __slots__ = ("_ciphertext", "_mutex", "_tls")
+    end: str | None
+    broken_pipe: str | None
+    writer: object
+    written: int
 
     def __init__(
         self, sock: socket.socket, tls: TlsFilter, mutex: AbstractContextManager[Any]
