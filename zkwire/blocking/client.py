@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
     from ssl import SSLContext
-    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+    from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
     from zkwire.blocking.driver import ThreadDriver
     from zkwire.jute.records import ACL
@@ -116,7 +116,7 @@ class Client(ClientBase, Exchange):
         self._pump = ThreadDriver(self._session, name, tls, sasl, resolver, now)
         self._chroot = self._session.chroot
         self._world = BlockingWorld(self._pump, self._chroot, rng, self._acl)
-        self.pipeline = Pipeline(self._pump, self._chroot, BlockingReply, acl=self._acl)
+        self.pipeline: Pipeline = Pipeline(self._pump, self._chroot, BlockingReply, acl=self._acl)
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -187,27 +187,27 @@ class Client(ClientBase, Exchange):
 
     # --- operations: documented in zkwire.operations ----------------------------------------------
 
-    create = _blocking(Operations.create)
-    create_with_stat = _blocking(Operations.create_with_stat)
-    delete = _blocking(Operations.delete)
-    set_data = _blocking(Operations.set_data)
-    set_acl = _blocking(Operations.set_acl)
-    exists = _blocking(Operations.exists)
-    get_data = _blocking(Operations.get_data)
-    get_children = _blocking(Operations.get_children)
-    get_children_with_stat = _blocking(Operations.get_children_with_stat)
-    get_acl = _blocking(Operations.get_acl)
-    sync = _blocking(Operations.sync)
-    multi = _blocking(Operations.multi)
-    multi_read = _blocking(Operations.multi_read)
-    add_watch = _blocking(Operations.add_watch)
-    remove_watches = _blocking(Operations.remove_watches)
-    add_auth = _blocking(Operations.add_auth)
-    who_am_i = _blocking(Operations.who_am_i)
-    get_ephemerals = _blocking(Operations.get_ephemerals)
-    get_all_children_number = _blocking(Operations.get_all_children_number)
-    get_config = _blocking(Operations.get_config)
-    reconfig = _blocking(Operations.reconfig)
+    create: Final = _blocking(Operations.create)
+    create_with_stat: Final = _blocking(Operations.create_with_stat)
+    delete: Final = _blocking(Operations.delete)
+    set_data: Final = _blocking(Operations.set_data)
+    set_acl: Final = _blocking(Operations.set_acl)
+    exists: Final = _blocking(Operations.exists)
+    get_data: Final = _blocking(Operations.get_data)
+    get_children: Final = _blocking(Operations.get_children)
+    get_children_with_stat: Final = _blocking(Operations.get_children_with_stat)
+    get_acl: Final = _blocking(Operations.get_acl)
+    sync: Final = _blocking(Operations.sync)
+    multi: Final = _blocking(Operations.multi)
+    multi_read: Final = _blocking(Operations.multi_read)
+    add_watch: Final = _blocking(Operations.add_watch)
+    remove_watches: Final = _blocking(Operations.remove_watches)
+    add_auth: Final = _blocking(Operations.add_auth)
+    who_am_i: Final = _blocking(Operations.who_am_i)
+    get_ephemerals: Final = _blocking(Operations.get_ephemerals)
+    get_all_children_number: Final = _blocking(Operations.get_all_children_number)
+    get_config: Final = _blocking(Operations.get_config)
+    reconfig: Final = _blocking(Operations.reconfig)
 
     def transaction(self) -> Transaction:
         """Collect operations and execute them all or not at all; see :class:`Transaction`."""
@@ -256,6 +256,8 @@ class Transaction(TransactionBase):
     one entry for each.  Raises MultiError, and loses its connection, as ``client.multi`` does; a
     block that raises sends nothing, and one that has called ``commit`` itself nothing more.
     """
+
+    results: list[Any]
 
     def __init__(self, client: Client) -> None:
         super().__init__(client._chroot, client._acl)

@@ -45,6 +45,9 @@ CLOSE_SLACK = 0.2
 class ThreadDriver(LeaderFollower):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
+    io: IOThread | None
+    threads: object
+
     def __init__(
         self,
         session: Session,
@@ -58,11 +61,11 @@ class ThreadDriver(LeaderFollower):
         self._name = name
         self.tls = tls
         self.sasl = sasl
-        self.resolver = resolver or resolve
+        self.resolver: Resolver = resolver or resolve
         self._callbacks = Callbacks(f"{name}-callbacks")
         self.thread: threading.Thread | None = None
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
-        self.detaching = False  # the session is to live on
+        self.detaching: bool = False  # the session is to live on
         self.tasks: set[Task] = set()  # that run in the background
         self.client: object = None
         self._dropped = False  # nobody holds the client any more

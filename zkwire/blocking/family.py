@@ -56,8 +56,8 @@ class ReadWriteLock:
         read = ReadLockQueue(world, path, text, write, acl)
         write.read = read
         self.path = path
-        self.read = QueueLock(read)
-        self.write = QueueLock(write)
+        self.read: QueueLock = QueueLock(read)
+        self.write: QueueLock = QueueLock(write)
         self._world = world
 
     def contenders(self) -> list[Contender]:

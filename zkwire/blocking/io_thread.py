@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
     from collections.abc import Callable
-    from typing import Protocol
+    from typing import Final, Protocol
 
     from zkwire.blocking.waiting import Sleeper
     from zkwire.net import connector
@@ -79,10 +79,10 @@ class IOThread:
         # who has got the descriptor's number.
         self._waking_lock = threading.RLock()
         self._selector.register(self._listening, selectors.EVENT_READ)
-        self.select = self._selector.select
+        self.select: Final = self._selector.select
         self._engine = Connector(pump, pump.mutex, self._selector, self.wake)
         self._engine.sockets.add(self._waking)
-        self.held = Held(self, self._engine.sockets)
+        self.held: Held = Held(self, self._engine.sockets)
         self.call_late_at: float | None = None
         self._rearm_at: float | None = None
         self._rearm = REARM

@@ -53,18 +53,18 @@ class LeaderFollower:
 
     def __init__(self, session: Session, now: Callable[[], float] | None) -> None:
         self.session = session
-        self.now = now or clock
+        self.now: Callable[[], float] = now or clock
         self.threads: object = threading.get_ident  # gevent replaces it, and locks and sockets too
         self.renew_mutex()
         self.link: Connection | None = None
         self.io: IOThread | None = None
         self.due: deque[Waker] = deque()  # what the automaton wants called
         self.soon: deque[Callable[[], None]] = deque()  # what others want called
-        self.late = Late()
+        self.late: Late = Late()
         self.sleepers: set[Sleeper] = set()
         self._followers: deque[Sleeper] = deque()
         self.ended = False
-        self.forked = False
+        self.forked: bool = False
 
     def check(self) -> None:
         """Raise in a forked child, and when nothing can happen any more."""
@@ -77,7 +77,7 @@ class LeaderFollower:
 
     def renew_mutex(self) -> None:
         """Have a state lock of the present kind, which no thread holds."""
-        self.mutex = threading.RLock()
+        self.mutex: threading.RLock = threading.RLock()
         self.owned: Callable[[], bool] = self.mutex._is_owned  # type: ignore[attr-defined]
 
     @property

@@ -21,7 +21,7 @@ class Sleeper:
     __slots__ = ("_lock", "waitable")
 
     def __init__(self, waitable: Waitable) -> None:
-        self.waitable = waitable
+        self.waitable: Waitable = waitable
         self._lock = threading.Lock()
         self._lock.acquire()
 
