@@ -155,6 +155,8 @@ class AsyncTransaction(TransactionBase):
     See :class:`zkwire.Transaction`.
     """
 
+    results: list[Any]
+
     def __init__(self, client: AsyncClient) -> None:
         super().__init__(client._chroot, client._acl)
         self._client = client

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from ssl import SSLContext
-    from typing import Any
+    from typing import Any, Final
 
     from zkwire.net.connection import Connection
     from zkwire.net.dial import Resolver
@@ -55,6 +55,8 @@ def _wake(future: asyncio.Future[None]) -> None:
 class LoopDriver(Home):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
+    loop: asyncio.AbstractEventLoop | None
+
     def __init__(
         self,
         session: Session,
@@ -67,10 +69,10 @@ class LoopDriver(Home):
         super().__init__()
         self.session = session
         self.operation_timeout = operation_timeout
-        self.now = now or clock
+        self.now: Callable[[], float] = now or clock
         self.tls = tls
         self.sasl = sasl
-        self.resolver = resolver or resolve
+        self.resolver: Resolver = resolver or resolve
         self.link: Connection | None = None
         self._driver: LoopIO | None = None
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
@@ -80,7 +82,7 @@ class LoopDriver(Home):
         self._late_timer: asyncio.TimerHandle | None = None
         self.client: object = None
 
-    caller = staticmethod(asyncio.current_task)
+    caller: Final = staticmethod(asyncio.current_task)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self.session.ended:

@@ -44,8 +44,8 @@ class AsyncReadWriteLock:
         read = ReadLockQueue(self._world, path, text, write, acl)
         write.read = read
         self.path = path
-        self.read = AsyncQueueLock(read)
-        self.write = AsyncQueueLock(write)
+        self.read: AsyncQueueLock = AsyncQueueLock(read)
+        self.write: AsyncQueueLock = AsyncQueueLock(write)
 
     async def contenders(self) -> list[Contender]:
         """Who is in the queue, in order.  Not a snapshot."""

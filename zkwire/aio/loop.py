@@ -93,9 +93,11 @@ class LoopIO:
         self._pump = pump
         self._loop = loop
         sockets: set[socket.socket] = set()
-        self.held = Held(self, sockets)
+        self.held: Held = Held(self, sockets)
         self.held.let_go()
-        self.engine = Connector(pump, nullcontext(), LoopSelector(loop, self.held), self.wake)
+        self.engine: Connector = Connector(
+            pump, nullcontext(), LoopSelector(loop, self.held), self.wake
+        )
         self.engine.sockets = sockets
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None

@@ -42,7 +42,7 @@ class StepReply(Request):
                     raise timed_out(self, timeout, taken_back)
             return self.value()
         except BaseException:
-            self.heard = True
+            self.heard: bool = True
             raise
 
 
@@ -62,7 +62,7 @@ class AsyncReply(StepReply):
     def result(self, timeout: float | None = None) -> Any:
         """The result if the operation has ended; RuntimeError before that: await it."""
         if self.outcome is not None:
-            self.heard = True
+            self.heard: bool = True
         return self.value()
 
     # --- as a coroutine: a task that was made of it begins an await of its own --------------------
