@@ -8,16 +8,16 @@
     │   ├── NotSentError            it was not sent as a whole: repeating it is safe
     │   │   └── UnreachableError      (also an OperationTimeoutError) ``connect`` timed out
     │   └── OutcomeUnknownError     it was sent: it may or may not have been executed
+    │       └── GarbledError          the connection broke because of bytes that are no answer
     ├── OperationTimeoutError  the caller's own time limit passed (also a TimeoutError)
     │   └── LockTimeoutError        (also a LockTakenError) another holder had the lock until then
     ├── SessionExpiredError    the session has ended, its ephemeral nodes are or will be deleted
     ├── AuthFailedError        the server rejected the credentials; the session has ended
     ├── ClientClosedError      close() was called
     │   └── ForkedError             this is the copy of a client in a forked child
-    ├── ProtocolError          the peer sent bytes that are not ZooKeeper's protocol
-    │   ├── ReplyTooLargeError      this request's reply is longer than the limit
-    │   └── GarbledError            (also an OutcomeUnknownError) another frame was garbage
-    ├── LockLostError          a lock is no longer held although it was not released
+    ├── ProtocolError          the answer to this request cannot be read
+    │   └── ReplyTooLargeError      it is longer than the limit
+    ├── LockLostError          a lock is no longer held although nobody released it
     ├── LockTakenError         a ``with``, or ``Semaphore.acquire``, found the lock taken
     └── SequenceExhaustedError a lock path has used up its sequence numbers
 
@@ -252,6 +252,13 @@ class OutcomeUnknownError(ConnectionLossError):
     """
 
 
+class GarbledError(OutcomeUnknownError):
+    """The connection broke because bytes came on it that are not ZooKeeper's protocol.
+
+    Those bytes were no answer to this request: an answer that cannot be read is a ProtocolError.
+    """
+
+
 class OperationTimeoutError(ZooKeeperError, TimeoutError):
     """The caller's time limit passed.  ``maybe_applied``: a change had been sent by then.
 
@@ -293,10 +300,6 @@ class ProtocolError(ZooKeeperError):
 
 class ReplyTooLargeError(ProtocolError):
     """The reply is longer than ``receive_limit``; a repetition breaks the connection again."""
-
-
-class GarbledError(OutcomeUnknownError, ProtocolError):
-    """The outcome is unknown because the peer sent bytes that are not ZooKeeper's protocol."""
 
 
 # --- recipes --------------------------------------------------------------------------------------
