@@ -121,7 +121,7 @@ class _Threaded:
         if isinstance(client, ThreadedClient):
             self._run = client.thread.run
             self._twin = self.twin(client.real, path)
-            self._core = self._twin._core
+            self._lock = self._twin._lock
         else:
             super().__init__(client, path)  # type: ignore[call-arg]
 

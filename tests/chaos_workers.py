@@ -180,10 +180,10 @@ class Contender:
     async def _acquire(self, client: Any, timeout: float | None) -> tuple[list[Part], Any] | None:
         """What is held, and who releases it."""
         call = self._way.call
-        if self._kind == "sem":  # raises if there is none in time
-            semaphore = self._make(client, "Semaphore", f"{ROOT}/sem", LEASES)
-            lease = await call(semaphore.acquire, timeout)
-            return [Part("sem", "", lease, False)], lease
+        if self._kind == "sem":
+            lease = self._make(client, "Semaphore", f"{ROOT}/sem", LEASES).lease()
+            got = await call(lease.acquire, timeout)
+            return ([Part("sem", "", lease, False)], lease) if got else None
         parts, lock = self._lock(client)
         return (parts(), lock) if await call(lock.acquire, timeout) else None
 

@@ -14,9 +14,7 @@ import pytest
 from tests.lock_helpers import GRACE, PATIENCE, Running, Stage, answers, requests
 from tests.server_control import poll
 from zkwire import Client, NoNodeError
-from zkwire.blocking.family import Lease
-from zkwire.blocking.locks import Locking
-from zkwire.recipes.semaphore import SemaphoreLease
+from zkwire.blocking.locks import Lease, PathLock, Semaphore
 from zkwire.testing.proxy.proxy import Frame
 
 
@@ -103,7 +101,14 @@ class LeaseQueue(Queue):
 
 def lease_of(client: Client, path: str, count: int = 1) -> Lease:
     """A lease that is not taken yet."""
-    return Lease(SemaphoreLease(client._world, path, count))
+    return Semaphore(client, path, count).lease()
+
+
+def leased(semaphore: Semaphore, timeout: float | None = None) -> Lease:
+    """A lease that is taken."""
+    lease = semaphore.lease()
+    assert lease.acquire(timeout)
+    return lease
 
 
 def lease_nodes(stage: Stage, path: str) -> list[str]:
@@ -162,14 +167,14 @@ def sent(stage: Stage) -> list[str]:
     return [frame.op for frame in requests(stage.proxy.frames())]
 
 
-def lose(stage: Stage, lock: Locking, node: str) -> None:
+def lose(stage: Stage, lock: PathLock, node: str) -> None:
     """Somebody deletes the holder's node, and the holder learns of it."""
     stage.observer.delete(node)
     assert lock.lost.wait(PATIENCE)
 
 
 @contextmanager
-def holding(lock: Locking) -> Iterator[Locking]:
+def holding(lock: PathLock) -> Iterator[PathLock]:
     """As ``with lock``, for a lease too, which ``with`` does not acquire."""
     assert lock.acquire(GRACE)
     try:

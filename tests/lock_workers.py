@@ -217,7 +217,7 @@ def leasing(hosts: str, path: str, count: str, times: str, file: str) -> None:
         say("ready")
         sys.stdin.readline()
         for _ in range(int(times)):
-            with semaphore.acquire() as lease:
+            with semaphore.lease() as lease:
                 highest = max(highest, counted(Path(file), 1))
                 time.sleep(random.uniform(0, LONGEST_PAUSE))
                 assert lease.held
@@ -240,7 +240,7 @@ def holding_lease(hosts: str, path: str, count: str, session_timeout: str) -> No
     """Hold a lease until killed."""
     with (
         Client(hosts, session_timeout=float(session_timeout)) as client,
-        Semaphore(client, path, int(count)).acquire(10),
+        Semaphore(client, path, int(count)).lease().within(10),
     ):
         say("held")
         sys.stdin.readline()

@@ -38,13 +38,13 @@ from zkwire.wire.model import Event
 class NeedsItsParent(SequentialQueue):
     """Makes the parent once, and does not expect it to go."""
 
-    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
+    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
         attempt.entered = True
-        create = self.world.operations.create_with_stat(
-            f"{self.path}/{attempt.id}-{self.label}", b"", ephemeral=True, sequential=True
+        create = self._runtime.operations.create_with_stat(
+            f"{self.path}/{attempt.id}-{self._label}", b"", ephemeral=True, sequential=True
         )
         try:
-            attempt.node, attempt.stat = await self.world.until(create, deadline)
+            attempt.node, attempt.stat = await self._runtime.until(create, deadline)
         except NoNodeError:
             raise KeyError(self.path) from None
         return await self._list(deadline)
@@ -62,8 +62,8 @@ class NotItself(SequentialQueue):
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
         names = await super()._list(deadline, sync=sync)
-        if self._owed is not None and self._owed.node is not None:
-            names = list({*names, self._name(self._owed)})
+        if self._pending_cleanup is not None and self._pending_cleanup.node is not None:
+            names = list({*names, self._name(self._pending_cleanup)})
         return names
 
 

@@ -73,7 +73,6 @@ class Pair:
     def __init__(self, client: Client, kind: ReadWrite) -> None:
         self.write = kind.write(client.world, READ_WRITE)
         self.read = kind.read(client.world, READ_WRITE, "", self.write)
-        self.write.read = self.read
 
 
 class ReadWrite(NamedTuple):
@@ -116,13 +115,13 @@ class ReadWriteClaims(Claims):
         super()._grant(sim, grant)
         lock = grant.claim.lock
         assert isinstance(lock, SequentialQueue)
-        assert lock.node_name is not None
-        number, reader = sequence_number(lock.node_name), is_reader(lock.node_name)
+        assert lock._node_name is not None
+        number, reader = sequence_number(lock._node_name), is_reader(lock._node_name)
         if not reader:
             self._writers.add(number)
         elif number in self._writers:
             self._highest = highest
-        for _, name in before(_children(sim, READ_WRITE), lock.node_name):
+        for _, name in before(_children(sim, READ_WRITE), lock._node_name):
             if not (reader and is_reader(name)):
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
@@ -170,7 +169,7 @@ async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool)
             await client.turn()
         return [got]
     finally:
-        if pair.read.node_name is not None:
+        if pair.read._node_name is not None:
             await pair.read.release()
 
 
@@ -231,7 +230,7 @@ def meeting(kind: ReadWrite = ReadWrite()) -> Scenario:  # noqa: B008
 
         async def meet(client: Client, lock: ReadLockQueue) -> list[bool]:
             nonlocal met
-            await lock.acquire(None, True)
+            await lock._acquire_by(None, True)
             met += 1
             try:
                 latest = client.world.now() + 10 * sim.timeout
@@ -413,8 +412,8 @@ async def contend_all(
         try:
             got = await acquired(lock, deadline, wait)
         finally:
-            kept = [core.path for core in lock.cores if core._granted is not None]
-            if lock.held != got or len(kept) != (len(lock.cores) if got else 0):
+            kept = [core.path for core in lock._parts if core._granted is not None]
+            if lock.held != got or len(kept) != (len(lock._parts) if got else 0):
                 raise AssertionError(f"acquired {got}, held {lock.held}, kept {kept}")
         won.append(got)
         if got:
@@ -495,7 +494,7 @@ class WaitsForLaterWriters(ReadLockQueue):
     """A reader lets every writer go first."""
 
     def _ahead(self, names: list[str], own: str) -> str | None:
-        mine = self._write.node_name
+        mine = self._write._node_name
         return max((n for n in names if not is_reader(n) and n != mine), default=None)
 
 
@@ -509,8 +508,8 @@ class WaitsForReaders(ReadLockQueue):
 class QueuesAgain(ReadLockQueue):
     """Who holds the write lock goes to the end of the queue for the read lock."""
 
-    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        return await SequentialQueue._enter(self, attempt, deadline)
+    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        return await SequentialQueue._join(self, attempt, deadline)
 
 
 class BesideOnce(ReadLockQueue):
@@ -519,8 +518,8 @@ class BesideOnce(ReadLockQueue):
     async def _stand_beside(
         self, writer: str, attempt: Attempt, deadline: float | None
     ) -> list[str] | None:
-        world, operations = self.world, self.world.operations
-        node = f"{self.path}/{attempt.id}-{self.label}{writer[-10:]}"
+        world, operations = self._runtime, self._runtime.operations
+        node = f"{self.path}/{attempt.id}-{self._label}{writer[-10:]}"
         attempt.entered = True
         create = Create(node, b"", ephemeral=True)
         await world.until(operations.multi([Check(f"{self.path}/{writer}"), create]), deadline)
@@ -531,8 +530,8 @@ class BesideOnce(ReadLockQueue):
 class ForgetsFirstTry(ReadLockQueue):
     """Queues anew, after a try to stand beside the writer that may have worked."""
 
-    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        while (mine := self._write.node_name) is not None:
+    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        while (mine := self._write._node_name) is not None:
             try:
                 names = await self._stand_beside(mine, attempt, deadline)
             except ConnectionLossError:
@@ -540,7 +539,7 @@ class ForgetsFirstTry(ReadLockQueue):
             if names is None:
                 break
             return names
-        return await SequentialQueue._enter(self, attempt, deadline)
+        return await SequentialQueue._join(self, attempt, deadline)
 
 
 class IgnoresReaders(WriteLockQueue):
@@ -574,7 +573,7 @@ class NoWatch(SemaphoreLease):
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
         watch = Watch()
         try:
-            world, read = self.world, self.world.operations.get_data
+            world, read = self._runtime, self._runtime.operations.get_data
             await persist(world, deadline, read, self._base, watch=watch)
             now = await self._list(deadline)
             if sorted(now) == sorted(names) and not await world.event(watch, deadline):
@@ -590,9 +589,9 @@ class NoComparison(SemaphoreLease):
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
         watch = Watch()
         try:
-            read = self.world.operations.get_children
-            await persist(self.world, deadline, read, self.path, watch=watch)
-            if not await self.world.event(watch, deadline):
+            read = self._runtime.operations.get_children
+            await persist(self._runtime, deadline, read, self.path, watch=watch)
+            if not await self._runtime.event(watch, deadline):
                 raise OperationTimeoutError("no lease in time")
         finally:
             watch.close()
@@ -604,25 +603,29 @@ class QueueKept(SemaphoreLease):
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
-        if not await self._queue.acquire(deadline, wait):
+        if not await self._queue._acquire_by(deadline, wait):
             return False
         won = await self._take_lease(attempt, deadline, wait)
-        await self._queue.leave(deadline)
-        self._queue.give_up()
+        await self._queue._step_out(deadline)
+        self._queue._release_later()
         return won
 
-    def _settle(self) -> None:
-        SequentialQueue._settle(self)
+    def _clean_up_pending(self) -> None:
+        SequentialQueue._clean_up_pending(self)
 
 
 class AgreesBlindly(SemaphoreLease):
     """Writes its number whatever has been written meanwhile."""
 
     async def _agree(self, deadline: float | None) -> None:
-        data, _ = await persist(self.world, deadline, self.world.operations.get_data, self._base)
+        data, _ = await persist(
+            self._runtime, deadline, self._runtime.operations.get_data, self._base
+        )
         if not data:
             count = b"%d" % self._places
-            await persist(self.world, deadline, self.world.operations.set_data, self._base, count)
+            await persist(
+                self._runtime, deadline, self._runtime.operations.set_data, self._base, count
+            )
             return
         await super()._agree(deadline)
 
@@ -632,12 +635,12 @@ class NoQueue(SemaphoreLease):
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
-        if not await self._queue.acquire(deadline, wait):
+        if not await self._queue._acquire_by(deadline, wait):
             return False
         try:
-            await self._queue.leave(deadline)
+            await self._queue._step_out(deadline)
         finally:
-            self._queue.give_up()
+            self._queue._release_later()
         return await self._take_lease(attempt, deadline, wait)
 
 
@@ -646,32 +649,32 @@ class ArgumentOrder(AllLocks):
 
     def __init__(self, cores: Sequence[Lock]) -> None:
         super().__init__(cores)
-        self.cores = list(cores)
+        self._parts = list(cores)
 
 
 class FirstKept(AllLocks):
     """Does not give back what it had before it failed."""
 
-    async def acquire(self, deadline: float | None, wait: bool) -> bool:
+    async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
         self._forget_loss()
-        for core in self.cores:
-            if core._granted is None and not await core.acquire(deadline, wait):
+        for core in self._parts:
+            if core._granted is None and not await core._acquire_by(deadline, wait):
                 return False
-        self._lost.watch([core.lost for core in self.cores])
-        self._taken, self._acquired = list(self.cores), True
+        self._lost.watch([core.lost for core in self._parts])
+        self._taken, self._acquired = list(self._parts), True
         return self.held
 
 
 class NoLastLook(AllLocks):
     """Believes that the first is still held when it has the last."""
 
-    async def acquire(self, deadline: float | None, wait: bool) -> bool:
+    async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
         self._forget_loss()
         taken: list[Lock] = []
         try:
-            for core in self.cores:
+            for core in self._parts:
                 taken.append(core)
-                if not await core.acquire(deadline, wait):
+                if not await core._acquire_by(deadline, wait):
                     return False
             self._lost.watch([core.lost for core in taken])
             self._taken, self._acquired = list(taken), True
@@ -679,16 +682,16 @@ class NoLastLook(AllLocks):
             return True
         finally:
             for core in taken:
-                core.give_up()
+                core._release_later()
 
 
 class OneRelease(AllLocks):
     """Gives the others up only if nothing happens to the first."""
 
-    async def release(self, deadline: float | None = None) -> None:
+    async def _release_by(self, deadline: float | None = None) -> None:
         self._taken, self._acquired = [], False
-        for core in self.cores:
-            await core.release(deadline)
+        for core in self._parts:
+            await core._release_by(deadline)
 
 
 PLANTED: dict[str, tuple[Callable[[], Scenario], set[str]]] = {

@@ -19,7 +19,6 @@ from tests.simulation_family import make, manners_of
 from tests.simulation_locks import PATH, acquired
 from zkwire.errors import LockLostError, ZooKeeperError
 from zkwire.operations.multi import SetData
-from zkwire.recipes.guarded import guarded
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claims, Rule, exclusive
@@ -147,7 +146,7 @@ class _User:
         value = f"{self._client.name}{self._written}"
         at, fence = self._recorder.now(), self._lock.fence
         try:
-            [stat] = await guarded(self._lock, [SetData(REGISTER, value.encode())])
+            [stat] = await self._lock.guard([SetData(REGISTER, value.encode())])
         except LockLostError:
             return
         except BaseException:  # lost or interrupted: nobody knows

@@ -72,7 +72,7 @@ class Manners:
 async def acquired(lock: Lock | AllLocks, deadline: float | None, wait: bool) -> bool:
     """What a lock's `acquire(timeout)` says."""
     try:
-        return await lock.acquire(deadline, wait)
+        return await lock._acquire_by(deadline, wait)
     except OperationTimeoutError:
         if wait and deadline is not None:
             return False
@@ -111,7 +111,7 @@ async def give_back(lock: Lock, limit: float | None = None) -> None:
     """Release; whose lock is known to be lost must be told so, for nothing of it is left to end."""
     lost = not lock.held
     try:
-        await lock.release(None if limit is None else lock.world.now() + limit)
+        await lock._release_by(None if limit is None else lock._runtime.now() + limit)
     except OperationTimeoutError as error:
         if limit is None or not error.maybe_applied or lock.held:
             raise AssertionError(f"{lock.path} is not in doubt") from error
@@ -159,7 +159,7 @@ class Told:
             if client.running and not (client.dead or client.due):
                 for lock in client.locks:
                     assert isinstance(lock, Lock)
-                    untold = lock.owned and not (lock.held or lock.lost.ready)
+                    untold = lock._owned and not (lock.held or lock.lost.ready)
                     if untold or (lock.lost.ready and lock.lost.wakers):
                         raise ViolationError("TOLD", f"{client} has not been told of its loss")
 
@@ -245,8 +245,8 @@ def various(kind: Kind) -> Scenario:
 class NoCleaning(Lock):
     """An attempt that ends badly leaves what it has left (B5, B6, B7)."""
 
-    def _settle(self) -> None:
-        self._owed = None
+    def _clean_up_pending(self) -> None:
+        self._pending_cleanup = None
 
 
 class OneCleaning(Lock):
@@ -275,9 +275,9 @@ class LateEnd(Lock):
         self._granted = granted
         try:
             await self._free(attempt, version, deadline)
-            self._owed = None
+            self._pending_cleanup = None
         finally:
-            self._release_claim()
+            self._end_claim()
 
 
 class NoGuard(Lock):
@@ -353,9 +353,9 @@ class NoSecondLook(SequentialQueue):
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
         names = await super()._list(deadline, sync=sync)
-        if sync or self._owed is None or self._owed.node is None:
+        if sync or self._pending_cleanup is None or self._pending_cleanup.node is None:
             return names
-        return [self._name(self._owed)]
+        return [self._name(self._pending_cleanup)]
 
 
 class Exists(SequentialQueue):
@@ -364,8 +364,10 @@ class Exists(SequentialQueue):
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
-            await persist(self.world, deadline, self.world.operations.exists, path, watch=watch)
-            if await self.world.event(watch, deadline) is None:
+            await persist(
+                self._runtime, deadline, self._runtime.operations.exists, path, watch=watch
+            )
+            if await self._runtime.event(watch, deadline) is None:
                 raise OperationTimeoutError("not free in time")
             return False
         finally:
@@ -378,8 +380,10 @@ class WatchKept(SequentialQueue):
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
-            await persist(self.world, deadline, self.world.operations.get_data, path, watch=watch)
-            if await self.world.event(watch, deadline) is None:
+            await persist(
+                self._runtime, deadline, self._runtime.operations.get_data, path, watch=watch
+            )
+            if await self._runtime.event(watch, deadline) is None:
                 raise OperationTimeoutError("not free in time")
         except NoNodeError:
             pass
@@ -393,8 +397,8 @@ class SessionIsName(SequentialQueue):
         names = await self._list(deadline, sync=True)
         for name in names:
             path = f"{self.path}/{name}"
-            stat = await persist(self.world, deadline, self.world.operations.exists, path)
-            if stat is not None and stat.ephemeral_owner == self.world.session_id:
+            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, path)
+            if stat is not None and stat.ephemeral_owner == self._runtime.session_id:
                 attempt.node, attempt.stat = path, stat
                 attempt.id = name.rpartition("-lock-")[0]
         return names
@@ -406,7 +410,7 @@ class StepBackOnce(SequentialQueue):
     async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
         assert attempt.node is not None
         with suppress(NoNodeError, ConnectionLossError, OperationTimeoutError):
-            await self.world.until(self.world.operations.delete(attempt.node), deadline)
+            await self._runtime.until(self._runtime.operations.delete(attempt.node), deadline)
         attempt.entered = False
 
 
@@ -434,7 +438,7 @@ class SessionIsOwner(SingleNodeLock):
     """A node of this session is this lock's (B31)."""
 
     def _is_own(self, attempt: Attempt, seen: DataAndStat) -> bool:
-        return seen.stat.ephemeral_owner == self.world.session_id
+        return seen.stat.ephemeral_owner == self._runtime.session_id
 
 
 class SingleExists(SingleNodeLock):
@@ -447,9 +451,9 @@ class SingleExists(SingleNodeLock):
             watch = Watch()
             try:
                 await persist(
-                    self.world, deadline, self.world.operations.exists, self.path, watch=watch
+                    self._runtime, deadline, self._runtime.operations.exists, self.path, watch=watch
                 )
-                if await self.world.event(watch, deadline) is None:
+                if await self._runtime.event(watch, deadline) is None:
                     raise OperationTimeoutError("not free in time")
             finally:
                 watch.close()

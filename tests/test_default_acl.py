@@ -35,8 +35,7 @@ from zkwire import (
     SequentialLock,
     digest_auth,
 )
-from zkwire.aio.locks import AsyncEntered
-from zkwire.blocking.locks import Entered
+from zkwire.blocking.faces import LockFace
 from zkwire.testing import Server
 
 OWN = [digest_auth("worker", "secret")]
@@ -47,11 +46,7 @@ NODE = PATH + "/l"
 Acl = Sequence[ACL] | None
 
 
-def semaphore(client: Client, acl: Acl) -> Entered:
-    return Semaphore(client, PATH, 2, acl=acl).acquire()
-
-
-LOCKS: dict[str, Callable[[Client, Acl], Entered]] = {
+LOCKS: dict[str, Callable[[Client, Acl], LockFace]] = {
     "non-blocking": lambda client, acl: NonBlockingLock(client, NODE, acl=acl),
     "blocking": lambda client, acl: BlockingLock(client, NODE, acl=acl),
     "sequential": lambda client, acl: SequentialLock(client, PATH, acl=acl),
@@ -59,12 +54,8 @@ LOCKS: dict[str, Callable[[Client, Acl], Entered]] = {
     "election": lambda client, acl: Election(client, PATH, acl=acl).lead(),
     "read": lambda client, acl: ReadWriteLock(client, PATH, acl=acl).read,
     "write": lambda client, acl: ReadWriteLock(client, PATH, acl=acl).write,
-    "semaphore": semaphore,
+    "semaphore": lambda client, acl: Semaphore(client, PATH, 2, acl=acl).lease(),
 }
-
-
-async def async_semaphore(client: AsyncClient, acl: Acl) -> AsyncEntered:
-    return await AsyncSemaphore(client, PATH, 2, acl=acl).acquire()
 
 
 ASYNC_LOCKS: dict[str, Callable[[AsyncClient, Acl], Any]] = {
@@ -75,7 +66,7 @@ ASYNC_LOCKS: dict[str, Callable[[AsyncClient, Acl], Any]] = {
     "election": lambda client, acl: AsyncElection(client, PATH, acl=acl).lead(),
     "read": lambda client, acl: AsyncReadWriteLock(client, PATH, acl=acl).read,
     "write": lambda client, acl: AsyncReadWriteLock(client, PATH, acl=acl).write,
-    "semaphore": async_semaphore,
+    "semaphore": lambda client, acl: AsyncSemaphore(client, PATH, 2, acl=acl).lease(),
 }
 
 
@@ -166,7 +157,7 @@ async def test_nothing_of_an_asyncio_lock_is_open(kind: str) -> None:
         with Server() as server:
             async with AsyncClient(server.hosts, auth=OWN, default_acl=default) as client:
                 lock = ASYNC_LOCKS[kind](client, CREATOR if given == "acl" else None)
-                async with await lock if kind == "semaphore" else lock:
+                async with lock:
                     assert open_nodes(server) == []
 
 
@@ -234,6 +225,6 @@ def test_an_open_node_above_lets_a_stranger_be_first(
         stranger.create(f"{fresh_path}/lock")
         lock = SequentialLock(client, f"{fresh_path}/lock")
         assert lock.acquire()
-        stranger.delete(f"{lock.path}/{lock._queue.node_name}")
+        stranger.delete(f"{lock.path}/{lock._lock._node_name}")
         assert lock.lost.wait(PATIENCE)
         client.delete_tree(fresh_path)

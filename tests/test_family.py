@@ -46,6 +46,8 @@ from tests.test_lock_sweep import (
     waited,
 )
 from zkwire import (
+    AsyncClient,
+    AsyncMultiLock,
     Client,
     Contender,
     LockLostError,
@@ -131,13 +133,13 @@ def test_threads_count_with_one_object(stage: Stage, fresh_path: str) -> None:
 
 def test_release_by_a_stranger_is_refused(stage: Stage, fresh_path: str) -> None:
     lock = ReentrantLock(stage.client(), fresh_path)
-    with pytest.raises(RuntimeError, match="this thread does not hold"):
+    with pytest.raises(RuntimeError, match="this thread or task does not hold"):
         lock.release()
     with lock:
-        with pytest.raises(RuntimeError, match="this thread does not hold"):
+        with pytest.raises(RuntimeError, match="this thread or task does not hold"):
             Running(lock.release).result()
         assert lock.held
-    with pytest.raises(RuntimeError, match="this thread does not hold"):
+    with pytest.raises(RuntimeError, match="this thread or task does not hold"):
         lock.release()
 
 
@@ -275,67 +277,96 @@ def test_contenders_that_go_while_they_are_listed(stage: Stage, fresh_path: str)
 
 # --- two faces ------------------------------------------------------------------------------------
 
-FAMILY = ["ReadWriteLock", "Lease", "Semaphore", "MultiLock", "ReentrantLock", "Election"]
-# What the two worlds call by different names, and the words that go with it.
-WORDS = [
-    ("Async", ""),
-    ("async ", ""),
-    ("await ", ""),
-    ("running task", "calling thread"),
-    ("tasks", "threads"),
-    ("task", "thread"),
-    ("__aenter__", "__enter__"),
-    ("__aexit__", "__exit__"),
-]
+ALONE = ["NonBlockingLock", "BlockingLock", "SequentialLock"]
+FAMILY = ["ReadWriteLock", "Semaphore", "MultiLock", "ReentrantLock", "Election"]
+# What the results of methods are called on one face, and on the other.
+IN_THREADS = [("AbstractAsync", "Abstract"), ("Async", "")]
 
 
 def in_threads_words(text: str) -> str:
-    """What is said for asyncio, in the words for threads."""
-    for ours, theirs in WORDS:
+    """What a signature for asyncio says, in the words for threads."""
+    for ours, theirs in IN_THREADS:
         text = text.replace(ours, theirs)
     return text
 
 
-def face(kind: type) -> dict[str, Any]:
-    """The public members of a class and what `with` uses, by their names for threads."""
-    names = {name for name in dir(kind) if not name.startswith("_")}
-    names |= {"__init__"} | {n for n in dir(kind) if n in {"__enter__", "__aenter__"}}
-    names |= {n for n in dir(kind) if n in {"__exit__", "__aexit__"}}
-    return {in_threads_words(name): inspect.getattr_static(kind, name) for name in names}
+def faces() -> Iterator[tuple[str, Any, Any]]:
+    """Objects of each kind of lock, and of what comes out of them: for threads, for asyncio."""
+    clients = Client("127.0.0.1:1"), AsyncClient("127.0.0.1:1")
+
+    def two(name: str, *arguments: object) -> tuple[Any, Any]:
+        threads, tasks = (getattr(zkwire, prefix + name) for prefix in ("", "Async"))
+        return threads(clients[0], *arguments), tasks(clients[1], *arguments)
+
+    for name in ALONE:
+        yield name, *two(name, "/lock")
+    both = two("ReadWriteLock", "/lock")
+    yield "ReadWriteLock", *both
+    yield "its read", both[0].read, both[1].read
+    yield "its write", both[0].write, both[1].write
+    semaphores = two("Semaphore", "/lock", 1)
+    yield "Semaphore", *semaphores
+    yield "Lease", semaphores[0].lease(), semaphores[1].lease()
+    one, other = two("SequentialLock", "/lock")
+    yield "MultiLock", MultiLock(one), AsyncMultiLock(other)
+    yield "ReentrantLock", *two("ReentrantLock", "/lock")
+    yield "Election", *two("Election", "/lock")
 
 
-@pytest.mark.parametrize("name", FAMILY)
+FACES = {name: (threads, tasks) for name, threads, tasks in faces()}
+
+
+def public(face: Any) -> dict[str, Any]:
+    """The public members, of the object too, and what `with` uses by its names for threads."""
+    names = {name for name in dir(face) if not name.startswith("_")}
+    names |= set(dir(face)) & {"__init__", "__enter__", "__exit__", "__aenter__", "__aexit__"}
+    shown = {name.replace("__a", "__"): name for name in names}
+    return {name: inspect.getattr_static(face, own) for name, own in shown.items()}
+
+
+def function(member: Any) -> Any:
+    return member.fget if isinstance(member, property) else member
+
+
+@pytest.mark.parametrize("name", FACES)
 def test_both_faces_are_one(name: str) -> None:
-    """The same names, arguments, results and promises."""
-    threads, tasks = face(getattr(zkwire, name)), face(getattr(zkwire, f"Async{name}"))
-    only = {"cancel_on_loss"} if name in {"Lease", "MultiLock", "ReentrantLock"} else set()
-    assert tasks.keys() - threads.keys() == only
-    assert threads.keys() <= tasks.keys()
-    for member, static in threads.items():
-        ours, theirs = static, tasks[member]
+    """The same names, arguments, results and promises, which are written once."""
+    threads, tasks = (public(face) for face in FACES[name])
+    is_lock = "acquire" in threads
+    assert tasks.keys() - threads.keys() == ({"cancel_on_loss"} if is_lock else set())
+    assert threads.keys() <= tasks.keys(), "no inner name is shown under asyncio"
+    for member in threads.keys() - {"__init__"}:
+        ours, theirs = threads[member], tasks[member]
         assert isinstance(ours, property) == isinstance(theirs, property), member
-        if isinstance(ours, property):
-            ours, theirs = ours.fget, theirs.fget
-        assert callable(ours)
-        assert callable(theirs)
-        signature = in_threads_words(str(inspect.signature(theirs)))
-        assert signature == str(inspect.signature(ours)), member
-        assert bool(ours.__doc__) == bool(theirs.__doc__), member
-        first, other = (
-            (inspect.getdoc(which) or "").partition("\n\n")[0] for which in (ours, theirs)
-        )
-        if name != "Lease":  # which inherits what the locks say
-            assert in_threads_words(other) == first, member
+        if not callable(function(ours)):
+            assert member in {"read", "write", "locks"}, "what it is made of"
+            continue
+        one, other = (str(inspect.signature(function(each))) for each in (ours, theirs))
+        assert one == in_threads_words(other), member
+        waits = inspect.iscoroutinefunction(theirs)
+        assert not inspect.iscoroutinefunction(ours), member
+        if member.startswith("__"):
+            assert waits
+            continue
+        assert hasattr(ours, "__wrapped__") == waits, f"{member} is in the table if it waits"
+        if waits:
+            assert ours.__doc__ is theirs.__doc__, member
+        kinds = (type(face) for face in FACES[name])
+        texts = [inspect.getdoc(getattr(kind, member)) for kind in kinds]
+        assert texts[0], member
+        assert texts[0] == texts[1], member
 
 
-@pytest.mark.parametrize("name", FAMILY)
-def test_both_say_the_same_of_themselves(name: str) -> None:
-    first, other = (
-        (inspect.getdoc(getattr(zkwire, which)) or "").partition("\n\n")[0]
-        for which in (name, f"Async{name}")
-    )
-    said = " ".join(in_threads_words(other).split()).partition("; see :class:")[0].rstrip(".")
-    assert said == " ".join(first.split()).partition("; see :class:")[0].rstrip(".")
+@pytest.mark.parametrize("name", [*ALONE, *FAMILY])
+def test_both_are_made_alike(name: str) -> None:
+    threads, tasks = (getattr(zkwire, prefix + name) for prefix in ("", "Async"))
+    one, other = (str(inspect.signature(kind)) for kind in (threads, tasks))
+    if name == "MultiLock":  # under asyncio a lock is its algorithm
+        other = other.replace("Lock", "PathLock")
+    assert one == in_threads_words(other)
+    first, second = ((inspect.getdoc(kind) or "").partition("\n\n")[0] for kind in (threads, tasks))
+    said = second.replace("the task ", "the thread ").partition("; see :class:")[0].rstrip(".")
+    assert " ".join(first.split()).startswith(" ".join(said.split()))
 
 
 # --- the sweep ------------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ NOT_LOADED = {
     "threading",
     "typing",
     "zkwire.cli",
-    "zkwire.blocking.family",
     "zkwire.blocking.locks",
     "zkwire.net.sasl",
     "zkwire.testing",
@@ -126,10 +125,7 @@ def test_an_import_loads_little(imported: Seen) -> None:
 def test_who_asks_for_a_lock_gets_no_more_than_that() -> None:
     loaded = set(run("import zkwire; zkwire.Lock")["loaded"])
     assert "zkwire.recipes.sequential" in loaded
-    others = {"zkwire.blocking.family", "zkwire.recipes.semaphore", "zkwire.recipes.multi_lock"}
-    assert loaded.isdisjoint(
-        {*others, "asyncio", "hashlib", "zkwire.net.sasl", "zkwire.session.trace"}
-    )
+    assert loaded.isdisjoint({"asyncio", "hashlib", "zkwire.net.sasl", "zkwire.session.trace"})
 
 
 def test_threads_may_ask_for_late_names_at_the_same_time() -> None:

@@ -21,8 +21,7 @@ from zkwire import (
     Semaphore,
     SequentialLock,
 )
-from zkwire.blocking.locks import Entered, QueueLock
-from zkwire.recipes.semaphore import SemaphoreLease
+from zkwire.blocking.faces import LockFace
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy.faults import Gate, cut_before, hold
 from zkwire.wire import ops
@@ -32,13 +31,13 @@ KINDS = [*LOCKS, "lease"]
 PATH = "/locks/report"
 
 
-def made(kind: str, client: Client) -> Entered:
+def made(kind: str, client: Client) -> LockFace:
     """A lock of this kind on or below PATH."""
     if kind in ("read", "write"):
         both = ReadWriteLock(client, PATH)
         return both.read if kind == "read" else both.write
     if kind == "lease":
-        return QueueLock(SemaphoreLease(client._world, PATH, 2))
+        return Semaphore(client, PATH, 2).lease()
     if kind in ("NonBlockingLock", "BlockingLock"):
         return (NonBlockingLock if kind == "NonBlockingLock" else BlockingLock)(client, PATH + "/l")
     return (ReentrantLock if kind == "ReentrantLock" else SequentialLock)(client, PATH)
@@ -72,14 +71,14 @@ def test_no_node_is_left_above_a_lock(server: Server, kind: str) -> None:
 def test_a_semaphore_leaves_its_count_and_nothing_else(server: Server) -> None:
     """Whoever has just read the count must not enter beside others with another one."""
     with Client(server.hosts) as client:
-        with Semaphore(client, PATH, 2).acquire():
+        with Semaphore(client, PATH, 2).lease():
             remove_containers(server)
             assert sorted(client.get_children(PATH)) == ["leases"]
         remove_containers(server)
         assert list(client.walk("/locks")) == ["/locks", PATH]
         assert client.get_data(PATH).data == b"2"
         with pytest.raises(ValueError, match="of 2, not of 3"):
-            Semaphore(client, PATH, 3).acquire()
+            Semaphore(client, PATH, 3).lease().acquire()
 
 
 def test_a_node_that_stands_there_already_stays_as_it_is(server: Server) -> None:

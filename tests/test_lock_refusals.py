@@ -23,14 +23,14 @@ from zkwire import (
     SequentialLock,
     SetData,
 )
-from zkwire.blocking.locks import Locking
+from zkwire.blocking.locks import PathLock
 from zkwire.testing import Server
 
 BUSY = [-118, -122, -127]
 NOT_READ_ONLY = -119
 kinds = pytest.mark.parametrize("kind", [BlockingLock, SequentialLock])
 # The request that gives it up.
-FREES: dict[type[Locking], str] = {BlockingLock: "multi", SequentialLock: "delete"}
+FREES: dict[type[PathLock], str] = {BlockingLock: "multi", SequentialLock: "delete"}
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def clients(server: Server) -> Iterator[list[Client]]:
             client.close()
 
 
-def made(kind: type[Locking], client: Client) -> Locking:
+def made(kind: type[PathLock], client: Client) -> PathLock:
     return kind(client, "/lock")  # type: ignore[call-arg, arg-type]
 
 
 @kinds
 @pytest.mark.parametrize("code", BUSY)
 def test_a_release_that_is_refused_for_now_is_no_error(
-    server: Server, clients: list[Client], kind: type[Locking], code: int
+    server: Server, clients: list[Client], kind: type[PathLock], code: int
 ) -> None:
     lock = made(kind, clients[0])
     assert lock.acquire(GRACE)
@@ -81,7 +81,7 @@ def test_a_clean_up_that_is_refused_for_now_is_repeated(
 
 @kinds
 def test_a_read_only_server_is_asked_again_when_it_may_be_another(
-    server: Server, clients: list[Client], kind: type[Locking]
+    server: Server, clients: list[Client], kind: type[PathLock]
 ) -> None:
     lock = made(kind, clients[0])
     assert lock.acquire(GRACE)

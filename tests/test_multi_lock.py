@@ -31,7 +31,7 @@ from zkwire import (
     ReadWriteLock,
     SequentialLock,
 )
-from zkwire.recipes.multi_lock import AnyLost
+from zkwire.recipes.lost import AnyLost
 from zkwire.testing.proxy.proxy import Action, Frame
 
 pytestmark = pytest.mark.real
@@ -371,6 +371,10 @@ def test_with_on_a_taken_lock_waits(stage: Stage, fresh_path: str) -> None:
 
 def raise_taken(lock: MultiLock) -> None:
     """What ``with`` raises if acquire says no."""
-    lock._take = lambda timeout: False  # type: ignore[method-assign]
+
+    async def refuse(timeout: float | None) -> bool:
+        return False
+
+    lock._lock._take = refuse  # type: ignore[method-assign]
     with lock:
         raise AssertionError

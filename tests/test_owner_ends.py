@@ -164,8 +164,8 @@ async def again(lock: AsyncReentrantLock) -> bool:
 
 
 @asynchronous
-async def test_a_task_that_has_released_is_let_alone() -> None:
-    """Nothing is kept for its end, how often it may acquire, by whatever object."""
+async def test_one_note_is_kept_for_the_end_of_a_task() -> None:
+    """However often it may acquire, by whatever object."""
     with Server() as server:
         async with AsyncClient(server.hosts) as client:
             task = asyncio.current_task()
@@ -175,7 +175,7 @@ async def test_a_task_that_has_released_is_let_alone() -> None:
                 lock = AsyncReentrantLock(client, PATH)
                 async with lock, lock:
                     assert len(task._callbacks) == before + 1
-            assert len(task._callbacks or ()) == before
+            assert len(task._callbacks) == before + 1
 
 
 def test_who_was_a_task_is_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.family_helpers import lease_nodes, sent
+from tests.family_helpers import lease_nodes, leased, sent
 from tests.lock_helpers import GRACE, Stage
 from tests.server_control import ZooKeeperServer
 from zkwire import (
@@ -36,7 +36,7 @@ def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
 def hold(stage: Stage, path: str, kind: str) -> SequentialLock | Lease:
     client = stage.client(direct=True)
     if kind == "semaphore":
-        return Semaphore(client, path, 1).acquire(GRACE)
+        return leased(Semaphore(client, path, 1), GRACE)
     lock = SequentialLock(client, path)
     assert lock.acquire(GRACE)
     return lock
@@ -55,11 +55,9 @@ def asked_since(stage: Stage) -> list[str]:
 @pytest.mark.parametrize("kind", ["fair", "semaphore"])
 def test_a_poll_in_a_thread_costs_six_requests(stage: Stage, fresh_path: str, kind: str) -> None:
     holder, client = hold(stage, fresh_path, kind), stage.client()
-    lock: SequentialLock | Semaphore
-    lock = (
-        SequentialLock(client, fresh_path) if kind == "fair" else Semaphore(client, fresh_path, 1)
-    )
+    semaphore = Semaphore(client, fresh_path, 1)
     for _ in range(2):
+        lock = SequentialLock(client, fresh_path) if kind == "fair" else semaphore.lease()
         stage.proxy.reset()
         with suppress(OperationTimeoutError):
             assert lock.acquire(LONG_ENOUGH) is False
@@ -76,13 +74,10 @@ def test_a_poll_in_a_task_costs_six_requests(stage: Stage, fresh_path: str, kind
 
     async def poll() -> list[str]:
         async with AsyncClient(stage.proxy.hosts) as client:
-            lock: AsyncSequentialLock | AsyncSemaphore
-            lock = (
-                AsyncSequentialLock(client, fresh_path)
-                if kind == "fair"
-                else AsyncSemaphore(client, fresh_path, 1)
-            )
+            semaphore = AsyncSemaphore(client, fresh_path, 1)
             for _ in range(2):
+                fair = kind == "fair"
+                lock = AsyncSequentialLock(client, fresh_path) if fair else semaphore.lease()
                 stage.proxy.reset()
                 with suppress(OperationTimeoutError):
                     assert await lock.acquire(LONG_ENOUGH) is False

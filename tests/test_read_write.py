@@ -30,7 +30,7 @@ from tests.lock_helpers import (
 )
 from tests.server_control import ZooKeeperServer
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
-from zkwire.blocking.locks import Locking
+from zkwire.blocking.locks import PathLock
 from zkwire.recipes.read_write import is_reader
 from zkwire.testing.proxy.proxy import Action, Gate, cut_after, cut_before, hold
 
@@ -56,7 +56,7 @@ def far(stage: Stage, path: str, text: str = "") -> ReadWriteLock:
     return ReadWriteLock(stage.client(direct=True), path, text)
 
 
-def side_of(lock: ReadWriteLock, side: str) -> Locking:
+def side_of(lock: ReadWriteLock, side: str) -> PathLock:
     """``lock.read`` or ``lock.write``."""
     return lock.read if side == "read" else lock.write
 

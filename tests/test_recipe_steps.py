@@ -14,10 +14,17 @@ import pytest
 from tests.scripted import STAT
 from tests.test_client_threads import Interruption
 from zkwire import AsyncClient, Client
-from zkwire.aio.family import AsyncMultiLock, AsyncReentrantLock, AsyncSemaphore
-from zkwire.aio.locks import AsyncSequentialLock
-from zkwire.blocking.family import MultiLock, ReentrantLock, Semaphore
-from zkwire.blocking.locks import BlockingLock, NonBlockingLock, SequentialLock
+from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
+from zkwire.aio.owners import value_of_each_task
+from zkwire.blocking.locks import (
+    BlockingLock,
+    MultiLock,
+    NonBlockingLock,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+)
+from zkwire.blocking.owners import value_of_each_thread
 from zkwire.blocking.run import run
 from zkwire.errors import (
     BadVersionError,
@@ -125,6 +132,16 @@ class Runtime:
 
     def _stand_guard(self, node: str, fence: int, guard: object) -> Answer:
         return Answer(None)
+
+    def local(self, make: Callable[[], object]) -> Callable[[], object]:
+        in_a_task, in_a_thread = value_of_each_task(make), value_of_each_thread(make)
+
+        def own() -> object:
+            return in_a_task() if asyncio._get_running_loop() else in_a_thread()
+
+        return own
+
+    def when_caller_ends(self, lock: object) -> None: ...
 
     def now(self) -> float:
         return self.time
@@ -245,7 +262,7 @@ def test_a_node_that_vanishes_before_its_turn_is_no_part_of_the_walk() -> None:
 @pytest.mark.parametrize("twice", [True, False])
 def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool) -> None:
     core, world = sequential()
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     errors: list[BaseException] = [KeyboardInterrupt()] * (1 + twice)
 
     def unhold(hold: object) -> None:
@@ -254,51 +271,51 @@ def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool
 
     world.unhold = unhold  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):  # it is raised all the same
-        core.give_up()
+        core._release_later()
     assert len(world.spawned) == 1
-    assert not core.engaged
+    assert not core._engaged
 
 
 def test_a_clean_up_goes_on_over_lost_connections_until_the_session_is_over() -> None:
     core, world = sequential(delete=[NotSentError("lost"), SessionExpiredError("over")])
-    assert run(core.acquire(None, True))
-    core.give_up()
+    assert run(core._acquire_by(None, True))
+    core._release_later()
     run(world.spawned[0](world))
     assert world.asked[-2:] == ["delete", "delete"]
 
 
 def test_a_withdrawal_after_the_end_of_the_session_is_done() -> None:
     core, world = sequential()
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
 
     def spawn(work: object) -> None:
         raise SessionExpiredError("over")
 
     world.spawn = spawn  # type: ignore[method-assign]
-    core.give_up()
+    core._release_later()
     assert not core.held
 
 
 def test_a_release_after_the_lease_has_run_out_says_that_the_lock_was_lost() -> None:
     core, world = sequential()
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     world.time = Runtime.lease_deadline
     with pytest.raises(LockLostError, match="for a session timeout"):
-        run(core.release())
+        run(core._release_by(None))
     assert len(world.spawned) == 1
 
 
 def test_a_release_that_meets_the_end_of_the_session_says_that_the_lock_was_lost() -> None:
     core, _ = sequential(delete=[SessionExpiredError("over")])
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     with pytest.raises(LockLostError, match="the session has expired"):
-        run(core.release())
-    assert not core.engaged
+        run(core._release_by(None))
+    assert not core._engaged
 
 
 def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_was_lost() -> None:
     core, world = sequential()
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
 
     async def wait_in_vain(deadline: float | None) -> None:
         assert deadline == world.lease_deadline
@@ -308,9 +325,9 @@ def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_
     world.usable = False
     world.connected = wait_in_vain  # type: ignore[method-assign]
     with pytest.raises(LockLostError, match="no server has answered for a session timeout"):
-        run(core.release())
+        run(core._release_by(None))
     assert "delete" not in world.asked
-    assert not core.engaged
+    assert not core._engaged
 
 
 def test_a_guard_that_comes_behind_the_end_of_the_session_harms_nobody() -> None:
@@ -320,7 +337,7 @@ def test_a_guard_that_comes_behind_the_end_of_the_session_harms_nobody() -> None
         raise SessionExpiredError("over")
 
     world._stand_guard = refuse  # type: ignore[method-assign]
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     (stand,) = world.late
     stand()
     assert core.held, "until the end of the session reaches it as a hold"
@@ -331,8 +348,8 @@ def test_a_lock_that_is_released_before_its_guard_stands_needs_none() -> None:
     stood: list[object] = []
     world._stand_guard = lambda *guarded: stood.append(guarded)  # type: ignore[assignment,method-assign]
     world.forget = stood.append  # type: ignore[assignment,method-assign]
-    assert run(core.acquire(None, True))
-    run(core.release())
+    assert run(core._acquire_by(None, True))
+    run(core._release_by(None))
     (stand,) = world.late
     stand()
     assert stood == []
@@ -345,12 +362,12 @@ def test_a_guard_that_is_dismissed_while_it_is_asked_for_is_forgotten() -> None:
     world.forget = forgotten.append  # type: ignore[assignment,method-assign]
 
     def release_meanwhile(node: str, fence: int, guard: OwnNodeWatch) -> Answer:
-        run(core.release())
+        run(core._release_by(None))
         assert guard.closed
         raise ClosedWatchError("the watch has been closed")
 
     world._stand_guard = release_meanwhile  # type: ignore[method-assign,assignment]
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     (stand,) = world.late
     stand()
     assert len(forgotten) == 1
@@ -362,7 +379,7 @@ def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
     seen: list[bool] = []
     world.hold = lambda hold: seen.append(core.held)  # type: ignore[method-assign]
     world.shortly = lambda function: seen.append(core.held)  # type: ignore[method-assign]
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     assert seen == [False, False]
     assert core.held
 
@@ -371,12 +388,14 @@ def test_a_release_that_has_begun_before_acquire_returns_is_left_alone() -> None
     class Hasty(SequentialQueue):
         async def _acquire(self, deadline: float | None, wait: bool) -> bool:
             won = await super()._acquire(deadline, wait)
-            self._owed = self._granted  # the first thing that a release does, in another thread
+            self._pending_cleanup = (
+                self._granted
+            )  # the first thing that a release does, in another thread
             return won
 
     world: Any = Runtime()
     core = Hasty(world, "/lock")
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     assert not world.spawned
     assert core.held
 
@@ -390,7 +409,7 @@ def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
     world: Any = Runtime()
     core = Interrupted(world, "/lock")
     with pytest.raises(KeyboardInterrupt):
-        run(core.acquire(None, True))
+        run(core._acquire_by(None, True))
     assert not core.held
     assert len(world.spawned) == 1
 
@@ -399,18 +418,18 @@ def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
     core, world = sequential()
     world.time = Runtime.lease_deadline
     with pytest.raises(LockLostError, match="in the moment"):
-        run(core.acquire(None, True))
+        run(core._acquire_by(None, True))
     assert len(world.spawned) == 1
 
 
 def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
     """What the lost attempt may have left is cleaned up behind it."""
     lock, world = sequential()
-    assert run(lock.acquire(None, True))
+    assert run(lock._acquire_by(None, True))
     lost = lock.lost
     lost.lose("its node was deleted")
     assert not lock.held
-    assert run(lock.acquire(None, True))
+    assert run(lock._acquire_by(None, True))
     assert lock.held
     assert lock.lost is not lost
     assert len(world.spawned) == 1
@@ -418,7 +437,7 @@ def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
 
 def test_a_loss_shows_what_has_become_of_it() -> None:
     core, _ = sequential()
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     both = AllLocks([core]).lost
     assert (repr(core.lost), repr(both)) == ("<Lost: not lost>", "<AnyLost: not lost>")
     both._parts = [core.lost]
@@ -470,9 +489,9 @@ def test_whose_turn_it_is_by_the_event_alone(
     world.event = event  # type: ignore[method-assign]
     if meanwhile in (sleep_too_long, lose_the_place):  # here, where the answers do not change
         with pytest.raises(LockLostError, match="in the moment"):
-            run(core.acquire(None, True))
+            run(core._acquire_by(None, True))
     else:
-        assert run(core.acquire(None, True))
+        assert run(core._acquire_by(None, True))
     looks = world.asked.count("get_children")
     assert looks == (1 if meanwhile is nothing else 2)
 
@@ -482,19 +501,19 @@ def test_a_place_in_the_queue_is_kept_when_only_the_listing_is_lost(
     loss: type[ConnectionLossError],
 ) -> None:
     core, world = sequential(get_children=[loss("lost")])
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     assert world.asked == ["create_with_stat", "get_children", "get_children"]
 
 
 def test_a_create_that_was_not_sent_is_repeated_without_a_look() -> None:
     core, world = sequential(create_with_stat=[NotSentError("lost")], get_children=[["x"]])
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     assert world.asked == ["create_with_stat", "get_children"] * 2
 
 
 def test_who_does_not_hold_has_nothing_to_leave() -> None:
     core, world = sequential()
-    run(core.leave(None))
+    run(core._step_out(None))
     assert world.asked == []
 
 
@@ -553,7 +572,7 @@ def test_near_the_end_of_the_numbers_nobody_enters(number: int) -> None:
     node = f"/lock/{an_attempt().id}-lock-{number:010d}"
     core, world = sequential(create_with_stat=[(node, STAT)])
     with pytest.raises(SequenceExhaustedError):
-        run(core.acquire(None, True))
+        run(core._acquire_by(None, True))
     assert len(world.spawned) == 1
 
 
@@ -566,7 +585,7 @@ def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockQu
 
     class Writer:
         @property
-        def own_place(self) -> str | None:
+        def _own_place(self) -> str | None:
             return next(names, None)
 
     world, writer = Runtime(**answers), Writer()
@@ -584,7 +603,7 @@ def test_a_downgrade_in_doubt_looks_for_its_node_when_the_writer_has_gone(made: 
         get_children=[[], [reader] if made else []],
     )
     attempt = an_attempt()
-    run(core._enter(attempt, None))
+    run(core._join(attempt, None))
     assert attempt.node is not None
     assert ("create_with_stat" in world.asked) != made
 
@@ -629,13 +648,13 @@ def own() -> DataAndStat:
 
 def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
     core, _ = single(multi=[taken()], get_data=[own()], get_children=[[]], exists=[STAT])
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     assert core.held
 
 
 def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
     core, world = single(multi=[NotSentError("lost"), taken()])
-    assert not run(core.acquire(None, False))
+    assert not run(core._acquire_by(None, False))
     assert world.asked == ["multi", "multi"]
 
 
@@ -645,7 +664,7 @@ def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
     theirs = DataAndStat(b"", STAT)
     core, _ = single(multi=[*creates, taken()], get_data=[theirs])
     with pytest.raises(NodeExistsError, match="/lock is no lock"):
-        run(core.acquire(None, not lost))
+        run(core._acquire_by(None, not lost))
 
 
 def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
@@ -673,10 +692,10 @@ def test_a_token_that_may_not_be_deleted_is_told() -> None:
 def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool) -> None:
     """Somebody has written into it, or has made it anew by hand."""
     core, world = single(multi=[[None, STAT, None, ALONE], refused(1, BadVersionError("2"))])
-    assert run(core.acquire(None, False))
+    assert run(core._acquire_by(None, False))
     world.answers["get_data"] = [own() if written else DataAndStat(b"", OTHER)]
     with contextlib.nullcontext() if written else pytest.raises(LockLostError):
-        run(core.release())
+        run(core._release_by(None))
     assert world.asked == ["multi", "multi", "sync", "get_data"]
     assert world.spawned
 
@@ -725,7 +744,7 @@ def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
             lock.check()
         with pytest.raises(LockLostError, match="stolen"), lock:
             pytest.fail("the body runs")
-        assert lock._owned, "it is still to be released"
+        assert lock._lock._owned, "it is still to be released"
 
 
 def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
@@ -736,7 +755,7 @@ def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
         lock.lost.lose("stolen")
         with pytest.raises(LockLostError, match="stolen"):
             await lock.__aenter__()
-        assert lock._owned, "it is still to be released"
+        assert lock._lock._owned, "it is still to be released"
         with pytest.raises(LockLostError):
             await lock.release()
 
@@ -820,17 +839,17 @@ class Nodes(Runtime):
 
 
 def a_lease_in_vain(client: Any) -> None:
-    Semaphore(client, "/s", 1).acquire(1.0)
+    assert not Semaphore(client, "/s", 1).lease().acquire(1.0)
 
 
 def a_lease_in_vain_at_once(client: Any) -> None:
-    Semaphore(client, "/s", 1).acquire(0)
+    assert not Semaphore(client, "/s", 1).lease().acquire(0)
 
 
 def a_lease_for_a_body(client: Any) -> None:
     with Semaphore(client, "/t", 1).lease():
         pass
-    with Semaphore(client, "/t", 1).within(1.0):
+    with Semaphore(client, "/t", 1).lease().within(1.0):
         pass
 
 
@@ -906,8 +925,7 @@ def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
     for kind in locks:
         assert not kind(client_of(world), "/a").acquire(0)
     assert not MultiLock(SequentialLock(client_of(world), "/a")).acquire(0)
-    with pytest.raises(OperationTimeoutError):
-        Semaphore(client_of(world), "/s", 1).acquire(0)
+    assert not Semaphore(client_of(world), "/s", 1).lease().acquire(0)
     assert world.limits == [world.time] * 6
 
 
@@ -917,27 +935,27 @@ def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
 def test_what_is_being_released_cannot_be_acquired() -> None:
     """Or else what is owed to the server would be that of two attempts."""
     core, world = sequential()
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     tried: list[object] = []
 
     def delete(*_: object) -> Answer:
         with pytest.raises(RuntimeError, match="releasing"):
-            run(core.acquire(None, True))
-        tried.append(core.engaged)
+            run(core._acquire_by(None, True))
+        tried.append(core._engaged)
         return Answer(None)
 
     world.delete = delete  # type: ignore[attr-defined]
-    run(core.release())
+    run(core._release_by(None))
     assert tried == [True]
-    assert not core.engaged
+    assert not core._engaged
     assert not world.engaged
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
 
 
 def test_who_waits_as_long_as_it_takes_does_so_for_what_is_missing_above() -> None:
     late = OperationTimeoutError("no server for two session timeouts")
     core, world = sequential(create_with_stat=[NoNodeError("no parent")], create=[late, "/lock"])
-    assert run(core.acquire(None, True))
+    assert run(core._acquire_by(None, True))
     assert world.asked.count("create") == 2
 
 
@@ -945,24 +963,13 @@ def test_a_body_does_not_run_without_its_lock() -> None:
     world: Any = Nodes()
     world.nodes.append("/a/other-lock-0000000000")
     lock = ReentrantLock(client_of(world), "/a")
-    lock.lock._core.acquire = refuse  # type: ignore[assignment, method-assign]
+    lock.lock._lock._acquire_by = refuse
     with pytest.raises(LockTakenError, match="/a is held"), lock:
         pytest.fail("the body runs")
 
 
 async def refuse(*_: object) -> bool:
     return False
-
-
-def test_a_lease_that_is_lost_before_its_body_is_given_up() -> None:
-    world: Any = Nodes()
-    world.nodes.clear()
-    lease = Semaphore(client_of(world), "/s", 1).acquire()
-    lease.lost.lose("the lease has ended")
-    with pytest.raises(LockLostError), lease:
-        pytest.fail("the body runs")
-    world.nodes.insert(0, "")
-    assert world.clean_up() == []
 
 
 def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
@@ -984,7 +991,7 @@ def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
     core = SemaphoreLease(world, "/s", 1)
     attempt = an_attempt("/s/leases/gone")
     attempt.stat = STAT
-    run(core._enter(attempt, None))
+    run(core._join(attempt, None))
     assert world.asked == ["get_data", "create_with_stat", "get_children"]
 
 
@@ -999,7 +1006,7 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
     world: Any = Nodes()
     lock = SequentialLock(client_of(world), "/a")
     with pytest.raises(KeyboardInterrupt), lock:
-        lock._core.release = interrupted  # type: ignore[assignment, method-assign]
+        lock._lock.release = interrupted
     assert not lock.held
     assert world.clean_up() == []
 
@@ -1010,7 +1017,7 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
 
     async def body() -> None:
         async with lock:
-            lock._core.release = interrupted  # type: ignore[assignment, method-assign]
+            lock._lock.release = interrupted
 
     with pytest.raises(KeyboardInterrupt):
         run(body())
@@ -1020,42 +1027,42 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
 
 def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
     lock = ReentrantLock(client_of(Nodes()), "/a")
-    release = lock.lock._core.release
+    release = lock.lock._lock.release
     assert lock.acquire()
-    lock.lock._core.release = interrupted  # type: ignore[assignment, method-assign]
+    lock.lock._lock.release = interrupted
     with pytest.raises(KeyboardInterrupt):
         lock.release()
     assert lock.held
-    lock.lock._core.release = release  # type: ignore[method-assign]
+    lock.lock._lock.release = release
     assert lock.acquire()
-    lock._give_up()
+    lock._lock._release_later()
     assert lock.held
-    lock._give_up()
+    lock._lock._release_later()
     assert not lock.held
 
 
 def test_the_same_under_asyncio() -> None:
     async def main() -> None:
         lock = AsyncReentrantLock(client_of(Nodes(), AsyncClient), "/a")
-        release = lock.lock._core.release
+        release = lock.lock._lock.release
         assert await lock.acquire()
 
         async def failing(*_: object) -> None:
             raise LookupError
 
-        lock.lock._core.release = failing  # type: ignore[assignment, method-assign]
+        lock.lock._lock.release = failing
         with pytest.raises(LookupError):
             await lock.release()
         assert lock.held
-        lock.lock._core.release = release  # type: ignore[method-assign]
+        lock.lock._lock.release = release
         assert await lock.acquire()
-        lock._give_up()
+        lock._lock._release_later()
         assert lock.held
         async with lock:
             assert lock._owned
-        lock._give_up()
+        lock._lock._release_later()
         assert not lock.held
-        lock.lock._core.acquire = refuse
+        lock.lock._lock._acquire_by = refuse
         with pytest.raises(LockTakenError, match="/a is held"):
             await lock.__aenter__()
 
@@ -1082,32 +1089,22 @@ def test_outside_of_a_task_there_is_nobody_to_hold_or_to_cancel() -> None:
     assert [text.rpartition(" ")[2] for text in refused] == ["task", "none"]
 
 
-def test_a_lease_for_asyncio_that_is_lost_before_its_body_is_given_up() -> None:
-    world: Any = Nodes()
-    world.nodes.clear()
-    lease = run(AsyncSemaphore(client_of(world, AsyncClient), "/s", 1).acquire())
-    lease.lost.lose("the lease has ended")
-    with pytest.raises(LockLostError):
-        run(lease.__aenter__())
-    world.nodes.insert(0, "")
-    assert world.clean_up() == []
-
-
 def test_what_is_in_other_hands_is_left_to_them() -> None:
     client = client_of(Nodes())
     both = MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b"))
     assert both.acquire()
-    things: list[Any] = [*both._core.cores, both._core]
+    all_locks: Any = both._lock
+    things: list[Any] = [*all_locks._parts, all_locks]
     for thing in things:
         thing._busy = True
-        thing.give_up()
+        thing._release_later()
         with pytest.raises(RuntimeError, match="another thread or task"):
-            run(thing.acquire(None, True))
+            run(thing._acquire_by(None, True))
         thing._busy = False
     assert both.held
-    core = both._core.cores[0]
+    core = all_locks._parts[0]
     core._disengage()
-    assert core in core.world.engaged
+    assert core in core._runtime.engaged
 
 
 def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:

@@ -16,6 +16,7 @@ from tests.family_helpers import (
     interrupted_when,
     lease_nodes,
     lease_of,
+    leased,
     lose,
     soon,
     watches_children,
@@ -39,7 +40,7 @@ from tests.server_control import ZooKeeperServer
 from zkwire import (
     Lease,
     LockLostError,
-    LockTakenError,
+    LockTimeoutError,
     Semaphore,
     SessionExpiredError,
     SetData,
@@ -76,15 +77,17 @@ def wait_no_nodes(stage: Stage, path: str) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_as_many_as_there_are(stage: Stage, fresh_path: str, count: int) -> None:
     semaphores = [far(stage, fresh_path, count) for _ in range(count + 1)]
-    leases = [semaphore.acquire(GRACE) for semaphore in semaphores[:-1]]
+    leases = [leased(semaphore, GRACE) for semaphore in semaphores[:-1]]
     assert all(lease.held for lease in leases)
     assert stage.observer.get_data(fresh_path)[0] == str(count).encode()
     for timeout in (0, 0.02):
-        said = f"none of {count} leases was free" + f" within {timeout} s" * bool(timeout) + "$"
-        with pytest.raises(LockTakenError, match=said):
-            semaphores[-1].acquire(timeout)
+        assert not semaphores[-1].lease().acquire(timeout)
+        said = f"none of {count} leases was free in time$"
+        entering = semaphores[-1].lease().within(timeout)
+        with pytest.raises(LockTimeoutError, match=said), entering:
+            pytest.fail("the body runs")
     leases.pop(0).release()
-    with semaphores[-1].acquire(GRACE) as lease:
+    with semaphores[-1].lease().within(GRACE) as lease:
         assert lease.held
         assert all(other.held for other in leases)
     for other in leases:
@@ -114,7 +117,7 @@ def test_order_of_arrival(stage: Stage, fresh_path: str) -> None:
 
 def test_what_decides_is_the_rank(stage: Stage, fresh_path: str) -> None:
     """A contender whose place in the queue is deleted does not make one lease too many."""
-    holder, queue = far(stage, fresh_path, 1).acquire(GRACE), LeaseQueue(stage, fresh_path)
+    holder, queue = leased(far(stage, fresh_path, 1), GRACE), LeaseQueue(stage, fresh_path)
     for name in "abc":
         queue.join(name, lease_of(stage.client(direct=True), fresh_path))
     soon("one looks", lambda: len(stage.nodes(f"{fresh_path}/leases")) == 2)
@@ -133,7 +136,7 @@ def test_what_decides_is_the_rank(stage: Stage, fresh_path: str) -> None:
 
 
 def test_contender_whose_lease_node_was_deleted_queues_anew(stage: Stage, fresh_path: str) -> None:
-    holder = far(stage, fresh_path, 1).acquire(GRACE)
+    holder = leased(far(stage, fresh_path, 1), GRACE)
     lease = lease_of(stage.client(), fresh_path)
     waiting = Running(lambda: lease.acquire(PATIENCE))
     stage.proxy.wait_for(lambda frames: watches_children(frames, f"{fresh_path}/leases"), PATIENCE)
@@ -153,7 +156,7 @@ def test_lease_given_back_wakes_one(
 ) -> None:
     """The first in the queue hears of the lease, the second that it is the first now."""
     waiters, count = 8, 2
-    first = [far(stage, fresh_path, count).acquire(GRACE) for _ in range(count)]
+    first = [leased(far(stage, fresh_path, count), GRACE) for _ in range(count)]
     holders: list[Callable[[], None]] = [lease.release for lease in first]
     queue = LeaseQueue(stage, fresh_path)
     for number in range(waiters):
@@ -223,20 +226,20 @@ def text(frame: Frame) -> str:
 
 def test_first_one_writes_the_count_down(stage: Stage, fresh_path: str) -> None:
     make_path(stage.observer, fresh_path)
-    far(stage, fresh_path, 2).acquire(GRACE).release()
+    leased(far(stage, fresh_path, 2), GRACE).release()
     data, stat = stage.observer.get_data(fresh_path)
     assert (data, stat.version) == (b"2", 1)
-    far(stage, fresh_path, 2).acquire(GRACE).release()
+    leased(far(stage, fresh_path, 2), GRACE).release()
     assert stage.observer.get_data(fresh_path)[1].version == 1
     with pytest.raises(ValueError, match="a semaphore of 2, not of 3"):
-        far(stage, fresh_path, 3).acquire(GRACE)
+        leased(far(stage, fresh_path, 3), GRACE)
     wait_no_nodes(stage, fresh_path)
 
 
 def test_something_else_in_the_node_is_no_count(stage: Stage, fresh_path: str) -> None:
     stage.observer.create(fresh_path, b"2\nFORGED " + b"x" * 100_000)
     with pytest.raises(ValueError, match=r"semaphore of b'2\\nFORGED x+', not of 1") as caught:
-        far(stage, fresh_path, 1).acquire(GRACE)
+        leased(far(stage, fresh_path, 1), GRACE)
     assert len(str(caught.value)) < 300
     assert lease_nodes(stage, fresh_path) == []
 
@@ -246,9 +249,9 @@ def test_two_first_ones_agree(stage: Stage, fresh_path: str, theirs: int) -> Non
     """Both find no count; the slower one looks again at what the faster one has written."""
     slow, gate = near(stage, fresh_path, 2), Gate()
     stage.proxy.on("set_data", action=hold(gate))
-    acquiring = Running(lambda: slow.acquire(PATIENCE))
+    acquiring = Running(lambda: leased(slow, PATIENCE))
     gate.wait_reached()
-    far(stage, fresh_path, theirs).acquire(GRACE).release()
+    leased(far(stage, fresh_path, theirs), GRACE).release()
     gate.release()
     if theirs == 2:
         acquiring.result().release()
@@ -262,7 +265,7 @@ def test_two_first_ones_agree(stage: Stage, fresh_path: str, theirs: int) -> Non
 @pytest.mark.parametrize("fault", [cut_before, cut_after])
 def test_count_is_written_once(stage: Stage, fresh_path: str, fault: Action) -> None:
     stage.proxy.on("set_data", action=fault)
-    near(stage, fresh_path, 2).acquire(PATIENCE).release()
+    leased(near(stage, fresh_path, 2), PATIENCE).release()
     data, stat = stage.observer.get_data(fresh_path)
     assert (data, stat.version) == (b"2", 1)
 
@@ -287,7 +290,7 @@ def test_lease_has_what_a_lock_has(stage: Stage, fresh_path: str) -> None:
     stage.observer.create(f"{fresh_path}-target")
     fences = []
     for _ in range(3):
-        lease = semaphore.acquire(GRACE)
+        lease = leased(semaphore, GRACE)
         assert isinstance(lease, Lease)
         assert lease.held
         lease.check()
@@ -313,18 +316,17 @@ def test_lease_has_what_a_lock_has(stage: Stage, fresh_path: str) -> None:
 
 def test_two_leases_of_one_object(stage: Stage, fresh_path: str) -> None:
     semaphore = Semaphore(stage.client(), fresh_path, 2)
-    with semaphore.acquire(GRACE) as first, semaphore.acquire(GRACE) as second:
+    with semaphore.lease().within(GRACE) as first, semaphore.lease().within(GRACE) as second:
         assert first is not second
         assert first.held
         assert second.held
         assert first.fence < second.fence
-        with pytest.raises(LockTakenError):
-            semaphore.acquire(0)
+        assert not semaphore.lease().acquire(0)
         first_node, second_node = stage.nodes(f"{fresh_path}/leases")
         lose(stage, first, first_node)
         assert not first.held
         assert second.held, "each is lost by itself"
-        with semaphore.acquire(GRACE) as third:
+        with semaphore.lease().within(GRACE) as third:
             assert third.held
         with pytest.raises(LockLostError):
             first.release()
@@ -336,8 +338,8 @@ def test_two_leases_of_one_object(stage: Stage, fresh_path: str) -> None:
 def test_holders_come_first(stage: Stage, fresh_path: str) -> None:
     semaphores = [far(stage, fresh_path, 2, f"number {n}") for n in range(3)]
     assert semaphores[0].holders() == []
-    with semaphores[0].acquire(GRACE), semaphores[1].acquire(GRACE):
-        waiting = Running(lambda: semaphores[2].acquire(PATIENCE))
+    with semaphores[0].lease().within(GRACE), semaphores[1].lease().within(GRACE):
+        waiting = Running(lambda: leased(semaphores[2], PATIENCE))
         soon("the third looks", lambda: len(semaphores[0].holders()) == 3)
         assert [h.text for h in semaphores[0].holders()] == ["number 0", "number 1", "number 2"]
         assert not waiting.ended
@@ -367,7 +369,7 @@ def test_expired_holder_makes_way(stage: Stage, fresh_path: str) -> None:
 @pytest.mark.parametrize("waits_for", ["queue", "lease"])
 def test_expired_waiter_makes_way(stage: Stage, fresh_path: str, waits_for: str) -> None:
     """Behind it is somebody who waits; it is woken when the lease is free, not before."""
-    holder, queue = far(stage, fresh_path, 1).acquire(GRACE), LeaseQueue(stage, fresh_path)
+    holder, queue = leased(far(stage, fresh_path, 1), GRACE), LeaseQueue(stage, fresh_path)
     client = stage.client()
     if waits_for == "queue":
         queue.join("first", lease_of(stage.client(direct=True), fresh_path))
@@ -391,29 +393,27 @@ def test_expired_waiter_makes_way(stage: Stage, fresh_path: str, waits_for: str)
 
 def test_timeouts_leave_no_node(stage: Stage, fresh_path: str) -> None:
     semaphore = near(stage, fresh_path, 1)
-    with far(stage, fresh_path, 1).acquire(GRACE):
+    with far(stage, fresh_path, 1).lease().within(GRACE):
         times = []
         for _ in range(10):
-            with pytest.raises(LockTakenError):
-                semaphore.acquire(0)
+            assert not semaphore.lease().acquire(0)
             lease = lease_of(stage.observer, fresh_path)
             acquired, seconds = timed(lambda lease=lease: lease.acquire(0.02))  # type: ignore[misc]
             assert not acquired
             times.append(seconds)
         assert_in_time(0.02, *times)
         soon("only the holder is left", lambda: len(lease_nodes(stage, fresh_path)) == 1)
-    semaphore.acquire(GRACE).release()
+    leased(semaphore, GRACE).release()
     wait_no_nodes(stage, fresh_path)
 
 
 def test_timeout_in_the_queue_leaves_no_node(stage: Stage, fresh_path: str) -> None:
     queue = LeaseQueue(stage, fresh_path)
-    with far(stage, fresh_path, 1).acquire(GRACE):
+    with far(stage, fresh_path, 1).lease().within(GRACE):
         queue.join("waiter", lease_of(stage.client(direct=True), fresh_path))
         soon("the first looks", lambda: len(stage.nodes(f"{fresh_path}/leases")) == 2)
         for timeout in (0, 0.02):
-            with pytest.raises(LockTakenError):
-                far(stage, fresh_path, 1).acquire(timeout)
+            assert not far(stage, fresh_path, 1).lease().acquire(timeout)
         soon("they are gone", lambda: len(lease_nodes(stage, fresh_path)) == 3)
     queue.expect("waiter")
     queue.leave("waiter")
@@ -423,7 +423,7 @@ def test_timeout_in_the_queue_leaves_no_node(stage: Stage, fresh_path: str) -> N
 def test_timeout_is_a_timeout_in_silence(stage: Stage, fresh_path: str, silent_at: str) -> None:
     """Also when it falls after the lease has been won, and only the queue has to be left."""
     lease = lease_of(stage.client(), fresh_path)
-    with far(stage, fresh_path, 1).acquire(GRACE):
+    with far(stage, fresh_path, 1).lease().within(GRACE):
         pass
 
     def falls_silent(frame: Frame) -> Action | None:
@@ -449,11 +449,11 @@ def test_timeout_is_a_timeout_in_silence(stage: Stage, fresh_path: str, silent_a
 
 def test_interrupt_leaves_no_node(stage: Stage, fresh_path: str) -> None:
     semaphore = near(stage, fresh_path, 1)
-    with far(stage, fresh_path, 1).acquire(GRACE):
+    with far(stage, fresh_path, 1).lease().within(GRACE):
         with interrupted_when(stage, lambda f: watches_children(f, f"{fresh_path}/leases")):
-            semaphore.acquire()
+            leased(semaphore)
         soon("only the holder is left", lambda: len(lease_nodes(stage, fresh_path)) == 1)
-    semaphore.acquire(GRACE).release()
+    leased(semaphore, GRACE).release()
     wait_no_nodes(stage, fresh_path)
 
 
@@ -487,21 +487,21 @@ def test_killed_holders_make_way(stage: Stage, fresh_path: str) -> None:
         for worker in crew:
             worker.expect("held")
         semaphore = far(stage, fresh_path, count)
-        with pytest.raises(LockTakenError):
-            semaphore.acquire(0)
+        assert not semaphore.lease().acquire(0)
         for worker in crew:
             os.kill(worker.pid, signal.SIGKILL)
-        with semaphore.acquire(PATIENCE), semaphore.acquire(PATIENCE):
+        with semaphore.lease().within(PATIENCE), semaphore.lease().within(PATIENCE):
             pass
     wait_no_nodes(stage, fresh_path)
 
 
-def test_with_takes_a_lease_that_is_held_and_acquires_one_that_is_not(
-    stage: Stage, fresh_path: str
-) -> None:
-    lease = Semaphore(stage.client(), fresh_path, 1).acquire(GRACE)
+def test_with_acquires_a_lease_as_it_does_any_lock(stage: Stage, fresh_path: str) -> None:
+    lease = Semaphore(stage.client(), fresh_path, 1).lease()
     for _ in range(2):
         with lease:
+            assert lease.held
+            with pytest.raises(RuntimeError, match="holds the lock already"), lease:
+                pytest.fail("the body runs")
             assert lease.held
         assert not lease.held
 

@@ -250,8 +250,8 @@ def test_a_deadlock_is_reported() -> None:
         client = sim.client()
 
         async def acquire_twice() -> None:
-            await SequentialQueue(client.world, "/lock").acquire(None, True)
-            await SequentialQueue(client.world, "/lock").acquire(None, True)
+            await SequentialQueue(client.world, "/lock")._acquire_by(None, True)
+            await SequentialQueue(client.world, "/lock")._acquire_by(None, True)
 
         client.spawn(acquire_twice())
 
@@ -367,7 +367,7 @@ def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
     lock = SequentialQueue(client.world, "/lock")
     sim.checks.append(Told())
     client.locks.append(lock)
-    client.spawn(lock.acquire(None, True))
+    client.spawn(lock._acquire_by(None, True))
     while not lock.held:
         sim.perform(sim.steps()[0])
     waiting = client.spawn(await_loss(lock.lost))

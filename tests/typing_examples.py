@@ -175,7 +175,7 @@ def locks(client: Client) -> None:
     table = ReadWriteLock(client, "/rw")
     with table.write, table.read:
         pass
-    with assert_type(Semaphore(client, "/s", 3).acquire(), Lease) as lease:
+    with assert_type(Semaphore(client, "/s", 3).lease(), Lease) as lease:
         print(lease.held)
     with MultiLock(table.read, lock) as both:
         print(both.lost.is_set())
@@ -214,7 +214,7 @@ async def asynchronously(client: AsyncClient) -> None:
     table = AsyncReadWriteLock(client, "/rw")
     async with table.read:
         pass
-    async with assert_type(await AsyncSemaphore(client, "/s", 3).acquire(), AsyncLease):
+    async with assert_type(AsyncSemaphore(client, "/s", 3).lease(), AsyncLease):
         pass
     async with AsyncMultiLock(table.write, lock), AsyncReentrantLock(client, "/r"):
         pass

@@ -25,17 +25,17 @@ _from("aio.client")
 __all__ += ["DigestMD5"]
 _from("net.sasl")
 
-__all__ += ["BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"]
-_from("blocking.locks")
-__all__ += ["Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "Semaphore"]
-_from("blocking.family")
-__all__ += ["AsyncBlockingLock", "AsyncLock", "AsyncNonBlockingLock", "AsyncSequentialLock"]
-_from("aio.locks")
 __all__ += [
-    "AsyncElection", "AsyncLease", "AsyncMultiLock", "AsyncReadWriteLock", "AsyncReentrantLock",
-    "AsyncSemaphore",
+    "BlockingLock", "Election", "Lease", "Lock", "MultiLock", "NonBlockingLock", "ReadWriteLock",
+    "ReentrantLock", "Semaphore", "SequentialLock",
 ]  # fmt: skip
-_from("aio.family")
+_from("blocking.locks")
+__all__ += [
+    "AsyncBlockingLock", "AsyncElection", "AsyncLease", "AsyncLock", "AsyncMultiLock",
+    "AsyncNonBlockingLock", "AsyncReadWriteLock", "AsyncReentrantLock", "AsyncSemaphore",
+    "AsyncSequentialLock",
+]  # fmt: skip
+_from("aio.locks")
 __all__ += ["Lost"]
 _from("recipes.lost")
 __all__ += ["Contender"]
@@ -79,11 +79,9 @@ _from("errors")
 TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:
     from zkwire.aio.client import *
-    from zkwire.aio.family import *
     from zkwire.aio.locks import *
     from zkwire.blocking.client import *
-    from zkwire.blocking.family import *
-    from zkwire.blocking.locks import *  # type: ignore[assignment]  # world_of, as in aio.locks
+    from zkwire.blocking.locks import *
     from zkwire.errors import *
     from zkwire.jute.records import *
     from zkwire.net.sasl import *

@@ -54,7 +54,7 @@ def writing(recipes: Recipes, client: Any, path: str) -> Any:
 
 def lease(recipes: Recipes, client: Any, path: str) -> Any:
     """A lease that is not taken yet."""
-    return recipes.Lease(recipes.Semaphore(client, path, 1)._core())
+    return recipes.Semaphore(client, path, 1).lease()
 
 
 def both(recipes: Recipes, client: Any, path: str) -> Any:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from tests.aio_helpers import blocking
-from tests.family_helpers import interrupted_when, soon
+from tests.family_helpers import interrupted_when, leased, soon
 from tests.hazards.staging import EmbeddedStage, node_of
 from tests.lock_helpers import (
     GRACE,
@@ -34,7 +34,6 @@ from zkwire import (
     ClientClosedError,
     Election,
     LockLostError,
-    LockTakenError,
     NonBlockingLock,
     NoNodeError,
     NotEmptyError,
@@ -250,19 +249,19 @@ def test_hazard_C9_every_node_is_ephemeral(
 def test_hazard_D3_a_cut_on_the_way_to_a_lease(
     stage: EmbeddedStage, fresh_path: str, op: str, nth: int
 ) -> None:
-    Semaphore(stage.observer, fresh_path, 1).acquire(GRACE).release()
+    leased(Semaphore(stage.observer, fresh_path, 1), GRACE).release()
     stage.proxy.on(op, nth=nth, action=cut_after)
-    Semaphore(stage.client(), fresh_path, 1).acquire(PATIENCE).release()
-    Semaphore(stage.observer, fresh_path, 1).acquire(PATIENCE).release()
+    leased(Semaphore(stage.client(), fresh_path, 1), PATIENCE).release()
+    leased(Semaphore(stage.observer, fresh_path, 1), PATIENCE).release()
 
 
 def test_hazard_D5_leases_come_back_when_their_session_is_gone(
     stage: EmbeddedStage, fresh_path: str
 ) -> None:
     client = stage.client()
-    lease = Semaphore(client, fresh_path, 1).acquire(GRACE)
+    lease = leased(Semaphore(client, fresh_path, 1), GRACE)
     stage.proxy.black_hole()
-    waiter = Running(lambda: Semaphore(stage.observer, fresh_path, 1).acquire(PATIENCE))
+    waiter = Running(lambda: leased(Semaphore(stage.observer, fresh_path, 1), PATIENCE))
     stage.wait_queued(f"{fresh_path}/leases", 2)
     stage.end(client)
     waiter.result().release()
@@ -276,14 +275,13 @@ def test_hazard_D7_the_lease_of_a_dead_session_is_not_ones_own(
 ) -> None:
     """A client is cut off while it has the lease, and the program begins anew."""
     first = stage.client()
-    Semaphore(first, fresh_path, 1).acquire(GRACE)
+    leased(Semaphore(first, fresh_path, 1), GRACE)
     abandoned = first.session_id
     stage.proxy.black_hole()
     first.close()
     again = Semaphore(stage.client(direct=True), fresh_path, 1)
-    with pytest.raises(LockTakenError):
-        again.acquire(0.1)
-    waiter = Running(lambda: again.acquire(PATIENCE))
+    assert not again.lease().acquire(0.1)
+    waiter = Running(lambda: leased(again, PATIENCE))
     stage.wait_queued(f"{fresh_path}/locks", 1)
     assert stage.embedded.expire(abandoned)
     waiter.result().release()
@@ -310,7 +308,7 @@ def test_hazard_D9_limits_that_differ_are_refused(
 ) -> None:
     stage.observer.create(fresh_path, content)
     with pytest.raises(ValueError, match="semaphore"):
-        Semaphore(stage.client(), fresh_path, 1).acquire(GRACE)
+        leased(Semaphore(stage.client(), fresh_path, 1), GRACE)
     assert stage.observer.get_children(fresh_path) == []
 
 

@@ -156,7 +156,7 @@ class Hopeful(SequentialQueue):
 
     def _grant(self, attempt: Attempt) -> None:
         assert attempt.stat is not None
-        self._fence, self._granted, self._owed = attempt.stat.czxid, attempt, None
+        self._fence, self._granted, self._pending_cleanup = attempt.stat.czxid, attempt, None
 
 
 @pytest.mark.parametrize("late", ["", "a", "b"])
@@ -308,8 +308,8 @@ def test_hazard_D2_a_downgrade_lets_no_queued_writer_in() -> None:
 class LeaseKept(family.QueueKept):
     """See its base: what fails behind the create of the lease is not cleaned up."""
 
-    def _settle(self) -> None:
-        self._owed = None
+    def _clean_up_pending(self) -> None:
+        self._pending_cleanup = None
 
 
 def test_hazard_D3_a_lost_listing_behind_a_lease_costs_no_lease() -> None:

@@ -1,107 +1,43 @@
-"""The three locks for asyncio: what users hold.  The algorithms are in the cores."""
+"""The locks for asyncio: the algorithms in :mod:`zkwire.recipes` themselves, for an AsyncClient.
+
+What each one is stands at its counterpart for threads, :mod:`zkwire.blocking.locks`.
+"""
 
 from __future__ import annotations
 
 from asyncio import CancelledError, current_task
 from contextlib import asynccontextmanager
+from functools import partial
 
 from zkwire.aio.client import AsyncClient
-from zkwire.errors import (
-    LockLostError,
-    LockTakenError,
-    LockTimeoutError,
-    OperationTimeoutError,
-)
-from zkwire.recipes import limits
-from zkwire.recipes.attempt import LockInUseError
-from zkwire.recipes.contenders import contenders
-from zkwire.recipes.face import Bodied, LockFace, check_kind
-from zkwire.recipes.guarded import guarded
+from zkwire.errors import LockLostError
+from zkwire.recipes.acquirable import Acquirable
+from zkwire.recipes.election import Candidates
+from zkwire.recipes.lock import Lock
+from zkwire.recipes.multi_lock import AllLocks
+from zkwire.recipes.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
+from zkwire.recipes.reentrant import Reentrant
+from zkwire.recipes.semaphore import Leases, SemaphoreLease
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
-from zkwire.session.waitable import check_timeout
+from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from typing import Any, Self
+    from collections.abc import AsyncGenerator, Sequence
+    from typing import Self
 
     from zkwire.jute.records import ACL
-    from zkwire.operations.multi import Operation
-    from zkwire.recipes.contenders import Contender
     from zkwire.recipes.runtime import Runtime
 
 
-def world_of(client: AsyncClient) -> Runtime:
+def runtime_of(client: AsyncClient) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
     return check_kind("client must be an AsyncClient", client, AsyncClient)._world
 
 
-class AsyncEntered(Bodied):
-    """What an ``async with`` does with a lock."""
-
-    async def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
-
-        ``timeout`` None waits as long as it takes, through lost connections too; 0 is one try,
-        False at once without a connection.  When this returns False, raises or is cancelled,
-        nothing is held and no node stays behind: what cannot be deleted at once is deleted on the
-        next connection, or goes with the session.  NodeExistsError names a node that it would wait
-        for and that is not ephemeral.
-        """
-        try:
-            return await self._take(timeout)
-        except OperationTimeoutError:
-            if timeout is None:
-                raise
-            return False
-
-    async def release(self, timeout: float | None = None) -> None:
-        """Give it up; see the subclasses."""
-        raise NotImplementedError
-
-    def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            async with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock was not acquired in time; it is a
-        LockTimeoutError if somebody else was seen to hold it.
-        """
-        return AsyncWithin(self, check_timeout("timeout", timeout))
-
-    async def _take(self, timeout: float | None) -> bool:
-        """Acquire the lock; False if one try has failed, else OperationTimeoutError."""
-        raise NotImplementedError
-
-    async def _enter(self, timeout: float | None) -> None:
-        mine = not self._owned
-        try:
-            if not await self._take(timeout):
-                kind = LockTakenError if timeout is None else LockTimeoutError
-                raise kind(f"{self._called} is held by somebody else")
-        except LockInUseError:
-            raise
-        except BaseException:
-            if mine:  # an interrupt may have come right behind the acquisition
-                self._give_up()
-            raise
-
-    async def __aenter__(self) -> Self:
-        await self._enter(None)
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.release()
-        except (LockLostError, OperationTimeoutError):
-            if kind is None:
-                raise
-        except BaseException:
-            self._give_up()
-            raise
+class Cancelling(Acquirable):
+    """A lock that can cancel the task that works under it."""
 
     @asynccontextmanager
     async def cancel_on_loss(self) -> AsyncGenerator[Self, None]:
@@ -139,140 +75,128 @@ class AsyncEntered(Bodied):
             raise LockLostError(f"{self._called} was lost: {lost.reason}")
 
 
-class AsyncWithin:
-    """A lock and a time limit, for one ``async with``."""
-
-    __slots__ = ("_lock", "_timeout")
-
-    def __init__(self, lock: AsyncEntered, timeout: float | None) -> None:
-        self._lock = lock
-        self._timeout = timeout
-
-    async def __aenter__(self) -> Any:
-        await self._lock._enter(self._timeout)
-        return self._lock
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._lock.__aexit__(*error)
-
-
-class AsyncLocking(LockFace, AsyncEntered):
-    """A lock on ``path``, held by at most one contender at a time.
-
-        async with AsyncSequentialLock(client, "/locks/report") as lock:
-            await storage.write(data, fence=lock.fence)
-
-    Not re-entrant, and one object is for one contender: tasks that compete need one each.
-    ``await lock.lost`` waits for the loss of the lock.  ``acl`` is that of the locks for threads.
-
-    **What it can promise** is what the lock for threads can: at most one contender's ``held`` is
-    True at any moment; give ``fence`` to whatever the lock guards.
-    """
-
-    async def _take(self, timeout: float | None) -> bool:
-        return await limits.take(self._core, timeout)
-
-    async def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if somebody else has it.
-
-        Raises OperationTimeoutError when no server could tell within the client's
-        ``operation_timeout``, without one within a session timeout.
-        """
-        return await limits.take_if_free(self._core)
-
-    async def release(self, timeout: float | None = None) -> None:
-        """Give the lock up, within ``timeout`` seconds; ``held`` is False before it is sent.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  A cancellation
-        undoes nothing: the node is deleted soon, or goes with the session.  What each ending says
-        (a return, LockLostError, OperationTimeoutError) is told by :meth:`zkwire.Lock.release`.
-        RuntimeError if it was never acquired.
-        """
-        world = self._core.world
-        world.check()
-        await self._core.release(limits.deadline_of(world, timeout))
-
-    async def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-        See :meth:`zkwire.Locking.guard`.
-        """
-        return await guarded(self._core, operations)
-
-
-class AsyncNonBlockingLock(AsyncLocking):
-    """A lock that never waits for its holder: acquire is one try, and False if it is taken.
-
-    One ephemeral node is the lock; it counts as taken whatever node stands there.
-    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
-    """
+class AsyncNonBlockingLock(Cancelling, TriedOnce):
+    """A lock that never waits for its holder; see :class:`zkwire.NonBlockingLock`."""
 
     def __init__(self, client: AsyncClient, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        super().__init__(TriedOnce(world_of(client), path, acl))
+        super().__init__(runtime_of(client), path, acl)
 
 
-class AsyncBlockingLock(AsyncLocking):
-    """A lock that waits: one ephemeral node, watched by everybody who wants it.
-
-    Simple, but each release wakes all waiters, and any of them may win.
-    """
+class AsyncBlockingLock(Cancelling, SingleNodeLock):
+    """A lock that waits: one ephemeral node; see :class:`zkwire.BlockingLock`."""
 
     def __init__(self, client: AsyncClient, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        super().__init__(SingleNodeLock(world_of(client), path, acl))
+        super().__init__(runtime_of(client), path, acl)
 
 
-class AsyncQueueLock(AsyncLocking):
-    """A lock whose contenders queue, each with a node of its own."""
+class AsyncSequentialLock(Cancelling, SequentialQueue):
+    """The fair lock; see :class:`zkwire.SequentialLock`.
 
-    def __init__(self, core: SequentialQueue) -> None:
-        super().__init__(core)
-        self._queue = core
+    async with AsyncSequentialLock(client, "/locks/report") as lock:
+        await storage.write(data, fence=lock.fence)
 
-    async def acquire(
-        self,
-        timeout: float | None = None,
-        *,
-        on_position: Callable[[int], object] | None = None,
-    ) -> bool:
-        """Acquire the lock; see :meth:`AsyncEntered.acquire`.
-
-        ``on_position`` is called with the number of contenders ahead: when this one has its place
-        in the queue, and whenever the one right ahead has gone.
-        """
-        if on_position is not None and not callable(on_position):
-            raise TypeError(f"on_position must be callable, not {on_position!r}")
-        try:
-            return await self._take(timeout, on_position)
-        except OperationTimeoutError:
-            if timeout is None:
-                raise
-            return False
-
-    async def _take(
-        self, timeout: float | None, on_position: Callable[[int], object] | None = None
-    ) -> bool:
-        self._queue.refuse_two()  # or this one would take its listener away
-        self._queue.on_position = on_position
-        return await super()._take(timeout)
-
-    async def contenders(self) -> list[Contender]:
-        """Who is in the queue, the holder first: session and text of each.  Not a snapshot.
-
-        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
-        """
-        return await contenders(self._core.world, self._queue.path)
-
-
-class AsyncSequentialLock(AsyncQueueLock):
-    """The fair lock: contenders queue, each release wakes one, in order of arrival.
-
-    ``text`` is shown to others, see :meth:`contenders`.
+    Tasks that compete need one each.  ``await lock.lost`` waits for the loss of the lock.
     """
 
     def __init__(
         self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        super().__init__(SequentialQueue(world_of(client), path, text, acl))
+        super().__init__(runtime_of(client), path, text, acl)
 
 
 AsyncLock = AsyncSequentialLock
+
+
+class AsyncReadLock(Cancelling, ReadLockQueue):
+    """The side of the readers; see :class:`zkwire.ReadWriteLock`."""
+
+
+class AsyncWriteLock(Cancelling, WriteLockQueue):
+    """The side of the writer; see :class:`zkwire.ReadWriteLock`."""
+
+
+class AsyncReadWriteLock(ReadWriteQueue):
+    """Readers together, a writer alone, in order of arrival; see :class:`zkwire.ReadWriteLock`."""
+
+    def __init__(
+        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        runtime = runtime_of(client)
+        self.write = AsyncWriteLock(runtime, path, text, acl)
+        self.read = AsyncReadLock(runtime, path, text, self.write, acl)
+        super().__init__(self.write)
+
+
+class AsyncLease(Cancelling, SemaphoreLease):
+    """One lease of a semaphore, a lock like all others; see :class:`AsyncSemaphore`."""
+
+
+class AsyncSemaphore(Leases):
+    """At most ``count`` leases at a time, in order of arrival; see :class:`zkwire.Semaphore`.
+
+    async with semaphore.lease() as lease:
+        ...
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        super().__init__(runtime_of(client), path, count, text, acl)
+
+    def lease(self) -> AsyncLease:
+        return AsyncLease(*self._arguments)
+
+
+class AsyncMultiLock(Cancelling, AllLocks):
+    """Several locks at once: all of them, or none; see :class:`zkwire.MultiLock`."""
+
+    def __init__(self, *locks: Lock) -> None:
+        wanted = "an AsyncMultiLock takes locks such as AsyncSequentialLock"
+        super().__init__([check_kind(wanted, lock, Lock) for lock in locks])
+        self.locks = locks
+
+
+class AsyncReentrantLock(Cancelling, Reentrant):
+    """A fair lock that the task which holds it may acquire again.
+
+    One object serves any number of tasks: each has its own place in the queue.  The properties are
+    those of the running task's lock.
+
+    Only the task that holds it can release it.  When that ends without doing so, the lock is
+    released in its place, as if by a last ``release``, and a warning is logged.  That is the fate
+    of a lock acquired in ``asyncio.wait_for`` up to Python 3.11, which runs what it waits for in a
+    task of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.
+    """
+
+    def __init__(
+        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        make = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        super().__init__(runtime_of(client), path, make)
+
+    @property
+    def lock(self) -> AsyncSequentialLock:
+        return super().lock
+
+
+class AsyncElection(Candidates):
+    """One leader at a time; leadership is lost exactly as a lock is; see :class:`zkwire.Election`.
+
+    async with election.lead() as leadership, leadership.cancel_on_loss():
+        ...
+    """
+
+    def __init__(
+        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(runtime_of(client), path, text, acl)
+        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl)
+
+    def lead(self) -> AsyncSequentialLock:
+        return self._new()

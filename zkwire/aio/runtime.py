@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.aio.owners import tell_at_the_end_of_this_task, value_of_each_task
 from zkwire.aio.replies import StepReply
 from zkwire.errors import OperationTimeoutError
 from zkwire.net.driver import ClientWorld
@@ -12,13 +13,14 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
     from typing import TypeVar
 
     from zkwire.aio.driver import LoopDriver
     from zkwire.jute.records import ACL
     from zkwire.operations import Reply
+    from zkwire.recipes.runtime import Owned
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
     from zkwire.wire.model import Event
@@ -58,6 +60,14 @@ class AsyncWorld(ClientWorld):
     ) -> None:
         operations = Pipeline(pump, chroot, StepReply, acl=acl, eager=False)
         super().__init__(pump, operations, Pipeline(pump, chroot, BackgroundReply), rng)
+
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the task that calls it."""
+        return value_of_each_task(make)
+
+    def when_caller_ends(self, lock: Owned) -> None:
+        """Tell the lock, if it is owned then, when the running task has ended."""
+        tell_at_the_end_of_this_task(lock)
 
     def check(self) -> None:
         """Raise RuntimeError in another event loop, ForkedError in a forked child."""

@@ -1,8 +1,8 @@
-"""The end of a thread that holds a re-entrant lock, which nobody else could release.
+"""What is one thread's own, and the end of a thread that holds a re-entrant lock.
 
-A thread's own values are finalized when it ends, in that thread, which is at nothing else then; the
-I/O thread does the rest.  In a forked child threads end that have never run there, and at the end
-of the interpreter nothing can be done any more.
+No other thread could release that.  A thread's own values are finalized when it ends, in that
+thread, which is at nothing else then; the I/O thread does the rest.  In a forked child threads end
+that have never run there, and at the end of the interpreter nothing can be done any more.
 """
 
 from __future__ import annotations
@@ -18,8 +18,31 @@ from zkwire.errors import ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
     from zkwire.operations import Operations
-    from zkwire.recipes.lock import Lock
+    from zkwire.recipes.runtime import Owned
+
+    T = TypeVar("T")
+
+
+def value_of_each_thread(make: Callable[[], T]) -> Callable[[], T]:
+    """A function that returns the value of the thread that calls it, made at the first call."""
+    kind: object = None
+    values: Any = None
+
+    def value() -> T:
+        nonlocal kind, values
+        if kind is not threading.get_ident:  # gevent replaces threads, and their values with them
+            kind, values = threading.get_ident, threading.local()
+        try:
+            return values.value
+        except AttributeError:
+            values.value = made = make()
+            return made
+
+    return value
 
 
 class _Owner:
@@ -28,30 +51,26 @@ class _Owner:
     _process = 0  # of none, while it is being made
 
     def __init__(self) -> None:
-        self.cores: WeakSet[Lock] = WeakSet()
+        self.locks: WeakSet[Owned] = WeakSet()
         self._name = f"the thread {threading.current_thread().name}"
         self._process = os.getpid()
 
     def __del__(self) -> None:
         if sys.is_finalizing() or os.getpid() != self._process:
             return
-        for core in self.cores:
-            if core.owned:
+        for lock in self.locks:
+            if lock._owned:
                 with suppress(ZooKeeperError):  # the session is over, and its nodes go with it
-                    core.world.spawn(partial(_bereave, core, self._name))
+                    lock._runtime.spawn(partial(_tell, lock, self._name))
 
 
-async def _bereave(core: Lock, owner: str, _: Operations) -> None:
-    core.bereave(owner)
+async def _tell(lock: Owned, owner: str, _: Operations) -> None:
+    lock._owner_ended(owner)
 
 
-_locals: dict[object, threading.local] = {}  # gevent's threads have others
+_owner_of_this_thread = value_of_each_thread(_Owner)
 
 
-def belongs_to_this_thread(core: Lock) -> None:
-    """Release the lock when this thread ends and holds it."""
-    thread = _locals.setdefault(threading.get_ident, threading.local())
-    owner: _Owner | None = getattr(thread, "owner", None)
-    if owner is None:
-        owner = thread.owner = _Owner()
-    owner.cores.add(core)
+def tell_at_the_end_of_this_thread(lock: Owned) -> None:
+    """Tell the lock when this thread ends and still owns it."""
+    _owner_of_this_thread().locks.add(lock)

@@ -11,13 +11,14 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
     from typing import TypeVar
 
     from zkwire.blocking.driver import ThreadDriver
     from zkwire.jute.records import ACL
     from zkwire.operations import Reply
+    from zkwire.recipes.runtime import Owned
     from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
     from zkwire.wire.model import Event
@@ -35,6 +36,18 @@ class BlockingWorld(ClientWorld):
         super().__init__(pump, operations, Pipeline(pump, chroot, BackgroundReply), rng)
         remember(self)
 
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the thread that calls it."""
+        from zkwire.blocking.owners import value_of_each_thread
+
+        return value_of_each_thread(make)
+
+    def when_caller_ends(self, lock: Owned) -> None:
+        """Tell the lock, if it is owned then, when the calling thread has ended."""
+        from zkwire.blocking.owners import tell_at_the_end_of_this_thread
+
+        tell_at_the_end_of_this_thread(lock)
+
     def check(self) -> None:
         """Raise ForkedError in a forked child."""
         if self._pump.forked:
@@ -46,7 +59,7 @@ class BlockingWorld(ClientWorld):
 
         for lock in tuple(self.engaged):
             try:
-                lock.make_good()
+                lock._resume_cleanup()
             except Exception as error:
                 report(error)
         self._pump.clean_up(seconds)

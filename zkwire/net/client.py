@@ -189,8 +189,8 @@ class ClientBase:
         credentials = self.credentials
         self._world.check()
         for lock in tuple(self._world.engaged):
-            lock.make_good()
-        if self._session.lease_holders or any(lock.engaged for lock in tuple(self._world.engaged)):
+            lock._resume_cleanup()
+        if self._session.lease_holders or any(lock._engaged for lock in tuple(self._world.engaged)):
             raise RuntimeError(
                 "a lock is held, or somebody is acquiring it, or it was lost and not released: end "
                 "that first, its node would block everybody"

@@ -51,7 +51,7 @@ def former(path: str) -> NodeExistsError:
     """The error for a node that lives as long as the very session that would wait for its end."""
     return NodeExistsError(
         f"{path} is this session's own, from before this client has resumed it, and stays as long "
-        "as the session: delete it if nobody holds by it any more",
+        "as the session: delete it if no work is done under it any more",
         path=path,
     )
 

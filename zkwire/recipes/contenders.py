@@ -1,4 +1,4 @@
-"""Who stands in a queue: for people who want to know whom they are waiting for."""
+"""The contenders in a queue: for people who want to know what they are waiting for."""
 
 from __future__ import annotations
 
@@ -26,28 +26,44 @@ class Contender(Record):
     text: str
 
 
-async def contenders(world: Runtime, path: str) -> list[Contender]:
+async def contenders(runtime: Runtime, path: str) -> list[Contender]:
     """The contenders below ``path`` in order; no snapshot, some may be gone by now.
 
     Raises OperationTimeoutError after the ``operation_timeout``, without one after two session
     timeouts.
     """
-    deadline = in_time(world, None)
+    deadline = in_time(runtime, None)
     try:
-        names = await persist(world, deadline, world.operations.get_children, path)
+        names = await persist(runtime, deadline, runtime.operations.get_children, path)
     except NoNodeError:
         return []
     numbers = {f"{path}/{name}": sequence_number(name) for name in names}
     replies = {
-        n: world.operations.get_data(n) for n, number in numbers.items() if number is not None
+        n: runtime.operations.get_data(n) for n, number in numbers.items() if number is not None
     }
     found: list[Contender] = []
     for node, reply in replies.items():
         with suppress(NoNodeError):  # gone meanwhile
             try:
-                data, stat = await world.until(reply, deadline)
+                data, stat = await runtime.until(reply, deadline)
             except ConnectionLossError:
-                data, stat = await persist(world, deadline, world.operations.get_data, node)
+                data, stat = await persist(runtime, deadline, runtime.operations.get_data, node)
             text = data.decode("utf-8", "replace")
             found.append(Contender(node, numbers[node] or 0, stat.ephemeral_owner, text))
     return sorted(found, key=lambda contender: contender.sequence)
+
+
+class Contended:
+    """What contenders queue for, below its path."""
+
+    _runtime: Runtime
+    _path: str
+
+    async def contenders(self) -> list[Contender]:
+        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
+
+        The first is the holder.  It only reads, so after an error it can be repeated; a lost
+        connection is no error here.  OperationTimeoutError after the ``operation_timeout``, without
+        one two session timeouts.
+        """
+        return await contenders(self._runtime, self._path)

@@ -1,7 +1,7 @@
 """How a holder learns that it holds no longer.
 
 A lock is lost when its session is over, when the session may have expired because no server has
-answered for a session timeout, or when somebody deletes its node.  Each of these reaches the holder
+answered for a session timeout, or when its node is deleted.  Each of these reaches the holder
 without its asking; none of them is ever taken back.
 """
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 class Loss(Waitable):
     """A loss: something to wait for, and to be called back by."""
 
-    __slots__ = ("_world",)
+    __slots__ = ("_runtime",)
 
-    def __init__(self, world: Runtime) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         super().__init__()
-        self._world = world
+        self._runtime = runtime
 
     def _why(self) -> str | None:
         raise NotImplementedError
@@ -40,7 +40,7 @@ class Loss(Waitable):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the lock is lost or released, at most ``timeout`` seconds; is it lost?"""
-        self._world.wait(self, check_timeout("timeout", timeout))
+        self._runtime.wait(self, check_timeout("timeout", timeout))
         return self.is_set()
 
     def __await__(self) -> Generator[Any, None, bool]:
@@ -48,7 +48,7 @@ class Loss(Waitable):
         return self._until().__await__()
 
     async def _until(self) -> bool:
-        await self._world.ready(self)
+        await self._runtime.ready(self)
         return self.is_set()
 
     def add_callback(self, callback: Callable[[Self], object]) -> None:
@@ -63,12 +63,12 @@ class Loss(Waitable):
         def waker() -> None:
             self._call(callback)
 
-        self._world.when_ready(self, waker)
+        self._runtime.when_ready(self, waker)
         return waker
 
     def _call(self, callback: Callable[[Self], object]) -> None:
         if self.is_set():
-            self._world.dispatch(lambda: callback(self))
+            self._runtime.dispatch(lambda: callback(self))
 
 
 class Lost(Loss):
@@ -76,8 +76,8 @@ class Lost(Loss):
 
     __slots__ = ("_over", "reason")
 
-    def __init__(self, world: Runtime) -> None:
-        super().__init__(world)
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self._over = False
         self.reason: str | None = None
 
@@ -95,7 +95,7 @@ class Lost(Loss):
     # --- for the automaton, under the shell's state lock ---
 
     def lose(self, message: str) -> tuple[Waker, ...]:
-        """The lock is lost; returns whom to wake.  The first word counts."""
+        """The lock is lost; returns what to call.  The first reason counts."""
         if not self._over:
             self.reason, self._over = message, True
         return self.take_wakers()
@@ -106,10 +106,46 @@ class Lost(Loss):
         return self.take_wakers()
 
 
+class AnyLost(Loss):
+    """The loss of any of several locks."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._parts: list[Lost] = []  # none before all of them are held
+
+    def __repr__(self) -> str:
+        return f"<AnyLost: {self.reason or ('released' if self.ready else 'not lost')}>"
+
+    def _why(self) -> str | None:
+        return self.reason
+
+    @property
+    def ready(self) -> bool:
+        """Whether one has been lost or released: nothing more will happen."""
+        return any(part.ready for part in self._parts)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the first one was lost; None if none was."""
+        return next((part.reason for part in self._parts if part.reason is not None), None)
+
+    def watch(self, parts: list[Lost]) -> None:
+        """All are held: from now on their losses count."""
+        self._parts = parts
+        for part in parts:
+            self._runtime.when_ready(part, self._wake)
+
+    def _wake(self) -> None:
+        for waker in self.take_wakers():
+            waker()
+
+
 class OwnNodeWatch(Watch):
     """The watch of a holder, or of the next one in line, on its own node.
 
-    Whoever deletes it takes the lock away, or the place: ``gone``.  ``lost`` is for a holder.
+    What deletes it takes the lock away, or the place: ``gone``.  ``lost`` is for a holder.
     ``stands``: its ``request`` has been asked for, or is just being.
     """
 
@@ -124,17 +160,17 @@ class OwnNodeWatch(Watch):
         self.request: Reply[object] | None = None
 
     def dismiss(self) -> None:
-        """From here on nobody is to ask for it."""
+        """From here on it is not to be asked for."""
         self._closed = True
 
     def deliver(self, event: Event, spent: bool = True) -> None:
         """Lose the lock: whatever has happened to the children, the node is not this lock's.
 
         An ephemeral node has none.  After a reconnection NODE_CHILDREN_CHANGED means that the node
-        has been deleted and made anew by somebody else.
+        has been deleted and made anew by another contender.
         """
         self.disarm()
-        self.gone = True  # first: whoever becomes a holder meanwhile says so, and then looks
+        self.gone = True  # first: a caller that becomes a holder meanwhile says so, and then looks
         if self.lost is not None:
             refused = event.type is EventType.CHILD_WATCH_REMOVED
             what = "may not be watched" if refused else "was deleted"

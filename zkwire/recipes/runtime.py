@@ -30,12 +30,29 @@ if TYPE_CHECKING:
         """A lock of which a node may stand on the server."""
 
         @property
-        def engaged(self) -> bool:
+        def _engaged(self) -> bool:
             """Whether a node of its may stand there now."""
             ...
 
-        def make_good(self) -> None:
+        def _resume_cleanup(self) -> None:
             """Clean up what an error has kept from being cleaned up."""
+            ...
+
+    class Owned(Protocol):
+        """A lock that only the thread or task which has acquired it can release."""
+
+        @property
+        def _runtime(self) -> Runtime:
+            """The client, as it sees it."""
+            ...
+
+        @property
+        def _owned(self) -> bool:
+            """Whether it was acquired and not released."""
+            ...
+
+        def _owner_ended(self, owner: str) -> None:
+            """Release it in the place of the ``owner``."""
             ...
 
     class Runtime(Protocol):
@@ -106,6 +123,17 @@ if TYPE_CHECKING:
 
         def caller(self) -> object:
             """The thread or the task that runs; equal for the same."""
+            ...
+
+        def local(self, make: Callable[[], T]) -> Callable[[], T]:
+            """A function that returns the value of the thread or task that calls it.
+
+            ``make`` makes it when it is first asked for.  It is forgotten when that has ended.
+            """
+            ...
+
+        def when_caller_ends(self, lock: Owned) -> None:
+            """Tell the lock, if it is owned then, when the thread or task that runs has ended."""
             ...
 
         def now(self) -> float: ...

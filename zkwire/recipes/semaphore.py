@@ -25,25 +25,30 @@ from functools import partial
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
+    LockTakenError,
     LockTimeoutError,
     NoNodeError,
 )
 from zkwire.recipes.attempt import permanent
+from zkwire.recipes.contenders import contenders
 from zkwire.recipes.lost import OwnNodeWatch
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.sequential import SequentialQueue, before
+from zkwire.recipes.view import PathView
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import check_path, sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.contenders import Contender
     from zkwire.recipes.runtime import Runtime
 
-SHOWN_BYTES = 40  # of what somebody else has written
+SHOWN_BYTES = 40  # of what others have written
 LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session
 
 
@@ -63,11 +68,11 @@ class Queue(SequentialQueue):
 class SemaphoreLease(SequentialQueue):
     """The algorithm of one lease; ``count`` of them may be held at a time."""
 
-    label = "lease-"
+    _label = "lease-"
 
     def __init__(
         self,
-        world: Runtime,
+        runtime: Runtime,
         path: str,
         count: int,
         text: str = "",
@@ -78,48 +83,48 @@ class SemaphoreLease(SequentialQueue):
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
         if check_path(path) == "/":
             raise ValueError("the path of a semaphore cannot be the root")
-        super().__init__(world, f"{path}/leases", text, acl)
+        super().__init__(runtime, f"{path}/leases", text, acl)
         self._base = path
         self._places = count
         self._last_try = last_try or LastTry()
-        self._queue = Queue(world, f"{path}/locks", text, acl)
-        self.kept = self._queue.kept = path
+        self._queue = Queue(runtime, f"{path}/locks", text, acl)
+        self._kept = self._queue._kept = path
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
-        if wait and self.world.resumed:  # who waits for these, and stands before this one, waits on
+        if wait and self._runtime.resumed:  # a contender behind these waits for ever
             await self._refuse_former(attempt, await self._list(deadline), deadline)
         try:
-            if not await self._queue.acquire(deadline, wait):
+            if not await self._queue._acquire_by(deadline, wait):
                 return False
             if self._last_try.full and not await self._vacant(deadline, wait):
                 return False
             won = await self._take_lease(attempt, deadline, wait)
             self._last_try.full = not won
-            await self._queue.leave(deadline)
+            await self._queue._step_out(deadline)
             return won
         except LockTimeoutError:
-            raise LockTimeoutError(f"{self._base} had no lease left in time") from None
+            raise self._taken_error(None) from None
         finally:
-            self._queue.give_up()
+            self._queue._release_later()
 
     async def _vacant(self, deadline: float | None, wait: bool) -> bool:
         """Whether fewer than ``count`` leases stand; with ``wait`` return when that is so."""
         while True:
             watch = Watch() if wait else None
             try:
-                read = self.world.operations.get_children
-                names = await persist(self.world, deadline, read, self.path, watch=watch)
+                read = self._runtime.operations.get_children
+                names = await persist(self._runtime, deadline, read, self._path, watch=watch)
                 leases = [(n, name) for name in names if (n := sequence_number(name)) is not None]
                 if len(leases) < self._places:
                     return True
                 if watch is None:
                     return False
-                if self.on_position is not None:
-                    self.world.dispatch(partial(self.on_position, len(leases)))
+                if self._on_position is not None:
+                    self._runtime.dispatch(partial(self._on_position, len(leases)))
                 await self._change(watch, leases, deadline)
             except NoNodeError:
-                return True  # nobody has one
+                return True  # there are none
             finally:
                 if watch is not None:
                     watch.close()
@@ -127,25 +132,28 @@ class SemaphoreLease(SequentialQueue):
     async def _change(
         self, watch: Watch, leases: list[tuple[int, str]], deadline: float | None
     ) -> None:
-        """Return at the event; who has the leases is looked at if that takes a while."""
-        soon = self.world.now() + LOOK_CLOSER
+        """Return at the event; the nodes of the leases are looked at if that takes a while."""
+        soon = self._runtime.now() + LOOK_CLOSER
         if deadline is None or soon < deadline:
-            if await self.world.event(watch, soon) is not None:
+            if await self._runtime.event(watch, soon) is not None:
                 return
             await self._expect_one_to_go(leases, deadline)
-        if await self.world.event(watch, deadline) is None:
-            raise LockTimeoutError(f"{self._base} had no lease left in time")
+        if await self._runtime.event(watch, deadline) is None:
+            raise self._taken_error(None)
 
-    def _settle(self) -> None:
+    def _taken_error(self, timeout: float | None) -> LockTakenError:
+        return LockTimeoutError(f"{self._base}: none of {self._places} leases was free in time")
+
+    def _clean_up_pending(self) -> None:
         try:
-            self._queue.give_up()
+            self._queue._release_later()
         finally:
-            super()._settle()
+            super()._clean_up_pending()
 
-    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        if attempt.stat is not None:  # somebody has deleted its node, and perhaps everything
+    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        if attempt.stat is not None:  # its node was deleted, and perhaps everything
             await self._agree(deadline)
-        return await super()._enter(attempt, deadline)
+        return await super()._join(attempt, deadline)
 
     async def _take_lease(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         """Stand among the leases until few enough are ahead."""
@@ -164,9 +172,9 @@ class SemaphoreLease(SequentialQueue):
 
     async def _expect_one_to_go(self, ahead: list[tuple[int, str]], deadline: float | None) -> None:
         """Raise NodeExistsError if none of the leases ahead ends with a session."""
-        nodes = [f"{self.path}/{name}" for _, name in sorted(ahead, reverse=True)]
+        nodes = [f"{self._path}/{name}" for _, name in sorted(ahead, reverse=True)]
         for node in nodes:
-            stat = await persist(self.world, deadline, self.world.operations.exists, node)
+            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, node)
             if stat is None or stat.ephemeral_owner != 0:
                 return
         raise permanent(nodes[0])
@@ -175,26 +183,28 @@ class SemaphoreLease(SequentialQueue):
         """The leases, as soon as they are others than ``names``."""
         watch = Watch()
         try:
-            read = self.world.operations.get_children
-            now = await persist(self.world, deadline, read, self.path, watch=watch)
-            if sorted(now) == sorted(names) and not await self.world.event(watch, deadline):
-                raise LockTimeoutError(f"{self._base} had no lease left in time")
+            read = self._runtime.operations.get_children
+            now = await persist(self._runtime, deadline, read, self._path, watch=watch)
+            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
+                raise self._taken_error(None)
         except NoNodeError:
-            pass  # somebody has deleted all of it; the list will say so
+            pass  # all of it was deleted; the list will say so
         finally:
             watch.close()
         return await self._list(deadline)
 
     async def _agree(self, deadline: float | None) -> None:
-        """Write the count down if nobody has; ValueError if it is another."""
-        world = self.world
+        """Write the count down if it is not there; ValueError if it is another."""
+        runtime = self._runtime
         while True:
             try:
-                data, stat = await persist(world, deadline, world.operations.get_data, self._base)
+                data, stat = await persist(
+                    runtime, deadline, runtime.operations.get_data, self._base
+                )
                 if not data:
                     count = str(self._places).encode()
-                    await world.until(
-                        world.operations.set_data(self._base, count, stat.version), deadline
+                    await runtime.until(
+                        runtime.operations.set_data(self._base, count, stat.version), deadline
                     )
                     return
             except NoNodeError:
@@ -203,11 +213,56 @@ class SemaphoreLease(SequentialQueue):
             except (BadVersionError, ConnectionLossError):
                 continue  # look again
             if data != str(self._places).encode():
-                # Anybody may have written it: not at any length, nor lines of its own into a log.
+                # Any client may have written it: not at any length, nor lines into a log.
                 start = data[:SHOWN_BYTES]
                 theirs = start.decode() if start.isdigit() else repr(start)
                 raise ValueError(
                     f"{self._base} is a semaphore of {theirs}, not of {self._places}; the number "
-                    "is the node's data, to be changed when nobody uses it"
+                    "is the node's data, to be changed when it is not in use"
                 )
             return
+
+
+class SemaphoreView(PathView):
+    """What a semaphore shows."""
+
+    @property
+    def count(self) -> int:
+        """How many leases there are at a time."""
+        return self._lock._count
+
+    def lease(self) -> Any:
+        """A lease that is not acquired yet: a lock like all others, for one contender.
+
+            with semaphore.lease() as lease:
+                ...
+
+        ``held``, ``fence``, ``lost``, ``acquire(timeout)``, ``within(timeout)``, ``release()`` and
+        the rest are as a lock's.  Nothing is asked of a server before it is acquired.
+        """
+        raise NotImplementedError
+
+
+class Leases(SemaphoreView):
+    """The algorithm of the semaphore: its leases share what the last try has found."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        count: int,
+        text: str = "",
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        self._runtime, self._path, self._count = runtime, path, count
+        self._arguments = (runtime, path, count, text, acl, LastTry())
+        SemaphoreLease(*self._arguments)  # checks the arguments
+
+    async def holders(self) -> list[Contender]:
+        """The holders of the leases, in order: the first ``count``; behind them the next ones.
+
+        The rest of the queue stands in the node ``locks`` below the path.  Not a snapshot.  It only
+        reads, so after an error it can be repeated; a lost connection is no error here.
+        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
+        """
+        return await contenders(self._runtime, f"{self._path}/leases")

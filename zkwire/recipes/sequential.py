@@ -1,93 +1,93 @@
 """The fair lock: an ephemeral sequential child per contender, the lowest number holds.
 
-Everybody else watches only the child right before its own.  A release wakes one waiter, in order of
-arrival; so does the death or the timeout of a contender, which is why a waiter that wakes looks
-again instead of believing that it is its turn.  The one that had only one child ahead need not: no
-later child gets a lower number.  It watches its own child too, so that it would know, before that
-event, if somebody had taken away its place in the queue.
+Every other contender watches only the child right before its own.  A release wakes one waiter, in
+order of arrival; so does the death or the timeout of a contender, which is why a waiter that wakes
+looks again instead of believing that it is its turn.  The one that had only one child ahead need
+not: no later child gets a lower number.  It watches its own child too, so that it would know,
+before that event, if an outsider had taken away its place in the queue.
 
-The create and the first listing leave in one write; the session's order makes the listing contain
-the new child, so a free lock costs one round trip.
-
-A sequential create is not idempotent: repeating it blindly leaves an orphan in the queue that
-blocks everybody behind it.  The child's name carries the session's id and the attempt's; after a
-lost reply it is looked up, with a ``sync`` before the listing because the server that answers may
-be behind.
-
-    /path/<session id>-<attempt id>-lock-<sequence>
-
-``lock-`` and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo
-understand; every child that ends in ten digits counts as a contender here, whoever made it.  The
-waiter right behind one that is not ephemeral ends with an error instead of waiting for ever.
+How the child is created and found is in :mod:`zkwire.recipes.sequential_entry`.  ``lock-`` and ten
+digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo understand; every child
+that ends in ten digits counts as a contender here, whatever client has made it.  The waiter right
+behind one that is not ephemeral ends with an error instead of waiting for ever.
 """
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 
-from zkwire.errors import (
-    ConnectionLossError,
-    LockTimeoutError,
-    NoNodeError,
-    NotSentError,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    SequenceExhaustedError,
-    ServerError,
-)
-from zkwire.recipes.attempt import NOT_NOW, Attempt, former, permanent
+from zkwire.errors import LockTimeoutError, NoNodeError
+from zkwire.recipes.attempt import Attempt, former, permanent
+from zkwire.recipes.contenders import Contended
 from zkwire.recipes.lock import Lock
 from zkwire.recipes.lost import OwnNodeWatch
 from zkwire.recipes.runtime import persist
+from zkwire.recipes.sequential_entry import SequentialEntry
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
-from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
+from zkwire.wire.paths import SEQUENCE_DIGITS, sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from zkwire.jute.records import ACL
-    from zkwire.operations import Operations
-    from zkwire.recipes.runtime import Runtime
-
-# At the end of the counter a 3.8 server hands out the same number again and again, and two
-# contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same
-# time.
-SPARE_NUMBERS = 1000
+    from collections.abc import Callable
 
 
-class SequentialQueue(Lock):
-    """The algorithm of the sequential lock.
+class SequentialQueue(Contended, SequentialEntry, Lock):
+    """The algorithm of the sequential lock; subclasses wait for other contenders."""
 
-    ``text`` stands in the node, for whoever wants to know who is waiting there.  Subclasses have
-    another ``label``, or wait for somebody else.
-    """
-
-    label = "lock-"
     _places = 1  # how many hold at a time
+    _on_position: Callable[[int], object] | None = None
 
-    def __init__(
-        self, world: Runtime, path: str, text: str = "", acl: Sequence[ACL] | None = None
-    ) -> None:
-        super().__init__(world, path, acl)
-        self.data: bytes = encoded(text)
-        self.on_position: Callable[[int], object] | None = None
+    async def acquire(
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: Callable[[int], object] | None = None,
+    ) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here: the client finds out on the next one
+        whether its node was created, and goes on within the time limit.
+
+        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
+        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        try again at once: the deletion has been asked for when this ends, and without a connection
+        the node is deleted on the next one, or goes with the session.  An error that comes on top
+        of an error (a full stack) can delay that to the next call of this object, or to the end of
+        the interpreter.
+
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        RuntimeError if this object holds the lock already, or is being acquired or released.
+
+        ``on_position`` is called, in the client's callback thread or event loop, with the number of
+        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
+        has gone.
+        """
+        if on_position is None:
+            return await super().acquire(timeout)
+        if not callable(on_position):
+            raise TypeError(f"on_position must be callable, not {on_position!r}")
+        self._refuse_two()  # or this call would take the listener of the other away
+        self._on_position = on_position
+        try:
+            return await super().acquire(timeout)
+        finally:
+            self._on_position = None  # interrupt-safe: last, the lock may be held
 
     def _ahead(self, names: list[str], own: str) -> str | None:
         """The contender to wait for; None if it is this one's turn."""
         return predecessor(names, own)
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
-        names = await self._enter(attempt, deadline)
+        names = await self._join(attempt, deadline)
         while True:
             own = self._name(attempt)
             if own not in names:
-                # Somebody has deleted the node and with it the place in the queue.
-                self._release_claim()
+                # An outsider has deleted the node and with it the place in the queue.
+                self._end_claim()
                 attempt.node = None
-                names = await self._enter(attempt, deadline)
+                names = await self._join(attempt, deadline)
                 continue
             await self._prune(attempt, names, deadline)
             self._tell_position(names, own)
@@ -107,9 +107,9 @@ class SequentialQueue(Lock):
         """Raise NodeExistsError if nodes from before this session was resumed take all places."""
         left = self._places
         for name in filter(attempt.is_former, names):
-            path = f"{self.path}/{name}"
-            stat = await persist(self.world, deadline, self.world.operations.exists, path)
-            left -= stat is not None and stat.ephemeral_owner == self.world.session_id
+            path = f"{self._path}/{name}"
+            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, path)
+            left -= stat is not None and stat.ephemeral_owner == self._runtime.session_id
             if left == 0:
                 raise former(path)
 
@@ -122,164 +122,51 @@ class SequentialQueue(Lock):
         if is_next and self._guard is None:
             self._guard = OwnNodeWatch()
             self._stand_guard(attempt, self._guard)
-        connection = self.world.connection
+        connection = self._runtime.connection
         gone = await self._wait_for(ahead, deadline)
         # After a reconnection events come in another order than the changes.
-        if is_next and gone and connection is self.world.connection and self._lasts:
+        if is_next and gone and connection is self._runtime.connection and self._lasts:
             return left
         return await self._list(deadline)
 
     def _leaves_its_place(self, ahead: str) -> bool:
-        """Whether nobody to wait for can stand there later: a writer can leave a reader."""
-        return ahead[:-SEQUENCE_DIGITS].endswith(f"-{self.label}")
+        """Whether no contender to wait for can stand there later: a writer can leave a reader."""
+        return ahead[:-SEQUENCE_DIGITS].endswith(f"-{self._label}")
 
     def _tell_position(self, names: list[str], own: str) -> None:
-        if self.on_position is not None:
-            self.world.dispatch(partial(self.on_position, len(before(names, own))))
-
-    async def _enter(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        """Create the attempt's child, exactly once; returns a list of children made after it."""
-        world, operations = self.world, self.world.operations
-        while True:
-            attempt.entered = True
-            create = operations.create_with_stat(
-                f"{self.path}/{attempt.id}-{self.label}",
-                self.data,
-                self.acl,
-                ephemeral=True,
-                sequential=True,
-            )
-            listing = operations.get_children(self.path)
-            try:
-                attempt.node, attempt.stat = await world.until(create, deadline)
-                self._check_sequence(attempt)
-                return await world.until(listing, deadline)
-            except NoNodeError:
-                attempt.node = None
-                await self._provide(self.path, deadline)
-            except ServerError:
-                attempt.entered = attempt.node is not None
-                raise
-            except NotSentError:
-                if attempt.node is not None:
-                    return await self._list(deadline)
-            except OutcomeUnknownError:
-                if attempt.node is not None:
-                    return await self._list(deadline)
-                names = await self._find(attempt, deadline)
-                if attempt.node is not None:
-                    self._check_sequence(attempt)
-                    return names
-
-    async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        """Look for the child whose create was not answered; returns the children."""
-        world, operations = self.world, self.world.operations
-        names = await self._list(deadline, sync=True)
-        for name in names:
-            if attempt.node is None and name.startswith(attempt.id):
-                path = f"{self.path}/{name}"
-                stat = await persist(world, deadline, operations.exists, path)
-                if stat is not None and stat.ephemeral_owner == world.session_id:
-                    attempt.node, attempt.stat = path, stat
-        return names
-
-    async def _prune(self, attempt: Attempt, names: list[str], deadline: float | None) -> None:
-        """Delete all children of the attempt but one: the others would block it like everybody."""
-        for name in [name for name in names if name.startswith(attempt.id)]:
-            path = f"{self.path}/{name}"
-            if path != attempt.node:
-                with contextlib.suppress(NoNodeError):
-                    await persist(self.world, deadline, self.world.operations.delete, path)
-                names.remove(name)
-
-    async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
-        """The children of the lock's node; none if it is gone."""
-        world, operations = self.world, self.world.operations
-        while True:
-            synced = operations.sync(self.path) if sync else None
-            listing = operations.get_children(self.path)
-            try:
-                if synced is not None:
-                    await world.until(synced, deadline)
-                return await world.until(listing, deadline)
-            except NoNodeError:
-                return []
-            except ConnectionLossError:
-                pass
+        if self._on_position is not None:
+            self._runtime.dispatch(partial(self._on_position, len(before(names, own))))
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         """Return when the contender ``ahead`` may be gone; True if it is."""
-        path, watch = f"{self.path}/{ahead}", Watch()
+        path, watch = f"{self._path}/{ahead}", Watch()
         try:
             # get_data and not exists: it leaves no watch behind on a node that is gone.
-            read = self.world.operations.get_data
-            seen = await persist(self.world, deadline, read, path, watch=watch)
+            read = self._runtime.operations.get_data
+            seen = await persist(self._runtime, deadline, read, path, watch=watch)
             if seen.stat.ephemeral_owner == 0:
                 raise permanent(path)
-            event = await self.world.event(watch, deadline)
+            event = await self._runtime.event(watch, deadline)
             if event is None:
-                raise LockTimeoutError(f"{self.path} was not free in time")
+                raise LockTimeoutError(f"{self._path} was not free in time")
             return event.type is EventType.NODE_DELETED
         except NoNodeError:
-            return True  # gone between the listing and the look: nobody would ever wake us
+            return True  # gone between the listing and the look: no event would come
         finally:
             watch.close()
 
-    async def leave(self, deadline: float | None) -> None:
-        """Delete the node, if it is held, and see it done if possible in time; then ``give_up``."""
+    async def _step_out(self, deadline: float | None) -> None:
+        """Delete the node, if it is held, and see it done if possible in time.
+
+        ``_release_later`` is to follow.
+        """
         if self._granted is not None:
             await self._step_back(self._granted, deadline)
 
-    async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
-        """Leave the queue and see it done, if that is possible in time."""
-        assert attempt.node is not None
-        try:
-            await self.world.until(self.world.operations.delete(attempt.node), deadline)
-        except NoNodeError:
-            pass
-        except (ConnectionLossError, OperationTimeoutError, *NOT_NOW):
-            self._withdraw(attempt)
-        attempt.entered = False
-
-    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        try:
-            if attempt.node is not None:
-                await operations.delete(attempt.node)
-                return
-            sync, listing = operations.sync(self.path), operations.get_children(self.path)
-            await sync
-            for name in await listing:
-                if name.startswith(attempt.id):
-                    await operations.delete(f"{self.path}/{name}")
-        except NoNodeError:
-            pass
-
     @property
-    def node_name(self) -> str | None:
+    def _node_name(self) -> str | None:
         """The name of the node while the lock is held."""
         return None if self._granted is None else self._name(self._granted)
-
-    def _name(self, attempt: Attempt) -> str:
-        assert attempt.node is not None
-        return attempt.node[len(self.path) + 1 :]
-
-    def _check_sequence(self, attempt: Attempt) -> None:
-        number = int(self._name(attempt)[len(attempt.id) + 1 + len(self.label) :])
-        if not 0 <= number <= LAST_SEQUENCE - SPARE_NUMBERS:
-            raise SequenceExhaustedError(
-                f"{self.path}: the sequence counter stands at {number} and ends at "
-                f"{LAST_SEQUENCE}; delete the node when nobody uses it, or take another path"
-            )
-
-
-def encoded(text: str) -> bytes:
-    """What stands in the node of a contender that shows ``text``."""
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a str, not {type(text).__name__}")
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"text contains a surrogate, which is no character: {text!r}") from None
 
 
 def predecessor(names: list[str], own: str) -> str | None:

@@ -28,9 +28,9 @@ Invariants:
 
 A node made by hand, or by a zkwire without tokens, has version 0; one with a token has version 1.
 
-When the connection is lost during the multi, nobody knows whether it took effect.  So it is
-repeated, and "node exists" leads to a look at who owns the node: this attempt (the first try had
-worked), somebody else, or nobody any more (start over).  Each of these steps can lose the
+When the connection is lost during the multi, it is not known whether it took effect.  So it is
+repeated, and "node exists" leads to a look at its owner: this attempt (the first try had worked),
+another one, or none any more (start over).  Each of these steps can lose the
 connection again.
 """
 
@@ -76,20 +76,20 @@ class SingleNodeLock(Lock):
             watch = Watch()
             try:
                 # get_data and not exists: it leaves no watch behind on a node that is gone.
-                read = self.world.operations.get_data
-                seen = await persist(self.world, deadline, read, self.path, watch=watch)
+                read = self._runtime.operations.get_data
+                seen = await persist(self._runtime, deadline, read, self._path, watch=watch)
                 if self._adopt(attempt, seen):
                     if await self._outlast(attempt, deadline):
                         return True
-                elif await self.world.event(watch, deadline) is None:
-                    raise LockTimeoutError(f"{self.path} was not free in time")
+                elif await self._runtime.event(watch, deadline) is None:
+                    raise LockTimeoutError(f"{self._path} was not free in time")
             except NoNodeError:
                 pass  # freed between the create and the look
             finally:
                 watch.close()
 
     async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
-        """Create the node; False if it is somebody else's."""
+        """Create the node; False if it is another contender's."""
         doubt = False
         while True:
             attempt.entered = True
@@ -102,11 +102,11 @@ class SingleNodeLock(Lock):
                     attempt.entered = False
                     return False
                 try:
-                    read = self.world.operations.get_data
-                    seen = await persist(self.world, deadline, read, self.path)
+                    read = self._runtime.operations.get_data
+                    seen = await persist(self._runtime, deadline, read, self._path)
                 except NoNodeError:
                     await self._start_over(attempt, deadline)
-                    continue  # gone meanwhile, whosever it was
+                    continue  # gone meanwhile, whatever it was
                 if not self._adopt(attempt, seen):
                     await self._start_over(attempt, deadline)
                     attempt.entered = False
@@ -123,38 +123,38 @@ class SingleNodeLock(Lock):
     async def _claim(self, attempt: Attempt, deadline: float | None) -> bool:
         """Create the node and the token; whether there is no other token."""
         claim = [
-            Create(self.path, b"", self.acl, ephemeral=True),
-            SetData(self.path, attempt.id.encode()),
-            Create(self._token(attempt), b"", self.acl, ephemeral=True),
+            Create(self._path, b"", self._acl, ephemeral=True),
+            SetData(self._path, attempt.id.encode()),
+            Create(self._token(attempt), b"", self._acl, ephemeral=True),
             SetData(self._grants, b""),
         ]
         try:
-            _, stat, _, grants = await self.world.until(
-                self.world.operations.multi(claim), deadline
+            _, stat, _, grants = await self._runtime.until(
+                self._runtime.operations.multi(claim), deadline
             )
         except MultiError as error:
             raise error.results[error.index] or error from None
-        attempt.node, attempt.stat = self.path, stat
+        attempt.node, attempt.stat = self._path, stat
         return bool(grants.num_children == 1)
 
     async def _outlast(self, attempt: Attempt, deadline: float | None) -> bool:
         """Delete the tokens of earlier grants; whether the node is still this attempt's then.
 
-        If it is not, somebody has deleted it, and the attempt is as if it had not begun.
+        If it is not, an outsider has deleted it, and the attempt is as if it had not begun.
         """
-        world, operations = self.world, self.world.operations
+        runtime, operations = self._runtime, self._runtime.operations
         assert attempt.stat is not None
         czxid = attempt.stat.czxid
         with suppress(NoNodeError):
-            for name in await persist(world, deadline, operations.get_children, self._grants):
+            for name in await persist(runtime, deadline, operations.get_children, self._grants):
                 if name == attempt.id:
                     continue
                 token = f"{self._grants}/{name}"
-                stat = await persist(world, deadline, operations.exists, token)
+                stat = await persist(runtime, deadline, operations.exists, token)
                 if stat is not None and stat.czxid < czxid:
                     with suppress(NoNodeError):
-                        await persist(world, deadline, operations.delete, token)
-        stat = await persist(world, deadline, operations.exists, self.path)
+                        await persist(runtime, deadline, operations.delete, token)
+        stat = await persist(runtime, deadline, operations.exists, self._path)
         if stat is not None and stat.czxid == czxid:
             return True
         await self._start_over(attempt, deadline)
@@ -163,41 +163,43 @@ class SingleNodeLock(Lock):
     async def _start_over(self, attempt: Attempt, deadline: float | None) -> None:
         """Delete the token of a node that is gone."""
         with suppress(NoNodeError):
-            await persist(self.world, deadline, self.world.operations.delete, self._token(attempt))
+            await persist(
+                self._runtime, deadline, self._runtime.operations.delete, self._token(attempt)
+            )
         attempt.node = attempt.stat = None
 
     def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
         """Whether the node that was seen is this attempt's; then it is taken over.
 
-        NodeExistsError if it is nobody's: it would go with no session, and the wait never end.
+        NodeExistsError if it belongs to no session: it would go with none, and the wait never end.
         """
         if not self._is_own(attempt, seen):
             if seen.stat.ephemeral_owner == 0:
-                raise permanent(self.path)
-            own_session = seen.stat.ephemeral_owner == self.world.session_id
+                raise permanent(self._path)
+            own_session = seen.stat.ephemeral_owner == self._runtime.session_id
             if own_session and attempt.is_former(seen.data.decode("ascii", "replace")):
-                raise former(self.path)
+                raise former(self._path)
             return False
-        attempt.node, attempt.stat, attempt.entered = self.path, seen.stat, True
+        attempt.node, attempt.stat, attempt.entered = self._path, seen.stat, True
         return True
 
     def _is_own(self, attempt: Attempt, seen: DataAndStat) -> bool:
         if attempt.stat is not None:
             return seen.stat.czxid == attempt.stat.czxid  # whatever has been written into it
         owner = seen.stat.ephemeral_owner
-        return owner == self.world.session_id and seen.data == attempt.id.encode()
+        return owner == self._runtime.session_id and seen.data == attempt.id.encode()
 
     async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
-        world, operations = self.world, self.world.operations
+        runtime, operations = self._runtime, self._runtime.operations
         try:
-            await world.until(operations.multi(self._end(attempt, version)), deadline)
+            await runtime.until(operations.multi(self._end(attempt, version)), deadline)
         except MultiError as error:
             refusal = error.results[error.index] or error
             if isinstance(refusal, BadVersionError):
-                sync, read = operations.sync(self.path), operations.get_data(self.path)
-                await world.until(sync, deadline)
-                if not self._is_own(attempt, await world.until(read, deadline)):
-                    raise NoNodeError(op="delete", path=self.path) from None
+                sync, read = operations.sync(self._path), operations.get_data(self._path)
+                await runtime.until(sync, deadline)
+                if not self._is_own(attempt, await runtime.until(read, deadline)):
+                    raise NoNodeError(op="delete", path=self._path) from None
             raise refusal from None
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -212,7 +214,7 @@ class SingleNodeLock(Lock):
                     raise refusal from None
                 token_gone = error.index == 0
             # sync: a server that is behind could still show this node where another's is by now.
-            sync, read = operations.sync(self.path), operations.get_data(self.path)
+            sync, read = operations.sync(self._path), operations.get_data(self._path)
             await sync
             try:
                 seen = await read
@@ -222,22 +224,22 @@ class SingleNodeLock(Lock):
                 if not token_gone:
                     await operations.delete(self._token(attempt))
                 return
-            version = seen.stat.version  # somebody has written into it; it is still this attempt's
+            version = seen.stat.version  # written into since; it is still this attempt's
             if token_gone:  # an outsider has deleted it
-                await operations.delete(self.path, version)
+                await operations.delete(self._path, version)
                 return
 
     def _end(self, attempt: Attempt, version: int) -> list[Operation]:
-        return [Delete(self._token(attempt)), Delete(self.path, version)]
+        return [Delete(self._token(attempt)), Delete(self._path, version)]
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
         assert attempt.stat is not None
         # Of this version: the node could be one made by hand by now.
-        return [Check(self._token(attempt)), Check(self.path, attempt.stat.version)]
+        return [Check(self._token(attempt)), Check(self._path, attempt.stat.version)]
 
     @property
     def _grants(self) -> str:
-        return self.path + GRANTS
+        return self._path + GRANTS
 
     def _token(self, attempt: Attempt) -> str:
         return f"{self._grants}/{attempt.id}"
@@ -246,4 +248,4 @@ class SingleNodeLock(Lock):
 class TriedOnce(SingleNodeLock):
     """The non-blocking lock: it waits for an answer, and for no holder, a multi-lock's part too."""
 
-    waits = False
+    _waits = False

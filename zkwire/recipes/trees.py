@@ -36,7 +36,7 @@ WINDOW = 500
 
 
 async def ensure_path(
-    world: Runtime,
+    runtime: Runtime,
     path: str,
     acl: Sequence[ACL] | None,
     deadline: float | None,
@@ -50,12 +50,12 @@ async def ensure_path(
     ``kept`` and the chroot.  Persistent where the server refuses that, and after a connection that
     was lost on it: some servers answer what they do not know in no other way.
     """
-    missing, begun, limit = [path], False, in_time(world, deadline)
+    missing, begun, limit = [path], False, in_time(runtime, deadline)
     try:
         while missing:
             container = containers and missing[-1] not in ("/", kept)
             try:
-                await _ensure_node(world, missing[-1], acl, limit, container)
+                await _ensure_node(runtime, missing[-1], acl, limit, container)
                 missing.pop()
                 begun = True
             except NoNodeError:
@@ -70,28 +70,28 @@ async def ensure_path(
                 begun = begun or lost.maybe_applied
                 containers = containers and not lost.maybe_applied
                 continue
-            limit = in_time(world, deadline)
+            limit = in_time(runtime, deadline)
     except ZooKeeperError as error:
         error.maybe_applied = error.maybe_applied or begun
         raise
 
 
 async def _ensure_node(
-    world: Runtime, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
+    runtime: Runtime, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
 ) -> None:
     """Create one node whose parent is there."""
     try:
-        await world.until(world.operations.create(path, b"", acl, container=container), limit)
+        await runtime.until(runtime.operations.create(path, b"", acl, container=container), limit)
     except NodeExistsError:
         pass
     except NoAuthError:
         # A server looks at the rights on the parent before it sees that the node exists.
-        if await persist(world, limit, world.operations.exists, path) is None:
+        if await persist(runtime, limit, runtime.operations.exists, path) is None:
             raise
 
 
 async def walk(
-    world: Runtime, path: str, deadline: Callable[[], float | None]
+    runtime: Runtime, path: str, deadline: Callable[[], float | None]
 ) -> AsyncGenerator[str, None]:
     """``path`` and everything below it, level by level.
 
@@ -102,13 +102,13 @@ async def walk(
         below: list[str] = []
         for start in range(0, len(level), WINDOW):
             window = level[start : start + WINDOW]
-            replies = [world.operations.get_children(node) for node in window]
+            replies = [runtime.operations.get_children(node) for node in window]
             for node, reply in zip(window, replies, strict=True):
                 names: list[str] | None = None
                 try:
-                    names = await world.until(reply, deadline())
+                    names = await runtime.until(reply, deadline())
                 except ConnectionLossError:
-                    names = await _children(world, node, deadline())
+                    names = await _children(runtime, node, deadline())
                 except NoNodeError:
                     pass
                 if names is not None:
@@ -119,14 +119,16 @@ async def walk(
         level = below
 
 
-async def _children(world: Runtime, path: str, deadline: float | None) -> list[str] | None:
+async def _children(runtime: Runtime, path: str, deadline: float | None) -> list[str] | None:
     try:
-        return await persist(world, in_time(world, deadline), world.operations.get_children, path)
+        return await persist(
+            runtime, in_time(runtime, deadline), runtime.operations.get_children, path
+        )
     except NoNodeError:
         return None
 
 
-async def delete_tree(world: Runtime, path: str, deadline: float | None) -> None:
+async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> None:
     """Delete everything below ``path``, and it."""
     if check_path(path) == "/":
         raise ValueError("the root cannot be deleted")
@@ -134,22 +136,22 @@ async def delete_tree(world: Runtime, path: str, deadline: float | None) -> None
     try:
         while True:
             try:
-                nodes = [node async for node in walk(world, path, lambda: deadline)]
+                nodes = [node async for node in walk(runtime, path, lambda: deadline)]
             except NoNodeError:
                 return
             nodes.reverse()
             begun = True
             for start in range(0, len(nodes), WINDOW):
-                await _delete_all(world, nodes[start : start + WINDOW], deadline)
+                await _delete_all(runtime, nodes[start : start + WINDOW], deadline)
     except ZooKeeperError as error:
         error.maybe_applied = error.maybe_applied or begun
         raise
 
 
-async def _delete_all(world: Runtime, nodes: list[str], deadline: float | None) -> None:
+async def _delete_all(runtime: Runtime, nodes: list[str], deadline: float | None) -> None:
     """Try to delete the nodes; the next walk shows what is left."""
-    for reply in [world.operations.delete(node) for node in nodes]:
+    for reply in [runtime.operations.delete(node) for node in nodes]:
         try:
-            await world.until(reply, deadline)
+            await runtime.until(reply, deadline)
         except (NoNodeError, NotEmptyError, ConnectionLossError):
             continue

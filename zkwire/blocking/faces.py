@@ -1,0 +1,115 @@
+"""How threads use the algorithms of locks: what a table entry is, and ``with``.
+
+A class for threads holds an algorithm, ``_lock``, and has a table of the coroutines that users
+call: ``name = blocking(Algorithm.name)``.  To a type checker an entry that overrides another has
+the type of that other; so one with other arguments stands in a class of its own, first of the
+bases.
+
+An interrupt can come right behind an acquisition, and while the end of a ``with`` releases: so both
+stand here in a ``try`` of their own.  Before the first instruction of ``__exit__``, as with any
+context manager, nothing can be done.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+from zkwire.blocking.client import Client
+from zkwire.blocking.run import run
+from zkwire.errors import LockLostError, OperationTimeoutError
+from zkwire.recipes.acquirable import Acquirable
+from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes.view import View, check_kind
+from zkwire.session.waitable import check_timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
+    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+    from zkwire.recipes.runtime import Runtime
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+
+def runtime_of(client: Client) -> Runtime:
+    """What the recipes ask of the client; TypeError if it is none, or not for threads."""
+    return check_kind("client must be a Client", client, Client)._world
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The algorithm's method, run in the caller's thread.
+
+    It is found by its name, so a subclass of the algorithm can override it.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        work: Coroutine[Any, Any, T] = getattr(face._lock, name)(*args, **kwargs)
+        return run(work)
+
+    return call
+
+
+class LockFace(View):
+    """Any lock, for threads."""
+
+    _lock: Acquirable
+
+    def __init__(self, lock: Acquirable) -> None:
+        self._lock = lock
+
+    acquire = blocking(Acquirable.acquire)
+    try_acquire = blocking(Acquirable.try_acquire)
+    release = blocking(Acquirable.release)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        return Within(self, check_timeout("timeout", timeout))
+
+    def __enter__(self) -> Self:
+        self._enter(None)
+        return self
+
+    def _enter(self, timeout: float | None) -> None:
+        mine = not self._lock._owned
+        try:
+            if not run(self._lock._take(timeout)):
+                raise self._lock._taken_error(timeout)
+        except LockInUseError:
+            raise
+        except BaseException:
+            if mine:
+                self._lock._release_later()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            run(self._lock.release())
+        except (LockLostError, OperationTimeoutError):
+            if kind is None:
+                raise
+        except BaseException:
+            self._lock._release_later()
+            raise
+
+
+class Within:
+    """A lock and a time limit, for one ``with``."""
+
+    __slots__ = ("_lock", "_timeout")
+
+    def __init__(self, lock: LockFace, timeout: float | None) -> None:
+        self._lock = lock
+        self._timeout = timeout
+
+    def __enter__(self) -> Any:
+        self._lock._enter(self._timeout)
+        return self._lock
+
+    def __exit__(self, *error: Any) -> None:
+        self._lock.__exit__(*error)

@@ -1,0 +1,153 @@
+"""A node of one's own: made for one attempt, and cleaned up for certain.
+
+It decides what happens to a node that an attempt may have left: a clean-up that is repeated on
+every connection until it is done or the session is over.  What the node means, how it is made and
+how it is found again is a subclass's matter.
+
+Invariants:
+
+* A clean-up is bound to this session and to the attempt's own id, so it can never touch a node of
+  another attempt's.  Its first request is on its way when the call returns, before anything that
+  the caller asks for next.
+* An attempt is ``_pending_cleanup`` until that clean-up has it: if something keeps it from being
+  handed over, the next call of the object does it, or the end of the interpreter.
+* Nothing awaits in the handling of an interrupt or a cancellation.  An interrupt that comes while
+  something is cleaned up is raised when that is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+from zkwire.errors import (
+    BUSY,
+    ConnectionLossError,
+    NoAuthError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+    ZooKeeperError,
+)
+from zkwire.operations.checks import check_acl
+from zkwire.recipes.insist import insist
+from zkwire.recipes.trees import ensure_path
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.operations import Operations
+    from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.runtime import Runtime
+
+
+class Entry:
+    """The attempts of one object on one path, of which at most one may have left a node."""
+
+    _kept = "/"  # a parent that stays when its last child has gone
+
+    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
+        if check_path(path) == "/":
+            raise ValueError("the root cannot be a lock")
+        self._runtime = runtime
+        self._path = path
+        self._acl = None if acl is None else check_acl(acl)  # None: the client's own
+        self._busy = False  # an attempt is being made
+        self._releasing = False
+        self._pending_cleanup: Attempt | None = None  # may have left a node that is in no hands
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        """Delete whatever the attempt has left on the server, if that is its own.
+
+        Raises ConnectionLossError and what the server refuses it with.
+        """
+        raise NotImplementedError
+
+    def _end_claim(self) -> None:
+        """From here on the attempt means nothing any more: called before its node is deleted."""
+
+    @property
+    def _owned(self) -> bool:
+        """Whether the node of an attempt that succeeded is still wanted."""
+        raise NotImplementedError
+
+    @property
+    def _engaged(self) -> bool:
+        """Whether a node of it may stand on the server that no clean-up takes care of."""
+        pending = self._pending_cleanup is not None
+        return self._owned or self._busy or self._releasing or pending
+
+    def _disengage(self) -> None:
+        if not self._engaged:
+            self._runtime.engaged.discard(self)
+
+    async def _provide(self, path: str, deadline: float | None) -> None:
+        """Create what is missing of a path, however long that takes if there is no deadline.
+
+        The server removes these nodes when they have no child any more, perhaps before the caller
+        has one: then its create ends with NoNodeError, and this is to be repeated.
+        """
+        while True:
+            try:
+                await ensure_path(
+                    self._runtime, path, self._acl, deadline, containers=True, kept=self._kept
+                )
+                return
+            except OperationTimeoutError:
+                if deadline is not None:
+                    raise
+
+    def _resume_cleanup(self) -> None:
+        """Clean up what an interrupt, or an error, has kept from being cleaned up."""
+        if self._busy or self._releasing:
+            return  # that call leaves nothing behind
+        self._clean_up_pending()
+        self._disengage()
+
+    def _clean_up_pending(self) -> None:
+        """Clean up after an attempt that did not end well.
+
+        Called in two places, one around the other, so that a second interrupt that hits the one
+        finds the other.
+        """
+        if self._pending_cleanup is not None:
+            self._clean_up_after(self._pending_cleanup)
+
+    def _clean_up_after(self, attempt: Attempt) -> None:
+        """Clean up after an attempt, in the background; called where nothing may await."""
+        self._pending_cleanup = attempt
+        insist(partial(self._hand_over, attempt))
+
+    def _hand_over(self, attempt: Attempt) -> None:
+        # What is over ends the session's nodes, too.
+        with contextlib.suppress(ZooKeeperError):
+            self._end_claim()
+            if attempt.entered:
+                self._runtime.going.add(attempt.id)
+                self._runtime.spawn(partial(self._clean_up, attempt=attempt))
+        self._pending_cleanup = None
+
+    async def _clean_up(self, operations: Operations, attempt: Attempt) -> None:
+        try:
+            await self._leave_surely(operations, attempt)
+        finally:
+            self._runtime.going.discard(attempt.id)
+
+    async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
+        while True:
+            try:
+                await self._leave(operations, attempt)
+                return
+            except ConnectionLossError:
+                pass  # on the next connection; each try waits for one
+            except NotReadOnlyError:
+                await self._runtime.another_state()
+            except BUSY:
+                pass  # a server that takes its time to refuse is asked again at once
+            except NoAuthError as error:
+                self._runtime.warn(f"{self._path}: a node stays until this session ends: {error}")
+                return
+            except ZooKeeperError:
+                return  # it is gone; or the session is over, and it with it

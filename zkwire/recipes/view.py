@@ -1,0 +1,125 @@
+"""What a lock shows of itself: one text for threads and for asyncio.  Nothing here asks a server.
+
+``_lock`` is the algorithm: under asyncio the object itself, for threads what the object runs.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import LockLostError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    from zkwire.recipes.lost import AnyLost, Lost
+
+    T = TypeVar("T")
+
+
+def check_kind(wanted: str, value: object, kind: type[T]) -> T:
+    """``value`` itself if it is of this kind, else TypeError, which says what is ``wanted``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{wanted}, not {type(value).__name__}")
+    return value
+
+
+class _Itself:
+    """An attribute that is the object itself until another value is stored: no reference cycle."""
+
+    def __get__(self, instance: object, owner: object = None) -> object:
+        return instance
+
+
+class PathView:
+    """What stands on one path."""
+
+    _lock: Any = _Itself()
+
+    @property
+    def path(self) -> str:
+        """Its path."""
+        return self._lock._path
+
+
+class View:
+    """What every lock shows."""
+
+    _lock: Any = _Itself()
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is held at this moment, as far as is known here; asks no server.
+
+        A MultiLock is held while all of its locks are, a ReentrantLock while the thread or task
+        that asks holds it.
+
+        False as soon as the lease has ended, even if no other thread of this process has run since
+        (a machine that slept, a process that was stopped).  A lost connection alone changes
+        nothing: the lock is held until the lease ends, and longer if a server answers before.
+
+        If an outsider deletes the node, it is True until the client hears of that: until the event
+        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
+        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
+        See also :mod:`zkwire.session.liveness`.
+        """
+        return self._lock._holds
+
+    @property
+    def lost(self) -> Lost | AnyLost:
+        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+
+        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
+        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+
+        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
+        LockLostError alone.  A loss may come although the session lives on, when no answer has come
+        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        """
+        return self._lock._lost
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._lock._lease_left()
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        lock = self._lock
+        if not lock._holds:
+            lock._check_place()
+            raise LockLostError(f"{lock._called} is not held: {lock._lost.reason or 'no longer'}")
+
+    def within(self, timeout: float | None) -> Any:
+        """The lock, to be entered within ``timeout`` seconds: ``with lock.within(5.0):``.
+
+        Under asyncio that is ``async with``.  OperationTimeoutError, before the body, when the lock
+        was not acquired in time; it is a LockTimeoutError if another contender was seen to hold it.
+        """
+        raise NotImplementedError
+
+
+class LockView(PathView, View):
+    """What a lock on one path shows."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}{' held' if self.held else ''}>"
+
+    if TYPE_CHECKING:
+
+        @property
+        def lost(self) -> Lost: ...
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the last acquisition: higher than those of all before it.
+
+        It is the czxid of the lock's node.  RuntimeError if the lock was never acquired.
+        """
+        if self._lock._fence is None:
+            raise RuntimeError("this lock object has never held the lock")
+        return self._lock._fence
