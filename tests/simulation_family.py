@@ -17,11 +17,11 @@ from zkwire.errors import (
 )
 from zkwire.operations.multi import Check, Create
 from zkwire.recipes.attempt import Attempt
+from zkwire.recipes.lease import SemaphoreLease
 from zkwire.recipes.lock import Lock
 from zkwire.recipes.multi_lock import AllLocks
 from zkwire.recipes.read_write import ReadLockQueue, WriteLockQueue, is_reader
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.semaphore import SemaphoreLease
 from zkwire.recipes.sequential import SequentialQueue, before, predecessor
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials

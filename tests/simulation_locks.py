@@ -21,7 +21,8 @@ from zkwire.recipes.lost import Loss, OwnNodeWatch
 from zkwire.recipes.multi_lock import AllLocks
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import GRANTS, SingleNodeLock
+from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.single_entry import GRANTS
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode

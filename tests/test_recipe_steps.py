@@ -46,10 +46,10 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.contenders import contenders
+from zkwire.recipes.lease import SemaphoreLease
 from zkwire.recipes.lost import Lost, OwnNodeWatch
 from zkwire.recipes.multi_lock import AllLocks
 from zkwire.recipes.read_write import ReadLockQueue
-from zkwire.recipes.semaphore import SemaphoreLease
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.trees import ensure_path, walk

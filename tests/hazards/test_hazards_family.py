@@ -44,7 +44,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.cli.main import main
-from zkwire.recipes.single import GRANTS
+from zkwire.recipes.single_entry import GRANTS
 from zkwire.testing.proxy.proxy import Gate, cut_after, cut_before, hold
 
 # --- one node -------------------------------------------------------------------------------------

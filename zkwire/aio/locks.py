@@ -13,11 +13,12 @@ from zkwire.aio.client import AsyncClient
 from zkwire.errors import LockLostError
 from zkwire.recipes.acquirable import Acquirable
 from zkwire.recipes.election import Candidates
+from zkwire.recipes.lease import SemaphoreLease
 from zkwire.recipes.lock import Lock
 from zkwire.recipes.multi_lock import AllLocks
 from zkwire.recipes.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
 from zkwire.recipes.reentrant import Reentrant
-from zkwire.recipes.semaphore import Leases, SemaphoreLease
+from zkwire.recipes.semaphore import Leases
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
 from zkwire.recipes.view import check_kind

@@ -9,11 +9,12 @@ from functools import partial
 
 from zkwire.blocking.faces import LockFace, blocking, runtime_of
 from zkwire.recipes.election import Candidates, ElectionView
+from zkwire.recipes.lease import SemaphoreLease
 from zkwire.recipes.lock import Lock as _Lock
 from zkwire.recipes.multi_lock import AllLocks, MultiView
 from zkwire.recipes.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
 from zkwire.recipes.reentrant import Reentrant, ReentrantView
-from zkwire.recipes.semaphore import Leases, SemaphoreLease, SemaphoreView
+from zkwire.recipes.semaphore import Leases, SemaphoreView
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock, TriedOnce
 from zkwire.recipes.view import LockView, PathView, check_kind

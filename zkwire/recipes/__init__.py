@@ -1,1 +1,1 @@
-"""The recipes: what is built on the client.  Each algorithm is written once; see ``world``."""
+"""The recipes: what is built on the client.  Each algorithm is written once; see ``runtime``."""

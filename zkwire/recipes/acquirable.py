@@ -129,9 +129,11 @@ class Acquirable(View):
         loss that shows only here is not told by ``lost`` any more, to which the lock is released.
         """
         self._check_place()
-        limit, runtime = check_timeout("timeout", timeout), self._runtime
-        deadline = in_time(runtime, None) if limit is None else runtime.now() + limit
-        await self._release_by(deadline)
+        deadline = None
+        if timeout is not None:
+            check_timeout("timeout", timeout)
+            deadline = self._runtime.now() + timeout
+        await self._release_by(in_time(self._runtime, deadline))
 
     def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
         return Within(self, check_timeout("timeout", timeout))

@@ -1,10 +1,11 @@
 """What all locks on one path have in common: one attempt, one grant, how both end.
 
-It decides when an attempt begins, whether a grant still counts, and what is cleaned up.  How
-contenders take turns, and which nodes that needs, is a subclass's matter; whether the caller blocks
-or awaits is the runtime's, and this must not know it.
+It decides when an attempt begins and how a release ends.  How contenders take turns, and which
+nodes that needs, is a subclass's matter; whether the caller blocks or awaits is the runtime's, and
+this must not know it.
 
-Invariants, for every lock, beside those of :mod:`zkwire.recipes.entry`:
+Invariants, for every lock, beside those of :mod:`zkwire.recipes.entry` and
+:mod:`zkwire.recipes.claim`:
 
 * What an attempt has created (one node; beside that of a lock of one node a token) outlives it only
   while the lock is held.  An attempt that ends in any other way (timeout, refusal, interrupt,
@@ -12,12 +13,10 @@ Invariants, for every lock, beside those of :mod:`zkwire.recipes.entry`:
 * The claim ends before the request that frees the lock is sent.
 * A node is one's own if its owner is this session *and* it carries the attempt's id.  The session
   alone proves nothing (two locks of one client), nor the id alone (an earlier session's node).
-* ``held`` is a pure function: granted, not lost, not released, lease not run out.  It asks nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 
 from zkwire.errors import (
@@ -33,31 +32,19 @@ from zkwire.errors import (
 from zkwire.operations.multi import Check
 from zkwire.recipes.acquirable import Acquirable
 from zkwire.recipes.attempt import NOT_NOW, Attempt, LockInUseError
-from zkwire.recipes.entry import Entry
+from zkwire.recipes.claim import Claim
 from zkwire.recipes.guarded import guarded
-from zkwire.recipes.lost import Lost, OwnNodeWatch
-from zkwire.recipes.view import LockView
-from zkwire.session.watch import ClosedWatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from typing import Any
 
-    from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import Runtime
 
 
-class Lock(LockView, Entry, Acquirable):
+class Lock(Claim, Acquirable):
     """A lock's state and the parts of its life that do not depend on its kind."""
-
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        super().__init__(runtime, path, acl)
-        self._lost = Lost(runtime)
-        self._granted: Attempt | None = None
-        self._guard: OwnNodeWatch | None = None
-        self._fence: int | None = None
 
     # --- what a kind of lock adds -----------------------------------------------------------------
 
@@ -82,6 +69,13 @@ class Lock(LockView, Entry, Acquirable):
         assert attempt.node is not None
         # Of any version: what writes into the node does not take the lock away.
         return [Check(attempt.node)]
+
+    def _check_place(self) -> None:
+        self._runtime.check()
+
+    @property
+    def _called(self) -> str:
+        return self._path
 
     # --- to acquire -------------------------------------------------------------------------------
 
@@ -137,61 +131,7 @@ class Lock(LockView, Entry, Acquirable):
                 f"no server could tell in time whether {self._path} is free; nothing is held"
             ) from None
 
-    def _forget_grant(self) -> None:
-        """Be as new after a loss that no release has followed."""
-        if self._granted is not None:
-            self._clean_up_after(self._granted)
-            self._granted = None
-        if self._lost.ready:
-            self._lost = Lost(self._runtime)
-
-    def _stand_guard(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
-        """From here on it is noticed if the attempt's node is deleted."""
-        assert attempt.node is not None
-        assert attempt.stat is not None
-        guard.stands = True  # first: a release that dismisses it meanwhile must forget it, too
-        operations = self._runtime.operations
-        guard.request = operations._stand_guard(attempt.node, attempt.stat.czxid, guard)
-
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
-        """The same, in any thread, if the lock has not been released and this not been done."""
-        if guard.closed or guard.request is not None:
-            return
-        # What is over ends the claim, too; a guard may be dismissed at any moment of this.
-        with contextlib.suppress(ZooKeeperError, ClosedWatchError):
-            self._stand_guard(attempt, guard)
-
-    def _grant(self, attempt: Attempt) -> None:
-        """The attempt has won.  A loss is noticed before a claim can be seen."""
-        assert attempt.stat is not None
-        late = self._guard is None
-        guard = self._guard = self._guard or OwnNodeWatch()
-        guard.lost = self._lost
-        self._fence = attempt.stat.czxid
-        self._runtime.hold(self._lost)
-        if late:
-            self._runtime.shortly(partial(self._stand_guard_late, attempt, guard))
-        self._runtime.check_open()  # first: a caller that is told of an end knows that all is lost
-        if not self._lasts:
-            raise LockLostError(f"{self._path} was lost in the moment it was acquired")
-        # interrupt-safe: last, and together: another thread may release it at once.
-        self._granted = attempt
-        self._pending_cleanup = None
-
     # --- to release -------------------------------------------------------------------------------
-
-    def _end_claim(self) -> None:
-        """From here on nothing is held."""
-        self._granted = None
-        guard = self._guard
-        if guard is not None:
-            self._runtime.unhold(self._lost)
-            guard.dismiss()
-            if guard.stands:
-                if guard.request is not None:
-                    self._runtime.withdraw(guard.request)
-                self._runtime.forget(guard)
-            self._guard = None
 
     async def _release_by(self, deadline: float | None) -> None:
         attempt = self._granted
@@ -311,32 +251,3 @@ class Lock(LockView, Entry, Acquirable):
         if not self._holds:
             raise self._lost_before(self._lost.reason or "no server has answered in time", "used")
         return self._proof(attempt)
-
-    def _check_place(self) -> None:
-        self._runtime.check()
-
-    @property
-    def _called(self) -> str:
-        return self._path
-
-    @property
-    def _owned(self) -> bool:
-        return self._granted is not None
-
-    @property
-    def _holds(self) -> bool:
-        return self._granted is not None and self._lasts
-
-    @property
-    def _lasts(self) -> bool:
-        """Whether the session surely lives, and the node is not known to be deleted."""
-        guard = self._guard
-        return (
-            not self._lost.is_set()
-            and not (guard is not None and guard.gone)
-            and self._runtime.now() < self._runtime.lease_deadline
-        )
-
-    def _lease_left(self) -> float:
-        left = self._runtime.lease_deadline - self._runtime.now()
-        return max(0.0, left) if self._holds else 0.0
