@@ -32,6 +32,7 @@ from tests.simulation_locks import (
 )
 from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
+from zkwire.recipes.reentrant import Reentrant
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.single import SingleNodeLock
 from zkwire.testing.server.node import Node
@@ -377,6 +378,30 @@ def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
     lock.lost.wakers = wakers
     with pytest.raises(ViolationError, match="TOLD"):
         sim.checks[0].step(sim)
+
+
+def test_each_task_has_its_own_place_in_a_re_entrant_lock() -> None:
+    sim = Simulation()
+    client = sim.client()
+    lock = Reentrant(client.world, "/lock", lambda: SequentialQueue(client.world, "/lock"))
+    order: list[str] = []
+
+    async def work(name: str) -> None:
+        assert await lock.acquire()
+        assert await lock.try_acquire(), "once more"
+        order.append(name)
+        await client.turn()
+        await lock.release()
+        assert lock.held
+        await client.turn()
+        order.append(name)
+        await lock.release()
+
+    for name in ("one", "two"):
+        client.spawn(work(name))
+    while steps := sim.steps():
+        sim.perform(steps[0])
+    assert order == ["one", "one", "two", "two"]
 
 
 def test_a_server_falls_behind_whether_or_not_its_client_stands_still() -> None:

@@ -17,8 +17,8 @@
     │   └── ForkedError             this is the copy of a client in a forked child
     ├── ProtocolError          the answer to this request cannot be read
     │   └── ReplyTooLargeError      it is longer than the limit
-    ├── LockLostError          a lock is no longer held although nobody released it
-    ├── LockTakenError         a ``with``, or ``Semaphore.acquire``, found the lock taken
+    ├── LockLostError          a lock is no longer held although it was not released
+    ├── LockTakenError         a ``with`` found the lock taken
     └── SequenceExhaustedError a lock path has used up its sequence numbers
 
 Every error has ``op`` and ``path`` of the operation that it ended (None if there is none) and
@@ -310,7 +310,7 @@ class LockLostError(ZooKeeperError):
 
 
 class LockTakenError(ZooKeeperError):
-    """A ``with`` found a lock taken, or ``Semaphore.acquire`` found no free lease."""
+    """A ``with`` found the lock taken, or no lease free."""
 
 
 class LockTimeoutError(LockTakenError, OperationTimeoutError):

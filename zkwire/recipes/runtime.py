@@ -194,19 +194,19 @@ if TYPE_CHECKING:
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
 
-def in_time(world: Runtime, deadline: float | None) -> float:
+def in_time(runtime: Runtime, deadline: float | None) -> float:
     """The deadline of one step; where none is given the ``operation_timeout`` from now.
 
     Without that, two session timeouts.
     """
     if deadline is not None:
         return deadline
-    limit = world.operation_timeout
-    return world.now() + (2 * world.session_timeout if limit is None else limit)
+    limit = runtime.operation_timeout
+    return runtime.now() + (2 * runtime.session_timeout if limit is None else limit)
 
 
 async def persist(
-    world: Runtime,
+    runtime: Runtime,
     deadline: float | None,
     verb: Callable[P, Reply[T]],
     *args: P.args,
@@ -218,6 +218,6 @@ async def persist(
     """
     while True:
         try:
-            return await world.until(verb(*args, **kwargs), deadline)
+            return await runtime.until(verb(*args, **kwargs), deadline)
         except ConnectionLossError:
             pass

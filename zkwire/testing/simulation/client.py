@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from zkwire.aio.runtime import AsyncWorld
 from zkwire.session.hosts import HostList
@@ -21,10 +21,12 @@ from zkwire.testing.server.connection import Connection
 
 if TYPE_CHECKING:
     from zkwire.aio.driver import LoopDriver
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import Owned, Runtime
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.states import Observer
     from zkwire.testing.server.processor import Processor
+
+T = TypeVar("T")
 
 _MANY: Final = 100  # deadlines at one moment
 
@@ -144,6 +146,25 @@ class Scheduler(Protocol):
     def step_within(self, task: Task) -> None: ...
 
 
+class SimulatedWorld(AsyncWorld):
+    """A client as its recipes see it, where the simulation says which task runs."""
+
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the task that calls it."""
+        values: dict[Task | None, T] = {}
+
+        def value() -> T:
+            task = self._pump.running()
+            if task not in values:
+                values[task] = make()
+            return values[task]
+
+        return value
+
+    def when_caller_ends(self, lock: Owned) -> None:
+        """A task that ends keeps what it holds: its process goes on."""
+
+
 class Client:
     """One process with one client in it.
 
@@ -161,7 +182,7 @@ class Client:
         hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
         self.session: Session = Session(hosts, timeout=sim.timeout, chroot=chroot)
         self._pump = Shell(self)
-        self.world: Runtime = AsyncWorld(cast("LoopDriver", self._pump), chroot, self.rng)
+        self.world: Runtime = SimulatedWorld(cast("LoopDriver", self._pump), chroot, self.rng)
         self.link: Link | None = None
         self.ghosts: list[Link] = []  # connections that only the server still believes in
         self.paused_until: float | None = None
@@ -276,6 +297,10 @@ class Shell:
 
     def start(self) -> None:
         """There is one loop only, and it runs."""
+
+    def running(self) -> Task | None:
+        """The task that runs."""
+        return self._sim.current
 
     def caller(self) -> object:
         """All tasks of a client count as one: how they share a lock object is looked at, too."""
