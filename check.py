@@ -168,7 +168,7 @@ class Checks:
     def coverage(self) -> None:
         """Both steps, also after a failure: the report says the most then."""
         tests = sorted(
-            str(path) for name in COVERING for path in ROOT.glob(f"tests/test_{name}.py")
+            str(path) for name in COVERING for path in ROOT.glob(f"tests/*/test_{name}.py")
         )
         coverage = [PYTHON, "-m", "coverage"]
         command = [*coverage, "run", *self._pytest[1:], "-k", f"not ({SLOW})", *tests]
@@ -348,8 +348,8 @@ def provide_zookeeper() -> None:
     The JDK compiles for the test of bytes (the package of ZooKeeper brings only what runs Java),
     `openssl` makes certificates.  Without them the tests say what that means.
     """
-    from tests.installed_servers import find_installed
-    from tests.server_control import NoBackendError
+    from tests.support.installed_servers import find_installed
+    from tests.support.server_control import NoBackendError
 
     missing = []
     try:

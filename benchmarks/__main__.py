@@ -29,7 +29,7 @@ from benchmarks.rounds import Effort, Figures, measure
 from benchmarks.servers import real_server, replay_server, set_up, version_of
 from benchmarks.tables import table
 from benchmarks.workloads import LISTS, SIZES
-from tests.server_control import NoBackendError
+from tests.support.server_control import NoBackendError
 
 
 def effort(options: argparse.Namespace) -> Effort:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.installed_servers import DEBIAN_JARS
+from tests.support.installed_servers import DEBIAN_JARS
 
 NATIVE = Path(__file__).resolve().parent / "native"
 BUILD_SECONDS = 120

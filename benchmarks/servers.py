@@ -13,8 +13,8 @@ from benchmarks.jobs import NODES, SMALL
 from benchmarks.processes import LineProcess
 from benchmarks.programs import MissingError, build_c
 from benchmarks.wire import Address, Bare, multi, request
-from tests.installed_servers import find_installed
-from tests.server_control import Settings
+from tests.support.installed_servers import find_installed
+from tests.support.server_control import Settings
 
 LOOPBACK = "127.0.0.1"
 SETTINGS = Settings(

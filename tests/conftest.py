@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NoReturn
 import hypothesis
 import pytest
 
-from tests.lock_helpers import LONG
-from tests.real_servers import UncontrollableError, find_backend
-from tests.secure_servers import (  # noqa: F401 - fixtures
+from tests.support.lock_helpers import LONG
+from tests.support.real_servers import UncontrollableError, find_backend
+from tests.support.secure_servers import (  # noqa: F401 - fixtures
     authority,
     sasl_zookeeper,
     sasl_zookeeper_lenient,
@@ -30,7 +30,7 @@ from tests.secure_servers import (  # noqa: F401 - fixtures
     tls_zookeeper_expired,
     tls_zookeeper_for_certified,
 )
-from tests.server_control import Backend, Ensemble, NoBackendError, ZooKeeperServer, poll
+from tests.support.server_control import Backend, Ensemble, NoBackendError, ZooKeeperServer, poll
 from zkwire import Client
 
 if TYPE_CHECKING:

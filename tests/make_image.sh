@@ -8,7 +8,7 @@
 # engine answers and this is root, a dockerd runs as long as this script does. Packages that are
 # missing (docker.io, debootstrap) are installed if that is allowed. The container starts ZooKeeper
 # in the foreground on port 2181 and understands the variables of the official image that
-# tests/docker_servers.py sets: ZOO_MY_ID, ZOO_SERVERS, ZOO_CFG_EXTRA, JVMFLAGS.
+# tests/support/docker_servers.py sets: ZOO_MY_ID, ZOO_SERVERS, ZOO_CFG_EXTRA, JVMFLAGS.
 set -euo pipefail
 
 tag=${1:-zkwire-test-zookeeper}

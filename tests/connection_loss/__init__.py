@@ -3,7 +3,7 @@
     python3 -m tests.connection_loss --write
 
 runs all of them on a real ZooKeeper, once with each client, and puts the tables into the document
-if both say the same; `tests/test_connection_loss.py` runs the same and compares.
+if both say the same; `tests/real/test_connection_loss.py` runs the same and compares.
 
 Every word of a table is either observed (what the server holds, what the caller is told, what a
 recipe sends, which events come) or advice; and advice is a text beside the function that follows

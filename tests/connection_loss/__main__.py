@@ -8,7 +8,7 @@ import time
 from difflib import unified_diff
 
 from tests.connection_loss import document, every
-from tests.real_servers import find_backend
+from tests.support.real_servers import find_backend
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from tests.connection_loss.clients import Make, Owned, Way
-from tests.lock_helpers import LONG, PATIENCE, Stage, greeting, guards_at_once
-from tests.server_control import ZooKeeperServer
+from tests.support.lock_helpers import LONG, PATIENCE, Stage, greeting, guards_at_once
+from tests.support.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
 
 T = TypeVar("T")

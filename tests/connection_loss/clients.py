@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import zkwire
-from tests.aio_stage import LoopThread, ThreadedClient
+from tests.support.aio_stage import LoopThread, ThreadedClient
 from zkwire import Client
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]

@@ -11,8 +11,8 @@ from tests.connection_loss import document, members, operations, recipes, sessio
 from tests.connection_loss.case import Scene
 from tests.connection_loss.clients import every_way
 from tests.connection_loss.lagging import Lag, lagging_follower
-from tests.lock_helpers import LONG
-from tests.server_control import Backend, ZooKeeperServer
+from tests.support.lock_helpers import LONG
+from tests.support.server_control import Backend, ZooKeeperServer
 from zkwire import Client
 
 

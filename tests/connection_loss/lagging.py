@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from tests.server_control import Backend, Ensemble, Settings, ZooKeeperServer
+from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer
 from zkwire import Client
 
 _PING, _REVALIDATE, _SNAPSHOT = 5, 6, 15

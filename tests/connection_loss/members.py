@@ -25,8 +25,8 @@ from tests.connection_loss.clients import Way
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import carried_out, told
-from tests.lock_helpers import GRACE, PATIENCE
-from tests.server_control import Ensemble, ZooKeeperServer, poll
+from tests.support.lock_helpers import GRACE, PATIENCE
+from tests.support.server_control import Ensemble, ZooKeeperServer, poll
 from zkwire import (
     BadVersionError,
     Client,

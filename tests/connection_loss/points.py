@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tests.connection_loss.case import Case, repeat, result_of
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.operation import Operation, never
-from tests.lock_helpers import PATIENCE, Running
+from tests.support.lock_helpers import PATIENCE, Running
 from zkwire import ZooKeeperError
 from zkwire.testing.proxy.proxy import Frame, cut_after, cut_before
 

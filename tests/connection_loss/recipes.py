@@ -16,9 +16,9 @@ from tests.connection_loss.clients import BLOCKING, Make, Recipes
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import told
-from tests.lock_frames import meaning, refusal
-from tests.lock_helpers import GRACE, PATIENCE, Running, requests
-from tests.server_control import poll
+from tests.support.lock_frames import meaning, refusal
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, requests
+from tests.support.server_control import poll
 from zkwire import Client, ZooKeeperError
 from zkwire.testing.proxy.faults import Hold
 from zkwire.testing.proxy.proxy import Frame, Gate, cut_after, cut_before

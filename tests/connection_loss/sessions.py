@@ -10,8 +10,8 @@ from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import told
-from tests.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
-from tests.server_control import poll
+from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
+from tests.support.server_control import poll
 from zkwire import SequentialLock, State
 
 HEADS = ("moment", "the client's state", "a call gets", "the holder", "on the server",

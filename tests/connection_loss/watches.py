@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
-from tests.lock_helpers import PATIENCE
-from tests.server_control import poll
+from tests.support.lock_helpers import PATIENCE
+from tests.support.server_control import poll
 from zkwire import Client, SessionExpiredError
 
 AT_ONCE = 6

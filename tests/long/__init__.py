@@ -1,0 +1,1 @@
+"""Commands for long runs: chaos, fuzzing, exploration."""

@@ -1,0 +1,1 @@
+"""The same scenarios on any server."""

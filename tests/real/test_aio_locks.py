@@ -1,0 +1,666 @@
+"""The async locks: every scenario of the blocking ones, and what only they can show.
+
+The scenarios of `test_locks`, `test_lock_recovery` and `test_lock_wakeups` are run as they stand,
+with the client behind the proxy an asyncio one (`tests/support/aio_stage.py`); the fault sweep
+likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real import test_lock_recovery, test_lock_wakeups, test_locks
+from tests.real.test_failover import SESSION_TIMEOUT, each_role
+from tests.real.test_lock_recovery import (  # `queue` is a fixture
+    ENOUGH,
+    ENTER,
+    GUARD,
+    Scene,
+    assert_free,
+    lost_deletes,
+    queue,  # noqa: F401
+)
+from tests.real.test_lock_sweep import CUTS, CYCLES, SINGLES, Cycle, Run, Sweep, timed_out
+from tests.shell.test_client_threads import in_child
+from tests.support.aio_helpers import (
+    AsyncKind,
+    async_kinds,
+    async_waiting_kinds,
+    asynchronous,
+    blocking,
+    eventually,
+    run,
+    watch_count,
+)
+from tests.support.aio_stage import BY_NAME, AsyncStage, LoopThread, ThreadedClient, scenarios
+from tests.support.lock_helpers import (
+    ALL_KINDS,
+    GRACE,
+    LONG,
+    PATIENCE,
+    SHORT,
+    Kind,
+    Stage,
+    Workers,
+    acquire_soon,
+    all_kinds,
+    assert_strictly_rising,
+    holding,
+)
+from tests.support.lock_workers import fenced_write
+from tests.support.server_control import Ensemble, ZooKeeperServer
+from zkwire import (
+    AsyncBlockingLock,
+    AsyncClient,
+    AsyncNonBlockingLock,
+    AsyncSequentialLock,
+    Client,
+    ClientClosedError,
+    ForkedError,
+    LockLostError,
+    LockTakenError,
+    NoNodeError,
+    SequentialLock,
+)
+from zkwire.net.pacing import LINGER
+from zkwire.testing import Server
+
+pytestmark = pytest.mark.real
+
+WAITERS = 1000
+
+
+@pytest.fixture(scope="module")
+def thread() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer, thread: LoopThread) -> Iterator[Stage]:
+    with on(AsyncStage, thread)(zookeeper) as stage:
+        yield stage
+
+
+class AsyncScene(AsyncStage, Scene):
+    """As `Scene`."""
+
+
+@pytest.fixture
+def scene(zookeeper: ZooKeeperServer, thread: LoopThread, fresh_path: str) -> Iterator[Scene]:
+    with on(AsyncScene, thread)(zookeeper) as scene:
+        scene.path = fresh_path
+        yield scene
+
+
+def on(kind: Any, thread: LoopThread) -> Any:
+    """The kind of stage, with its clients in that thread."""
+    return type(kind.__name__, (kind,), {"thread": thread})
+
+
+# --- the scenarios of the blocking locks ----------------------------------------------------------
+
+globals().update(
+    scenarios(
+        test_locks,
+        {
+            "test_forked_child_holds_nothing",  # below: the loop's thread is not in the child
+            "test_interrupted_waiter_leaves_no_node",  # test_aio_cancellation
+            "test_lost_when_the_server_is_away_for_a_session_timeout",  # test_aio_loss
+            "test_lease_is_renewed_by_contact",  # test_aio_client, 10,000 idle seconds
+            "test_a_with_that_is_refused_releases_nothing",  # no task runs between the two
+            "test_the_loss_of_a_lock_for_threads_is_not_to_be_awaited",
+            "test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock",  # a stopped one has
+        },
+    )
+)
+globals().update(scenarios(test_lock_recovery, {"test_lost_delete_of_a_timed_out_attempt"}, most=2))
+globals().update(
+    scenarios(
+        test_lock_wakeups,
+        {"test_a_lock_held_for_a_moment_is_two_round_trips"},  # below: a turn of the loop
+    )
+)
+
+
+@lost_deletes
+def test_lost_delete_of_a_timed_out_attempt(
+    queue: Scene,  # noqa: F811
+    cuts: list[str],
+    trace: list[str],
+) -> None:
+    """As there, but the watch is taken back at once, so its answer may be lost with the delete."""
+    rival: Any = queue.rival(SequentialLock, queue.path)
+    lock = queue.lock(SequentialLock, queue.path)
+    for nth, cut in enumerate(cuts, 1):
+        queue.cut("delete", cut, nth)
+    with holding(rival):
+        assert not lock.acquire(ENOUGH)
+        queue.expect(*ENTER, GUARD, "get_data ok", "remove_watches *", *trace)
+        assert len(queue.nodes(queue.path)) == 1
+    assert_free(queue, SequentialLock)
+
+
+def test_the_borrowed_scenarios_are_about_the_async_locks(stage: Stage, fresh_path: str) -> None:
+    for kind in ALL_KINDS:
+        lock: Any = stage.lock(kind, fresh_path)
+        assert type(lock._twin).__name__ == f"Async{kind.__name__}"
+        assert isinstance(stage.client(), ThreadedClient)
+
+
+# --- the fault sweep ------------------------------------------------------------------------------
+
+
+class AsyncRun(AsyncStage, Run):
+    """As `Run`: the subject is an asyncio client, everybody else is not."""
+
+    def __init__(
+        self, server: ZooKeeperServer, observer: Client, kind: Kind, path: str, at: int = 0
+    ) -> None:
+        super().__init__(server, observer, BY_NAME[kind.__name__], path, at)
+
+
+class AsyncSweep(Sweep):
+    """As `Sweep`."""
+
+    thread: LoopThread
+
+    def _run(self, name: str, at: int) -> Run:
+        made: Run = on(AsyncRun, self.thread)(
+            self._server, self._observer, self._kind, f"{self._path}/{name}/lock", at
+        )
+        return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "cycle"), CYCLES, ids=[f"{kind.__name__}-{cycle.__name__}" for kind, cycle in CYCLES]
+)
+def test_every_fault_at_every_request(
+    zookeeper: ZooKeeperServer,
+    observer: Client,
+    thread: LoopThread,
+    fresh_path: str,
+    capsys: pytest.CaptureFixture[str],
+    kind: Kind,
+    cycle: Cycle,
+) -> None:
+    sweep = AsyncSweep(
+        zookeeper,
+        observer,
+        {name: (fault,) for name, fault in CUTS.items()} if cycle is timed_out else SINGLES,
+    )
+    sweep.thread = thread
+    sweep.run_all(kind, cycle, fresh_path, capsys)
+
+
+# --- between processes ----------------------------------------------------------------------------
+
+
+@all_kinds
+def test_processes_and_tasks_count_without_losing_one(
+    zookeeper: ZooKeeperServer, kind: Kind, fresh_path: str, tmp_path: Path
+) -> None:
+    """Blocking processes, tasks in processes and, where it understands the lock, kazoo's lock."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    common = (zookeeper.hosts, kind.__name__, fresh_path)
+    with Workers() as workers:
+        crew = [workers.start("counting_in_tasks", *common, 5, counter, 5) for _ in range(4)]
+        crew += [workers.start("counting", *common, 20, counter) for _ in range(2)]
+        expected = 4 * 5 * 5 + 2 * 20
+        if kind is SequentialLock:
+            pytest.importorskip("kazoo")
+            crew.append(
+                workers.start("counting_with_kazoo", zookeeper.hosts, fresh_path, 20, counter)
+            )
+            expected += 20
+        for worker in crew:
+            worker.expect("ready")
+        for worker in crew:
+            worker.say("go")
+        lines = [line for worker in crew for line in worker.end(4 * PATIENCE)]
+    turns = sorted(tuple(map(int, line.split())) for line in lines)
+    assert [number for number, _ in turns] == list(range(expected))
+    assert counter.read_text() == str(expected)
+    assert_strictly_rising(fence for _, fence in turns if fence)
+
+
+@all_kinds
+def test_stopped_holder_knows_when_it_wakes(
+    zookeeper: ZooKeeperServer, kind: Kind, fresh_path: str, tmp_path: Path
+) -> None:
+    """Stopped for longer than its session lives; what it must look at waits for it already."""
+    register = tmp_path / "register"
+    register.write_text("0\n")
+    with Client(zookeeper.hosts, session_timeout=LONG) as client, Workers() as workers:
+        rival = kind(client, fresh_path)
+        arguments = (zookeeper.hosts, kind.__name__, fresh_path, SHORT, register)
+        worker = workers.start("writing_in_a_task", *arguments)
+        said, fence = (worker.hear() or "").split()
+        assert said == "fence"
+        worker.say("write")
+        worker.expect("held True written True told False")
+
+        os.kill(worker.pid, signal.SIGSTOP)
+        acquire_soon(rival, PATIENCE)
+        assert rival.fence > int(fence)
+        assert fenced_write(register, "by the rival", rival.fence)
+        worker.say("write")
+        os.kill(worker.pid, signal.SIGCONT)
+        worker.expect("held False written False told True")
+
+        assert rival.held
+        assert register.read_text() == f"{rival.fence}\nby the rival\n"
+        rival.release()
+
+
+def test_killed_holder_is_followed(
+    zookeeper: ZooKeeperServer, fresh_path: str, tmp_path: Path
+) -> None:
+    kind = SequentialLock
+    register = tmp_path / "register"
+    register.write_text("0\n")
+    with Client(zookeeper.hosts, session_timeout=LONG) as client, Workers() as workers:
+        arguments = (zookeeper.hosts, kind.__name__, fresh_path, SHORT, register)
+        worker = workers.start("writing_in_a_task", *arguments)
+        _, fence = (worker.hear() or "").split()
+        rival = kind(client, fresh_path)
+        assert not rival.try_acquire()
+        os.kill(worker.pid, signal.SIGKILL)
+        acquire_soon(rival, PATIENCE)
+        assert rival.fence > int(fence)
+        rival.release()
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+async def nodes(client: AsyncClient, path: str) -> list[str]:
+    try:
+        names, stat = await client.get_children_with_stat(path)
+    except NoNodeError:
+        return []
+    return [path] if stat.ephemeral_owner else names
+
+
+@async_kinds
+@asynchronous
+async def test_tasks_of_one_client_exclude_each_other(
+    zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
+) -> None:
+    inside = 0
+    turns: list[tuple[int, int]] = []
+
+    async def work(number: int) -> None:
+        nonlocal inside
+        lock = kind(client, fresh_path)
+        for _ in range(5):
+            while not await lock.acquire():
+                await asyncio.sleep(0)
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0)
+            assert lock.held
+            turns.append((number, lock.fence))
+            inside -= 1
+            await lock.release()
+
+    async with AsyncClient(zookeeper.hosts) as client:
+        await asyncio.gather(*map(work, range(8)))
+        assert len(turns) == 40
+        assert_strictly_rising(fence for _, fence in turns)
+        assert await nodes(client, fresh_path) == []
+        await eventually("no watch is left", lambda: watch_count(client) == 0)
+
+
+@async_kinds
+@asynchronous
+async def test_one_object_is_for_one_task(
+    zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
+) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        lock = kind(client, fresh_path)
+        with pytest.raises(RuntimeError, match="does not hold"):
+            await lock.release()
+        first = asyncio.ensure_future(lock.acquire())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="another thread or task"):
+            await lock.acquire()
+        assert await first
+        with pytest.raises(RuntimeError, match="not re-entrant"):
+            await lock.try_acquire()
+        await lock.release()
+        for wrong in (-1, "1", float("nan")):
+            with pytest.raises((ValueError, TypeError), match="timeout must"):
+                await lock.acquire(wrong)  # type: ignore[arg-type]
+
+
+@async_kinds
+@asynchronous
+async def test_async_with(zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str) -> None:
+    async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as other:
+        lock = kind(client, fresh_path)
+        async with lock as entered:
+            assert entered is lock
+            assert lock.held
+            if kind is AsyncNonBlockingLock:
+                with pytest.raises(LockTakenError):
+                    await kind(other, fresh_path).__aenter__()
+        assert not lock.held
+        with pytest.raises(KeyError):
+            await _losing(lock, other, fresh_path, KeyError())
+        with pytest.raises(LockLostError):
+            await _losing(lock, other, fresh_path, None)
+        assert await nodes(client, fresh_path) == []
+
+        async def body() -> None:
+            async with lock:
+                await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(body())
+        await eventually("it holds", lambda: lock.held)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not lock.held
+        assert await kind(other, fresh_path).try_acquire()
+
+
+async def _losing(lock: Any, other: AsyncClient, path: str, error: BaseException | None) -> None:
+    async with lock:
+        (node,) = await nodes(other, path)
+        await other.delete(node if node == path else f"{path}/{node}")
+        assert await lock.lost
+        if error is not None:
+            raise error
+
+
+@async_waiting_kinds
+@asynchronous
+async def test_acquire_in_an_asyncio_timeout(
+    zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
+) -> None:
+    async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as other:
+        rival, lock = kind(other, fresh_path), kind(client, fresh_path)
+        async with rival:
+            for _ in range(20):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await lock.acquire()
+            assert not await lock.acquire(0.01)
+
+            async def alone() -> bool:
+                return len(await nodes(other, fresh_path)) == 1
+
+            await eventually("only the holder's node is left", alone)
+            assert rival.held
+        async with asyncio.timeout(PATIENCE), lock:
+            pass
+        await eventually("no watch is left", lambda: watch_count(client) == 0)
+
+
+@async_kinds
+@asynchronous
+async def test_both_worlds_on_one_path(
+    zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
+) -> None:
+    with Client(zookeeper.hosts) as threaded:
+        theirs = BY_NAME[kind.__name__.removeprefix("Async")](threaded, fresh_path)
+        async with AsyncClient(zookeeper.hosts) as client:
+            ours = kind(client, fresh_path)
+            fences = []
+            for _ in range(5):
+                assert await blocking(theirs.acquire, GRACE)
+                assert not await ours.try_acquire()
+                fences.append(theirs.fence)
+                waiting = asyncio.ensure_future(ours.acquire())
+                if kind is AsyncNonBlockingLock:
+                    assert not await waiting
+                await blocking(theirs.release)
+                if kind is AsyncNonBlockingLock:
+                    waiting = asyncio.ensure_future(ours.acquire())
+                assert await waiting
+                fences.append(ours.fence)
+                assert not await blocking(theirs.try_acquire)
+                await ours.release()
+            assert_strictly_rising(fences)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@async_kinds
+@asynchronous
+async def test_forked_child_holds_nothing(
+    zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
+) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        lock, other = kind(client, fresh_path), kind(client, f"{fresh_path}-other")
+        assert await lock.acquire()
+        session_id = client.session_id
+
+        def child() -> None:
+            async def use() -> None:
+                for call in (lock.release, other.try_acquire, other.acquire):
+                    with pytest.raises(ForkedError):
+                        await call()
+
+            assert not lock.held
+            assert lock.lease_remaining() == 0.0
+            asyncio.run(use())
+
+        in_child(child)
+        assert lock.held
+        assert not lock.lost.is_set()
+        await lock.release()
+        assert client.session_id == session_id
+        assert await nodes(client, fresh_path) == []
+
+
+@async_kinds
+@asynchronous
+async def test_a_closed_client_tells_waiters_and_holders(
+    zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
+) -> None:
+    client = AsyncClient(zookeeper.hosts)
+    async with client:
+        lock = kind(client, fresh_path)
+        assert await lock.acquire()
+        waiting = asyncio.ensure_future(kind(client, fresh_path).acquire())
+        lost = asyncio.ensure_future(_await(lock.lost))
+        if kind is AsyncNonBlockingLock:
+            assert not await waiting
+        else:
+            # The next one in a queue watches its own node as well.
+            count = 3 if kind is AsyncSequentialLock else 2
+            await eventually("it waits", lambda: watch_count(client) == count)
+    assert await lost is True
+    assert not lock.held
+    if kind is not AsyncNonBlockingLock:
+        with pytest.raises(ClientClosedError):
+            await waiting
+    with pytest.raises(LockLostError):
+        await lock.release()
+
+
+async def _await(awaitable: Any) -> Any:
+    return await awaitable
+
+
+@asynchronous
+async def test_no_server_can_tell() -> None:
+    with Server() as server:
+        async with AsyncClient(server.hosts, session_timeout=LONG) as client:
+            await blocking(server.stop)
+            assert not await AsyncNonBlockingLock(client, "/l").acquire(0.1)
+            assert not await AsyncSequentialLock(client, "/l").acquire(0.1)
+            assert not await AsyncBlockingLock(client, "/l").acquire(0.1)
+            await blocking(server.start)
+            async with asyncio.timeout(PATIENCE), AsyncSequentialLock(client, "/l"):
+                pass
+
+
+@asynchronous
+async def test_create_and_listing_leave_in_one_write(
+    zookeeper: ZooKeeperServer, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy may see two writes as one; the shell knows."""
+    async with AsyncClient(zookeeper.hosts) as client:
+        await client.create(fresh_path)
+        link = client._pump.link
+        assert link is not None
+        writes: list[int] = []
+        session = client._session
+        handed_out = session.data_to_send
+
+        def data_to_send(now: float) -> bytes:
+            before = session.queued
+            data = handed_out(now)
+            writes.append(before - session.queued)
+            return data
+
+        monkeypatch.setattr(session, "data_to_send", data_to_send)
+        lock = AsyncSequentialLock(client, fresh_path)
+        assert await lock.acquire()
+        assert writes == [2], "create and listing"
+        async with asyncio.timeout(PATIENCE):
+            while len(writes) < 2:
+                await asyncio.sleep(LINGER)
+        assert writes == [2, 1], "the guard, by itself"
+        await lock.release()
+        writes.clear()
+        assert await lock.acquire()
+        await lock.release()
+        assert writes == [2, 1], "released at once: the delete, and no guard"
+
+
+# --- a thousand -----------------------------------------------------------------------------------
+
+
+def test_a_thousand_waiters_on_one_client(
+    zookeeper: ZooKeeperServer, fresh_path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Acquired in order; what it costs is printed."""
+
+    async def main() -> tuple[float, float]:
+        async with AsyncClient(zookeeper.hosts, session_timeout=30) as client:
+            holder = AsyncSequentialLock(client, fresh_path)
+            assert await holder.acquire()
+            order: list[tuple[int, int]] = []
+
+            async def wait(number: int) -> None:
+                lock = AsyncSequentialLock(client, fresh_path)
+                assert await lock.acquire()
+                order.append((number, lock.fence))
+                assert lock.held
+                await lock.release()
+
+            tasks = [asyncio.ensure_future(wait(number)) for number in range(WAITERS)]
+            await eventually("all wait", lambda: watch_count(client) == WAITERS + 2, 4 * PATIENCE)
+            started = time.monotonic()
+            await holder.release()
+            await asyncio.gather(*tasks)
+            took = time.monotonic() - started
+            assert [number for number, _ in order] == list(range(WAITERS))
+            assert_strictly_rising(fence for _, fence in order)
+            assert await client.get_children(fresh_path) == []
+            await eventually("no watch is left", lambda: watch_count(client) == 0)
+            return took, started
+
+    async def weight() -> float:
+        """Bytes of a waiter, its task and its lock, once it waits."""
+        count = 200
+        async with AsyncClient(zookeeper.hosts, session_timeout=30) as client:
+            holder = AsyncSequentialLock(client, f"{fresh_path}-w")
+            assert await holder.acquire()
+            tracemalloc.start()
+            try:
+                locks = [AsyncSequentialLock(client, holder.path) for _ in range(count)]
+                tasks = [asyncio.ensure_future(lock.acquire()) for lock in locks]
+                await eventually("all wait", lambda: watch_count(client) == count + 2)
+                held, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await holder.release()
+            return held / count
+
+    begun = time.monotonic()
+    took, started = run(main, debug=False)
+    bytes_each = run(weight, debug=False)
+    with capsys.disabled():
+        print(
+            f"\n{WAITERS} waiters: {1000 * (started - begun) / WAITERS:.2f} ms each to queue, "
+            f"{1000 * took / WAITERS:.2f} ms each from release to release, "
+            f"{bytes_each / 1024:.1f} KiB each"
+        )
+    assert bytes_each < 64 * 1024
+
+
+# --- failover -------------------------------------------------------------------------------------
+
+
+@pytest.mark.apache
+@each_role
+def test_locks_live_on_when_the_server_dies(ensemble: Ensemble, fresh_path: str, role: str) -> None:
+    """The session moves; the held lock stays held, the waiters get theirs."""
+
+    async def main() -> None:
+        leader = ensemble.leader()
+        while True:
+            client = AsyncClient(ensemble.hosts, session_timeout=SESSION_TIMEOUT)
+            await client.connect()
+            server = ensemble.server_for_session(client.session_id)
+            assert server is not None
+            if (server is leader) == (role == "leader"):
+                break
+            await client.close()
+        others = ",".join(each.hosts for each in ensemble.servers if each is not server)
+        async with client, AsyncClient(others, session_timeout=SESSION_TIMEOUT) as observer:
+            session_id = client.session_id
+            held = AsyncSequentialLock(client, f"{fresh_path}-held")
+            waiting = AsyncSequentialLock(client, f"{fresh_path}-waiting")
+            herd = AsyncBlockingLock(client, f"{fresh_path}-herd")
+            rivals = (
+                AsyncSequentialLock(observer, waiting.path),
+                AsyncBlockingLock(observer, herd.path),
+            )
+            assert await held.acquire()
+            for rival in rivals:
+                assert await rival.acquire()
+            waiters = [asyncio.ensure_future(lock.acquire()) for lock in (waiting, herd)]
+            await eventually("they wait", lambda: watch_count(client) == 4)
+            await blocking(server.kill)
+
+            async def moved() -> bool:
+                try:
+                    await client.sync()
+                except Exception:
+                    return False
+                return True
+
+            await eventually("the session has moved", moved)
+            assert client.session_id == session_id
+            assert held.held
+            assert not await AsyncSequentialLock(observer, held.path).try_acquire()
+            assert not any(waiter.done() for waiter in waiters)
+            for rival in rivals:
+                await rival.release()
+            async with asyncio.timeout(PATIENCE):
+                assert await asyncio.gather(*waiters) == [True, True]
+            assert waiting.fence > rivals[0].fence
+            assert herd.fence > rivals[1].fence
+            for lock in (waiting, herd, held):
+                await lock.release()
+
+    run(main)

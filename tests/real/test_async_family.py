@@ -1,0 +1,590 @@
+"""The family for asyncio, on a real server: the algorithms are shared, so this is about the shell.
+
+And about acting on loss: what `cancel_on_loss` cancels, and what it leaves alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from weakref import ref
+
+import pytest
+
+from tests.support.aio_helpers import asynchronous, blocking, eventually
+from tests.support.lock_helpers import GRACE, PATIENCE, SHORT
+from tests.support.server_control import ZooKeeperServer
+from zkwire import (
+    AsyncClient,
+    AsyncElection,
+    AsyncMultiLock,
+    AsyncReadWriteLock,
+    AsyncReentrantLock,
+    AsyncSemaphore,
+    AsyncSequentialLock,
+    LockLostError,
+    MultiError,
+    NoNodeError,
+    SetData,
+)
+from zkwire.testing.proxy.proxy import FaultProxy, Gate, hold
+
+pytestmark = pytest.mark.real
+# ruff: noqa: PT012 - how a scope ends is what these tests are about
+
+
+class Stage:
+    """A server and a proxy before it, without any thread of a client."""
+
+    observer: AsyncClient
+
+    def __init__(self, server: ZooKeeperServer, proxy: FaultProxy) -> None:
+        self.hosts = server.hosts
+        self.proxy = proxy
+
+    async def nodes(self, *paths: str) -> list[str]:
+        """The nodes of the contenders below these paths, in the order of each."""
+        found = []
+        for path in paths:
+            with suppress(NoNodeError):
+                names = await self.observer.get_children(path)
+                found += [f"{path}/{name}" for name in sorted(names, key=lambda n: n[-10:])]
+        return found
+
+    async def lease_nodes(self, path: str) -> list[str]:
+        """The nodes of a semaphore's contenders."""
+        return await self.nodes(f"{path}/leases", f"{path}/locks")
+
+    def heal(self) -> None:
+        """The network works again."""
+        self.proxy.black_hole(False)
+        self.proxy.cut_all()
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
+    with FaultProxy(upstream=zookeeper.hosts) as proxy:
+        yield Stage(zookeeper, proxy)
+
+
+@asynccontextmanager
+async def clients(
+    stage: Stage, count: int = 2, timeout: float = PATIENCE
+) -> AsyncIterator[list[AsyncClient]]:
+    """Clients; the first one is behind the proxy."""
+    async with AsyncExitStack() as stack:
+        stage.observer = await stack.enter_async_context(AsyncClient(stage.hosts))
+        made = [
+            AsyncClient(stage.hosts if number else stage.proxy.hosts, session_timeout=timeout)
+            for number in range(count)
+        ]
+        yield [await stack.enter_async_context(client) for client in made]
+
+
+async def lose(stage: Stage, path: str) -> None:
+    """Somebody deletes the only contender's node."""
+    (node,) = await stage.nodes(path)
+    await stage.observer.delete(node)
+
+
+async def queued(stage: Stage, path: str, count: int) -> None:
+    """Wait until there are so many contenders."""
+
+    async def look() -> bool:
+        return len(await stage.nodes(path)) == count
+
+    await eventually(f"{count} contenders", look)
+
+
+async def lease_nodes(stage: Stage, path: str, count: int) -> None:
+    """Wait until a semaphore's contenders have so many nodes."""
+
+    async def look() -> bool:
+        return len(await stage.lease_nodes(path)) == count
+
+    await eventually(f"{count} nodes", look)
+
+
+# --- the locks ------------------------------------------------------------------------------------
+
+
+async def write_then_read(lock: AsyncReadWriteLock, go: asyncio.Event) -> None:
+    """A downgrade while somebody waits to write."""
+    assert await lock.write.acquire()
+    await go.wait()
+    async with asyncio.timeout(GRACE), lock.read:
+        await lock.write.release()
+        assert lock.read.held
+        assert (await lock.contenders())[0].session_id == lock._runtime.session_id
+
+
+@asynchronous
+async def test_readers_together_and_a_writer_alone(stage: Stage, fresh_path: str) -> None:
+    go = asyncio.Event()
+    async with clients(stage, 3) as made:
+        locks = [AsyncReadWriteLock(client, fresh_path) for client in made]
+        async with locks[0].read, locks[1].read:
+            assert not await locks[2].write.try_acquire()
+            writing = asyncio.ensure_future(write_then_read(locks[2], go))
+            await queued(stage, fresh_path, 3)
+            with pytest.raises(RuntimeError, match="release it first"):
+                await locks[0].write.acquire()
+            assert [c.session_id for c in await locks[0].contenders()] == [
+                client.session_id for client in made
+            ]
+        await eventually("it writes", lambda: locks[2].write.held)
+        assert not await locks[0].read.try_acquire()
+        with pytest.raises(RuntimeError, match="another thread or task holds the write lock"):
+            await locks[2].read.acquire()
+        assert locks[2].write.held
+        late = asyncio.ensure_future(locks[0].write.acquire())
+        await queued(stage, fresh_path, 2)
+        go.set()
+        await writing
+        assert await late
+        await locks[0].write.release()
+        assert await stage.nodes(fresh_path) == []
+
+
+@asynchronous
+async def test_semaphore_gives_so_many_in_order(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 2) as made:
+        semaphore, other = (AsyncSemaphore(client, fresh_path, 2) for client in made)
+        order: list[int] = []
+        most = active = 0
+
+        async def work(number: int) -> None:
+            nonlocal most, active
+            async with semaphore.lease() as lease:
+                order.append(number)
+                active += 1
+                most = max(most, active)
+                assert lease.held
+                await made[0].sync()
+                active -= 1
+
+        async with other.lease() as lease:
+            assert lease.fence
+            with pytest.raises(ValueError, match="a semaphore of 2, not of 3"):
+                await AsyncSemaphore(made[1], fresh_path, 3).lease().acquire()
+            async with other.lease(), asyncio.TaskGroup() as group:
+                for number in range(6):
+                    group.create_task(work(number))
+                await lease_nodes(stage, fresh_path, 9)
+                assert not await semaphore.lease().acquire(0.02)
+                assert len(await semaphore.holders()) == 3
+                await lease.release()
+            assert await lease.acquire(GRACE)
+        assert order == list(range(6))
+        assert most == 1
+        await lease_nodes(stage, fresh_path, 0)
+
+
+@asynchronous
+async def test_cancelled_waiter_for_a_lease_leaves_nothing(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 2) as (client, other):
+        async with AsyncSemaphore(other, fresh_path, 1).lease():
+            waiting = asyncio.ensure_future(AsyncSemaphore(client, fresh_path, 1).lease().acquire())
+            await lease_nodes(stage, fresh_path, 3)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await lease_nodes(stage, fresh_path, 1)
+        async with AsyncSemaphore(client, fresh_path, 1).lease().within(GRACE):
+            pass
+        await lease_nodes(stage, fresh_path, 0)
+
+
+@asynchronous
+async def test_multi_lock_is_all_or_none(stage: Stage, fresh_path: str) -> None:
+    def both(client: AsyncClient, order: str) -> AsyncMultiLock:
+        return AsyncMultiLock(*(AsyncSequentialLock(client, f"{fresh_path}/{n}") for n in order))
+
+    async with clients(stage, 2) as (client, other):
+        lock, rival = both(client, "ab"), both(other, "ba")
+        holders: list[AsyncMultiLock] = []
+
+        async def work(own: AsyncMultiLock, its: AsyncMultiLock) -> None:
+            for _ in range(10):
+                async with own:
+                    assert own.held
+                    assert not its.held
+                    holders.append(own)
+
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(work(lock, rival))
+            group.create_task(work(rival, lock))
+        assert len(holders) == 20
+        async with AsyncSequentialLock(other, f"{fresh_path}/b"):
+            assert not await lock.try_acquire()
+            waiting = asyncio.ensure_future(lock.acquire())
+            await queued(stage, f"{fresh_path}/b", 2)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await queued(stage, f"{fresh_path}/a", 0)
+            await queued(stage, f"{fresh_path}/b", 1)
+        async with lock:
+            lost = asyncio.ensure_future(_until(lock))
+            await lose(stage, f"{fresh_path}/b")
+            assert await lost
+            assert not lock.held
+            with pytest.raises(LockLostError):
+                await lock.release()
+            assert await lock.acquire(GRACE)
+
+
+async def _until(lock: AsyncMultiLock) -> bool:
+    return await lock.lost
+
+
+@asynchronous
+async def test_a_body_under_several_locks_or_one_taken_twice_is_cancelled_by_a_loss(
+    stage: Stage, fresh_path: str
+) -> None:
+    async with clients(stage, 1) as (client,):
+        several = AsyncMultiLock(
+            AsyncSequentialLock(client, fresh_path), AsyncSequentialLock(client, f"{fresh_path}/b")
+        )
+        for lock in (several, AsyncReentrantLock(client, fresh_path)):
+            with pytest.raises(LockLostError, match=r"was lost: its node .* was deleted"):
+                async with lock, lock.cancel_on_loss():
+                    lock.check()
+                    for node in await stage.nodes(fresh_path):
+                        if "-lock-" in node:
+                            await stage.observer.delete(node)
+                    await asyncio.sleep(PATIENCE)
+            with pytest.raises(LockLostError, match="is not held"):
+                lock.check()
+
+
+@asynchronous
+async def test_multi_lock_is_not_released_in_another_loop(stage: Stage, fresh_path: str) -> None:
+    async with AsyncClient(stage.hosts) as client:
+        lock = AsyncMultiLock(AsyncSequentialLock(client, fresh_path))
+        assert await lock.acquire(GRACE)
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(lock.release()))
+        assert lock.held
+        await lock.release()
+
+
+@asynchronous
+async def test_reentrant_lock_is_the_tasks(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,):
+        lock = AsyncReentrantLock(client, fresh_path)
+        order: list[str] = []
+
+        async def other() -> None:
+            assert not lock.held
+            with pytest.raises(RuntimeError, match="this thread or task does not hold"):
+                await lock.release()
+            assert not await lock.acquire(0)
+            async with lock:
+                order.append("other")
+
+        with pytest.raises(RuntimeError, match="this thread or task does not hold"):
+            await lock.release()
+        async with lock:
+            task = asyncio.ensure_future(other())
+            async with lock:
+                await queued(stage, fresh_path, 2)
+                assert lock.held
+            await queued(stage, fresh_path, 2)
+            assert lock.held
+            order.append("first")
+        await task
+        assert order == ["first", "other"]
+        with pytest.raises(LockLostError):
+            async with lock, lock:
+                await lose(stage, fresh_path)
+                await lock.lock.lost
+                assert not lock.held
+                with pytest.raises(LockLostError):
+                    await lock.acquire()
+        async with lock:
+            assert lock.held
+        assert await stage.nodes(fresh_path) == []
+
+
+@asynchronous
+async def test_tasks_that_end_are_forgotten(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,):
+        lock = AsyncReentrantLock(client, fresh_path)
+        used: list[ref[AsyncSequentialLock]] = []
+
+        async def use() -> None:
+            async with lock:
+                used.append(ref(lock.lock))
+
+        for _ in range(5):
+            await asyncio.ensure_future(use())
+        await asyncio.sleep(0)
+        gc.collect()
+        assert sum(one() is not None for one in used) <= 1
+
+
+@asynchronous
+async def test_election(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 2) as (client, other):
+        first, second = (
+            AsyncElection(client, fresh_path, "first"),
+            AsyncElection(other, fresh_path, "second"),
+        )
+        assert await first.leader() is None
+        async with first.lead() as leadership:
+            late = second.lead()
+            following = asyncio.ensure_future(late.acquire())
+            await queued(stage, fresh_path, 2)
+            assert [c.text for c in await second.candidates()] == ["first", "second"]
+            leader = await second.leader()
+            assert leader is not None
+            assert (leader.text, leader.session_id) == ("first", client.session_id)
+            await stage.observer.delete((await stage.nodes(fresh_path))[0])
+            assert await leadership.lost
+            assert await following
+            assert late.fence > leadership.fence
+            with pytest.raises(LockLostError):
+                await leadership.release()
+            again = asyncio.ensure_future(leadership.acquire())
+            await queued(stage, fresh_path, 2)
+            await late.release()
+            assert await again
+        assert await second.leader() is None
+
+
+@asynchronous
+async def test_place_in_the_queue(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 2) as (client, other):
+        places: asyncio.Queue[int] = asyncio.Queue()
+        lock = AsyncSequentialLock(client, fresh_path, "late")
+        async with AsyncSequentialLock(other, fresh_path, "early"):
+            acquiring = asyncio.ensure_future(lock.acquire(on_position=places.put_nowait))
+            assert await places.get() == 1
+            assert [c.text for c in await lock.contenders()] == ["early", "late"]
+        assert await acquiring
+        assert await places.get() == 0
+        await lock.release()
+
+
+@asynchronous
+async def test_guard(stage: Stage, fresh_path: str) -> None:
+    target = f"{fresh_path}-target"
+    async with clients(stage, 2) as (client, other):
+        await client.create(target, b"old")
+        lock, rival, gate = (
+            AsyncSequentialLock(client, fresh_path),
+            AsyncSequentialLock(other, fresh_path),
+            Gate(),
+        )
+        assert await lock.acquire(GRACE)
+        (stat,) = await lock.guard([SetData(target, b"new")])
+        assert stat.version == 1
+        with pytest.raises(MultiError) as caught:
+            await lock.guard([SetData(target, b"x"), SetData(f"{target}/none", b"x")])
+        assert (caught.value.index, caught.value.code) == (1, NoNodeError.code)
+        stage.proxy.on("multi", action=hold(gate))
+        writing = asyncio.ensure_future(lock.guard([SetData(target, b"stale")]))
+        await blocking(gate.wait_reached)
+        await lose(stage, fresh_path)
+        assert await rival.acquire(GRACE)
+        gate.release()
+        with pytest.raises(LockLostError, match="does not find its node"):
+            await writing
+        assert (await client.get_data(target)).data == b"new"
+        with pytest.raises(LockLostError):
+            await lock.release()
+        await rival.release()
+
+
+# --- acting on loss -------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_loss_cancels_the_body(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,):
+        task = asyncio.current_task()
+        assert task is not None
+        for _ in range(2):
+            reached = []
+            lock = AsyncSequentialLock(client, fresh_path)
+            with pytest.raises(LockLostError, match=r"its node .* was deleted"):
+                async with lock, lock.cancel_on_loss() as entered:
+                    assert entered is lock
+                    await lose(stage, fresh_path)
+                    await asyncio.Event().wait()
+                    reached.append("the end")
+            assert not reached
+            assert task.cancelling() == 0
+            await client.sync()
+
+
+@asynchronous
+async def test_a_body_that_has_ended_is_remembered_by_nobody(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,), AsyncSequentialLock(client, fresh_path) as lock:
+        for _ in range(3):
+            async with lock.cancel_on_loss():
+                assert len(lock.lost.wakers) == 1
+        assert not lock.lost.wakers
+
+
+@asynchronous
+async def test_partition_cancels_the_body(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1, SHORT) as (client,):
+        lock = AsyncSequentialLock(client, fresh_path)
+        with pytest.raises(LockLostError, match="was lost"):
+            async with lock, lock.cancel_on_loss():
+                stage.proxy.black_hole()
+                await asyncio.Event().wait()
+        stage.heal()
+
+
+@asynchronous
+async def test_body_without_a_loss_is_left_alone(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,):
+        lock = AsyncSequentialLock(client, fresh_path)
+        async with lock:
+            async with lock.cancel_on_loss():
+                await client.sync()
+            with pytest.raises(KeyError):
+                async with lock.cancel_on_loss():
+                    raise KeyError
+            # What comes after the scope is nobody's to cancel.
+            await lose(stage, fresh_path)
+            assert await lock.lost
+            await client.sync()
+            with pytest.raises(LockLostError):
+                await lock.release()
+            assert await lock.acquire(GRACE)
+
+
+@asynchronous
+async def test_scope_of_a_lock_not_held_is_not_entered(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,):
+        lock = AsyncSequentialLock(client, fresh_path)
+        with pytest.raises(LockLostError, match="is not held"):
+            async with lock.cancel_on_loss():
+                raise AssertionError
+
+
+@asynchronous
+async def test_cancellation_from_outside_stays_one(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,):
+        lock, inside = AsyncSequentialLock(client, fresh_path), asyncio.Event()
+
+        async def body() -> None:
+            async with lock, lock.cancel_on_loss():
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(body())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not lock.held
+        await queued(stage, fresh_path, 0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), lock, lock.cancel_on_loss():
+                await asyncio.Event().wait()
+
+
+@asynchronous
+async def test_cancellation_from_outside_together_with_a_loss(
+    stage: Stage, fresh_path: str
+) -> None:
+    """Whoever has cancelled the task waits for it to be cancelled."""
+    async with clients(stage, 1) as (client,):
+        lock, inside = AsyncSequentialLock(client, fresh_path), asyncio.Event()
+
+        async def body() -> None:
+            async with lock, lock.cancel_on_loss():
+                task = asyncio.current_task()
+                assert task is not None
+                lock.lost.add_callback(lambda _: task.cancel())
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(body())
+        await inside.wait()
+        await lose(stage, fresh_path)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("first", ["body", "scope"])
+@asynchronous
+async def test_loss_right_at_the_end_of_the_body(stage: Stage, fresh_path: str, first: str) -> None:
+    """The body ends in the turn of the loop in which the loss is noticed: just before, just after.
+
+    Whichever it is, no cancellation is left for what comes next.
+    """
+    async with clients(stage, 1) as (client,):
+        task, noticed, ended = asyncio.current_task(), asyncio.Event(), False
+        assert task is not None
+        lock = AsyncSequentialLock(client, fresh_path)
+        assert await lock.acquire(GRACE)
+        if first == "body":
+            client._world.when_ready(lock.lost, noticed.set)
+        losing = asyncio.ensure_future(lose(stage, fresh_path))
+        with suppress(LockLostError):
+            async with lock.cancel_on_loss():
+                if first == "scope":
+                    client._world.when_ready(lock.lost, noticed.set)
+                await noticed.wait()
+            ended = True
+        assert ended == (first == "body")
+        assert task.cancelling() == 0
+        await losing
+        await client.sync()
+        with pytest.raises(LockLostError):
+            await lock.release()
+
+
+@asynchronous
+async def test_body_that_swallows_the_cancellation(stage: Stage, fresh_path: str) -> None:
+    async with clients(stage, 1) as (client,):
+        task, swallowed = asyncio.current_task(), False
+        assert task is not None
+        lock = AsyncSequentialLock(client, fresh_path)
+        assert await lock.acquire(GRACE)
+        losing = asyncio.ensure_future(lose(stage, fresh_path))
+        with pytest.raises(LockLostError, match="was lost"):
+            async with lock.cancel_on_loss():
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    swallowed = True
+        assert swallowed
+        assert task.cancelling() == 0
+        await losing
+        with pytest.raises(LockLostError):
+            await lock.release()
+
+
+@asynchronous
+async def test_body_that_turns_the_cancellation_into_an_error(
+    stage: Stage, fresh_path: str
+) -> None:
+    """Its error stays; the cancellation has done its work and must not count any longer."""
+    async with clients(stage, 1) as (client,):
+        task = asyncio.current_task()
+        assert task is not None
+        lock = AsyncSequentialLock(client, fresh_path)
+        assert await lock.acquire(GRACE)
+        losing = asyncio.ensure_future(lose(stage, fresh_path))
+        with pytest.raises(KeyError):
+            async with lock.cancel_on_loss():
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    raise KeyError from None
+        cancelling = task.cancelling()
+        while task.cancelling():
+            task.uncancel()
+        await losing
+        with pytest.raises(LockLostError):
+            await lock.release()
+        assert cancelling == 0

@@ -1,0 +1,165 @@
+"""The election on a real server: one leader, known to all, replaced when it goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.family_helpers import Queue, interrupted_when, looked, lose, soon
+from tests.support.lock_helpers import (
+    GRACE,
+    PATIENCE,
+    SHORT,
+    Running,
+    Stage,
+    Worker,
+    Workers,
+    assert_strictly_rising,
+)
+from tests.support.server_control import ZooKeeperServer
+from zkwire import Election, LockLostError
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
+    with Stage(zookeeper) as stage:
+        yield stage
+
+
+def test_nobody_leads_at_first(stage: Stage, fresh_path: str) -> None:
+    election = Election(stage.client(), fresh_path)
+    assert election.leader() is None
+    assert election.candidates() == []
+
+
+def test_leader_and_candidates(stage: Stage, fresh_path: str) -> None:
+    names = ["first", "second", "third \u20ac"]
+    clients = [stage.client(direct=True) for _ in names]
+    elections = [
+        Election(client, fresh_path, name) for client, name in zip(clients, names, strict=True)
+    ]
+    queue = Queue(stage, fresh_path)
+    for name, election in zip(names, elections, strict=True):
+        queue.join(name, election.lead())
+    for place, name in enumerate(names):
+        queue.expect(name)
+        for election in elections:
+            candidates = election.candidates()
+            assert [c.text for c in candidates] == names[place:]
+            assert [c.session_id for c in candidates] == [c.session_id for c in clients[place:]]
+            assert [c.path for c in candidates] == stage.nodes(fresh_path)
+            assert_strictly_rising(c.sequence for c in candidates)
+            leader = election.leader()
+            assert leader == candidates[0]
+            assert leader.text == name
+        queue.expect_nobody()
+        queue.leave(name)
+    assert elections[0].leader() is None
+
+
+def test_leading_is_holding_a_lock(stage: Stage, fresh_path: str) -> None:
+    election = Election(stage.client(), fresh_path, "me")
+    fences = []
+    for _ in range(3):
+        with election.lead() as leadership:
+            assert leadership.held
+            assert leadership.lease_remaining() > 0
+            fences.append(leadership.fence)
+            other = Election(stage.observer, fresh_path).lead()
+            assert not other.try_acquire()
+        assert not leadership.held
+    assert_strictly_rising(fences)
+    assert stage.nodes(fresh_path) == []
+
+
+def test_candidacies_of_one_object_are_for_one_contender_each(
+    stage: Stage, fresh_path: str
+) -> None:
+    election = Election(stage.client(), fresh_path)
+    first, second = election.lead(), election.lead()
+    assert first is not second
+    with first:
+        assert not second.try_acquire()
+    with second:
+        assert not first.try_acquire()
+
+
+def test_leadership_is_lost_when_somebody_deletes_the_node(stage: Stage, fresh_path: str) -> None:
+    election = Election(stage.client(), fresh_path, "me")
+    leadership = election.lead()
+    assert leadership.acquire(GRACE)
+    lose(stage, leadership, stage.nodes(fresh_path)[0])
+    with pytest.raises(LockLostError):
+        leadership.check()
+    with pytest.raises(LockLostError):
+        leadership.release()
+    assert election.leader() is None
+    with election.lead() as again:
+        assert again.held
+        assert again.fence > leadership.fence
+
+
+def test_partitioned_leader_has_stepped_down_before_the_next_one_leads(
+    stage: Stage, fresh_path: str
+) -> None:
+    leadership = Election(stage.client(timeout=SHORT), fresh_path, "old").lead()
+    election = Election(stage.client(direct=True), fresh_path, "new")
+    assert leadership.acquire(GRACE)
+    stage.proxy.black_hole()
+    with election.lead() as other:
+        assert not leadership.held
+        assert other.held
+        assert other.fence > leadership.fence
+        assert leadership.lost.wait(PATIENCE)
+        leader = election.leader()
+        assert leader is not None
+        assert leader.text == "new"
+
+
+def test_candidate_that_gives_up_is_none(stage: Stage, fresh_path: str) -> None:
+    election = Election(stage.client(), fresh_path, "late")
+    with Election(stage.observer, fresh_path, "leader").lead():
+        assert not election.lead().acquire(0.02)
+        # Its look at the leader, answered late, is not to be taken for the next one's.
+        soon("it is gone", lambda: len(election.candidates()) == 1)
+        with interrupted_when(stage, looked):
+            election.lead().acquire()
+        soon("only the leader is left", lambda: len(election.candidates()) == 1)
+
+
+def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str) -> None:
+    """Three processes: each that leads is killed; then one leads twice in a row."""
+    election = Election(stage.observer, fresh_path)
+    with Workers() as workers:
+        crew: list[Worker] = []
+        for number in range(3):
+            crew.append(workers.start("leading", stage.hosts, fresh_path, number, SHORT))
+            soon("it stands", lambda: len(election.candidates()) == len(crew), PATIENCE)
+        fences = []
+        for number, worker in enumerate(crew):
+            said, fence = (worker.hear() or "").split()
+            assert said == "leads"
+            fences.append(int(fence))
+            leader = election.leader()
+            assert leader is not None
+            assert leader.text == str(number)
+            if number < len(crew) - 1:
+                os.kill(worker.pid, signal.SIGKILL)
+        crew[-1].say("the term is over")
+        said, fence = (crew[-1].hear() or "").split()
+        fences.append(int(fence))
+        assert_strictly_rising(fences)
+        waiting = Running(lambda: election.lead().acquire(PATIENCE))
+        os.kill(crew[-1].pid, signal.SIGKILL)
+        assert waiting.result()
+
+
+@pytest.mark.parametrize("path", ["/", "relative", "/a//b"])
+def test_path_is_checked_early(stage: Stage, path: str) -> None:
+    with pytest.raises(ValueError, match=r"path|root"):
+        Election(stage.observer, path)

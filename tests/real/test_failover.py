@@ -1,0 +1,289 @@
+"""The server that holds the connection dies: what lives on, and what callers are told."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, make_path
+from tests.support.server_control import Ensemble, ZooKeeperServer, poll
+from zkwire import (
+    BlockingLock,
+    Client,
+    ConnectionLossError,
+    EventType,
+    NotSentError,
+    OutcomeUnknownError,
+    SequentialLock,
+    Watch,
+)
+
+if TYPE_CHECKING:
+    from zkwire.operations import Reply
+
+pytestmark = [pytest.mark.real, pytest.mark.apache]
+
+# Above the time in which three servers find a new leader, if they have seen the same transactions.
+SESSION_TIMEOUT = 24.0
+# A call may wait for a connection for a session timeout, and then on a silent one for two thirds.
+LONGEST_CALL = SESSION_TIMEOUT * 5 / 3 + GRACE
+# What a new leader may take in the worst case, see where it is waited for.
+ELECTION = 180.0
+LINK_TELLS = ("reader", "writer", "reads", "full", "written", "pending", "broken_pipe", "end")
+WINDOW = 512
+ENOUGH = 200
+
+each_role = pytest.mark.parametrize("role", ["leader", "follower"])
+
+
+class Victim:
+    """A client, and the server that it is connected to."""
+
+    def __init__(self, ensemble: Ensemble, role: str, exit_stack: ExitStack) -> None:
+        leader = ensemble.leader()
+        while True:  # the client chooses at random
+            self.client = Client(ensemble.hosts, session_timeout=SESSION_TIMEOUT)
+            exit_stack.callback(self.client.close)
+            self.client.connect()
+            self.server = server_of(ensemble, self.client)
+            if (self.server is leader) == (role == "leader"):
+                break
+            self.client.close()
+        others = [each.hosts for each in ensemble.servers if each is not self.server]
+        self.observer = Client(",".join(others), session_timeout=SESSION_TIMEOUT)
+        exit_stack.callback(self.observer.close)
+        self.observer.connect()
+        self.session_id = self.client.session_id
+
+    def assert_moved(self, ensemble: Ensemble) -> None:
+        """The session lives, on another server."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.client.sync()
+                break
+            except ConnectionLossError:  # each try waits for a connection
+                assert time.monotonic() < deadline
+        assert self.client.session_id == self.session_id
+        assert server_of(ensemble, self.client) is not self.server
+
+
+def server_of(ensemble: Ensemble, client: Client) -> ZooKeeperServer:
+    """The server that a client is connected to."""
+    server = ensemble.server_for_session(client.session_id)
+    assert server is not None
+    return server
+
+
+@pytest.fixture
+def exit_stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def victim(ensemble: Ensemble, role: str, exit_stack: ExitStack) -> Victim:
+    return Victim(ensemble, role, exit_stack)
+
+
+@each_role
+def test_session_locks_and_watches_live_on(
+    ensemble: Ensemble, victim: Victim, fresh_path: str
+) -> None:
+    client, observer = victim.client, victim.observer
+    make_path(observer, fresh_path)
+    mine = client.create(f"{fresh_path}/mine", ephemeral=True)
+    changed, created, children = Watch(), Watch(), Watch()
+    client.get_data(fresh_path, watch=changed)
+    client.exists(f"{fresh_path}/new", watch=created)
+    client.get_children(fresh_path, watch=children)
+    held, waiting = SequentialLock(client, "/held"), SequentialLock(client, "/waiting")
+    herd = BlockingLock(client, "/herd")
+    rivals = SequentialLock(observer, "/waiting"), BlockingLock(observer, "/herd")
+    assert held.acquire(GRACE)
+    assert all(rival.acquire(GRACE) for rival in rivals)
+    waiters = [Running(waiting.acquire), Running(herd.acquire)]
+    poll("it queues", lambda: len(observer.get_children("/waiting")) == 2 or None, PATIENCE)
+
+    victim.server.kill()
+
+    victim.assert_moved(ensemble)
+    stat = observer.exists(mine)
+    assert stat is not None
+    assert stat.ephemeral_owner == victim.session_id
+    assert held.held
+    assert not SequentialLock(observer, held.path).try_acquire()
+    observer.set_data(fresh_path, b"new")
+    observer.create(f"{fresh_path}/new")
+    seen = [watch.wait(PATIENCE) for watch in (changed, created, children)]
+    assert [event.type if event else None for event in seen] == [
+        EventType.NODE_DATA_CHANGED,
+        EventType.NODE_CREATED,
+        EventType.NODE_CHILDREN_CHANGED,
+    ]
+    assert not any(waiter.ended for waiter in waiters)
+    for rival in rivals:
+        rival.release()
+    assert all(waiter.result(PATIENCE) for waiter in waiters)
+    assert [waiting.fence > rivals[0].fence, herd.fence > rivals[1].fence] == [True, True]
+    waiting.release()
+    herd.release()
+    held.release()
+
+
+class Flood:
+    """Creates one node after the other, with many requests under way, until told to stop."""
+
+    def __init__(self, client: Client, ensemble: Ensemble, path: str) -> None:
+        self._client = client
+        self._ensemble = ensemble
+        self._path = path
+        self._stop = threading.Event()
+        self._progress = threading.Condition()
+        self._succeeded = 0
+        self._over = False
+        self.outcomes: dict[str, str] = {}
+        self._running = Running(self._run)
+
+    def _run(self) -> None:
+        try:
+            self._flow()
+        finally:
+            with self._progress:
+                self._over = True
+                self._progress.notify_all()
+
+    def _flow(self) -> None:
+        under_way: list[tuple[str, Reply[str]]] = []
+        for number in range(1_000_000):
+            if self._stop.is_set():
+                break
+            path = f"{self._path}/{number:06}"
+            under_way.append((path, self._client.pipeline.create(path)))
+            if len(under_way) == WINDOW:
+                self._settle(*under_way.pop(0))
+        for path, reply in under_way:
+            self._settle(path, reply)
+
+    def _settle(self, path: str, reply: Reply[str]) -> None:
+        outcome = outcome_of(reply)
+        with self._progress:
+            self.outcomes[path] = outcome
+            self._succeeded += outcome == "success"
+            self._progress.notify_all()
+
+    def wait_for(self, further: int) -> None:
+        """Wait until that many further nodes have been created.
+
+        That is for the client to do, so there must be a leader now.
+        """
+        with self._progress:
+            goal = self._succeeded + further
+            self._progress.wait_for(lambda: self._over or self._succeeded >= goal, PATIENCE)
+            missing = goal - self._succeeded
+        if self._over:
+            self._running.result()  # what it has died of
+        assert missing <= 0, f"{missing} of {further} creates are missing\n{self._report()}"
+
+    def _report(self) -> str:
+        """What may tell why it stands still."""
+        client, servers = self._client, self._ensemble.servers
+        session, link = client._session, client._pump.link
+        with self._progress:
+            counts = Counter(self.outcomes.values())
+        lines = [
+            f"so far: {dict(counts)}",
+            f"client: {client.state}, {session.unanswered} unanswered, {session.queued} queued",
+            f"connection: {link and {name: getattr(link, name) for name in LINK_TELLS}}",
+            f"last failure: {session.last_failure}",
+            *(f"{each}: {each.mode() if each.running else 'down'}" for each in servers),
+        ]
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, stack in sys._current_frames().items():
+            if ident != threading.get_ident():
+                lines += [f"--- {names.get(ident)}", "".join(traceback.format_stack(stack))]
+        return "\n".join(lines + [f"--- log of {s}\n{s.log_tail()}" for s in servers])
+
+    def stop(self) -> dict[str, str]:
+        """Stop, and say how each create has ended."""
+        self._stop.set()
+        self._running.result()
+        return self.outcomes
+
+
+def outcome_of(reply: Reply[str]) -> str:
+    """How a create has ended: "success", "not sent", "unknown"; any other end is wrong."""
+    try:
+        reply.result(LONGEST_CALL)
+    except (NotSentError, OutcomeUnknownError) as error:
+        kinds = {False: NotSentError, True: OutcomeUnknownError}
+        if type(error) is not kinds[error.maybe_applied]:
+            raise
+        return "unknown" if error.maybe_applied else "not sent"
+    return "success"
+
+
+def assert_true(outcomes: dict[str, str], observer: Client, path: str) -> Counter[str]:
+    """What was said to be done is done, what was said not to have been sent is not; the counts."""
+    observer.sync(path)
+    there = {f"{path}/{name}" for name in observer.get_children(path)}
+    counts: Counter[str] = Counter()
+    for node, outcome in outcomes.items():
+        assert outcome != "success" or node in there, f"{node} was created, and is not there"
+        assert outcome != "not sent" or node not in there, f"{node} was not sent, and is there"
+        counts[f"{outcome}, and {'' if node in there else 'not '}there"] += 1
+    assert there <= outcomes.keys()
+    return counts
+
+
+@each_role
+def test_no_answer_is_wrong_in_the_midst_of_requests(
+    ensemble: Ensemble,
+    victim: Victim,
+    fresh_path: str,
+    role: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_path(victim.observer, fresh_path)
+    flood = Flood(victim.client, ensemble, fresh_path)
+    flood.wait_for(ENOUGH)
+    victim.server.kill()
+    # Where one of the two others has a transaction that the other one lacks, a ZooKeeper without
+    # ZOOKEEPER-4685 may throw the new leader out after initLimit, 10 s, again and again.
+    ensemble.wait_serving(ELECTION)
+    flood.wait_for(ENOUGH)
+    outcomes = flood.stop()
+    victim.assert_moved(ensemble)
+    counts = assert_true(outcomes, victim.observer, fresh_path)
+    with capsys.disabled():
+        print(f"\nthe {role} killed in the midst of {len(outcomes)} creates: {dict(counts)}")
+    assert "unknown" in outcomes.values(), "nothing was under way"
+
+
+@each_role
+def test_what_a_frozen_server_was_sent_is_unknown(
+    ensemble: Ensemble, victim: Victim, fresh_path: str
+) -> None:
+    """Sent, never read, and then the server dies: nobody can know, so nobody says."""
+    make_path(victim.observer, fresh_path)
+    client = victim.client
+    client.sync()
+    victim.server.pause()
+    replies = {
+        path: client.pipeline.create(path)
+        for path in (f"{fresh_path}/{number}" for number in range(300))
+    }
+    victim.server.kill()
+    outcomes = {path: outcome_of(reply) for path, reply in replies.items()}
+    victim.assert_moved(ensemble)
+    assert_true(outcomes, victim.observer, fresh_path)
+    assert "unknown" in outcomes.values()
+    assert "success" not in outcomes.values()

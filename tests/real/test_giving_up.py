@@ -1,0 +1,210 @@
+"""Giving up: the request for it has left when the call returns, and an error only delays it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import zkwire
+from tests.support.aio_helpers import asynchronous
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests, wait_until_waiting
+from tests.support.server_control import ZooKeeperServer
+from tests.unit.test_recipe_steps import Nodes, client_of
+from zkwire import (
+    AsyncClient,
+    Client,
+    ClientClosedError,
+    MultiLock,
+    SequentialLock,
+)
+from zkwire.blocking.run import run
+from zkwire.testing.proxy.proxy import FaultProxy, Gate, hold
+
+pytestmark = pytest.mark.real
+
+SOON = 0.2  # seconds: enough for a create, or its node has yet to be looked for
+
+kinds = pytest.mark.parametrize(
+    "kind", ["SequentialLock", "ReentrantLock", "Semaphore", "MultiLock", "read", "write"]
+)
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
+    with Stage(zookeeper) as stage:
+        yield stage
+
+
+def contender(client: Client | AsyncClient, kind: str, path: str) -> Any:
+    """A lock of this kind, for the client's world."""
+
+    def of(name: str) -> Any:
+        return getattr(zkwire, name if isinstance(client, Client) else f"Async{name}")
+
+    if kind == "Semaphore":
+        return of(kind)(client, path, 1).lease()
+    if kind == "MultiLock":
+        return of(kind)(*(of("SequentialLock")(client, p) for p in (path, f"{path}/a")))
+    if kind in ("read", "write"):
+        return getattr(of("ReadWriteLock")(client, path), kind)
+    return of(kind)(client, path)
+
+
+def rival(client: Client | AsyncClient, kind: str, path: str) -> Any:
+    """A lock for which a contender of this kind waits."""
+    if kind == "MultiLock":
+        return contender(client, "SequentialLock", f"{path}/a")
+    others = {"read": "write", "ReentrantLock": "SequentialLock"}
+    return contender(client, others.get(kind, kind), path)
+
+
+def assert_left_first(proxy: FaultProxy) -> None:
+    """Before the operation that is the mark, each node that was made has been deleted."""
+    operations = [frame.op for frame in requests(proxy.frames())]
+    before = operations[: operations.index("get_acl")]
+    assert before.count("delete") == before.count("create2") > 0, operations
+
+
+# --- in its order ---------------------------------------------------------------------------------
+
+
+@kinds
+def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
+    stage: Stage, kind: str, fresh_path: str
+) -> None:
+    client, other = stage.client(), rival(stage.observer, kind, fresh_path)
+    with other:
+        assert not contender(client, kind, fresh_path).acquire(SOON)
+        client.get_acl("/")
+    assert_left_first(stage.proxy)
+    assert contender(client, kind, fresh_path).acquire(0)
+
+
+@kinds
+@asynchronous
+async def test_hazard_B41_what_is_given_up_goes_first_under_asyncio(
+    zookeeper: ZooKeeperServer, kind: str, fresh_path: str
+) -> None:
+    with FaultProxy(upstream=zookeeper.hosts) as proxy:
+        async with AsyncClient(zookeeper.hosts) as far, AsyncClient(proxy.hosts) as client:
+            async with rival(far, kind, fresh_path):
+                assert not await contender(client, kind, fresh_path).acquire(SOON)
+                await client.get_acl("/")
+            assert_left_first(proxy)
+            lock = contender(client, kind, fresh_path)
+            assert await lock.acquire(0)
+            await lock.release()
+
+
+def test_a_try_does_not_take_what_its_own_client_gives_up_for_a_holder(
+    stage: Stage, fresh_path: str
+) -> None:
+    """The name of that node is not known yet, so it has to be looked up before it is deleted."""
+    client, answer = stage.client(), Gate()
+    stage.observer.create(fresh_path)
+    stage.proxy.on("create2", action=hold(answer), reply=True)
+    assert not SequentialLock(client, fresh_path).acquire(SOON)
+    trying = Running(SequentialLock(client, fresh_path).try_acquire)
+    stage.proxy.wait_for(lambda frames: [f.op for f in requests(frames)].count("create2") == 2)
+    answer.release()
+    assert trying.result(GRACE)
+
+
+# --- when the interpreter ends --------------------------------------------------------------------
+
+
+def test_the_end_of_the_interpreter_waits_for_what_is_owed(stage: Stage, fresh_path: str) -> None:
+    client, answer = stage.client(), Gate()
+    with SequentialLock(stage.observer, fresh_path):
+        stage.proxy.on("delete", action=hold(answer), reply=True)
+        assert not SequentialLock(client, fresh_path).acquire(SOON)
+        answer.wait_reached()
+        ending = Running(lambda: client._world.wind_up(PATIENCE))
+        assert not ending.ended
+        answer.release()
+        ending.result(GRACE)
+        assert len(stage.nodes(fresh_path)) == 1
+    client._world.wind_up(0.0)
+
+
+# --- errors where nobody expects them -------------------------------------------------------------
+
+
+def full(*_: object) -> None:
+    """What any call is when the stack is full."""
+    raise RecursionError
+
+
+class Full(Nodes):
+    """A client that can do nothing for as long as ``full``."""
+
+    full = False
+
+    def _answer(self, name: str, *arguments: Any) -> Any:
+        return full() if self.full else super()._answer(name, *arguments)
+
+    def unhold(self, hold: object) -> None:
+        if self.full:
+            full()
+
+    def spawn(self, work: Any) -> None:
+        """Its first step, which is all of it, is taken at once."""
+        run(work(self))
+
+
+def nodes(world: Nodes) -> list[str]:
+    return world.nodes[1:]
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("then", ["release", "acquire", "_release_later"])
+def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then: str) -> None:
+    world: Any = Full()
+    client = client_of(world)
+    lock = SequentialLock(client, "/a")
+    both: Any = MultiLock(lock, SequentialLock(client, "/b")) if several else lock
+    assert both.acquire()
+    world.full = True
+    with pytest.raises(RecursionError):
+        both.release()
+    assert not both.held
+    world.full = False
+    getattr(both if hasattr(both, then) else both._lock, then)()
+    assert len(nodes(world)) == ((1 + several) if then == "acquire" else 0)
+    assert both.held is (then == "acquire")
+
+
+def test_what_an_error_left_behind_is_made_good_at_the_end() -> None:
+    world: Any = Full()
+    lock = SequentialLock(client_of(world), "/a")
+    assert lock.acquire()
+    world.full = True
+    with pytest.raises(RecursionError):
+        lock.release()
+    world.full = False
+    (owing,) = world.engaged
+    owing._resume_cleanup()
+    assert nodes(world) == []
+    assert not world.engaged
+
+
+# --- a closed client ------------------------------------------------------------------------------
+
+
+def test_hazard_B44_a_waiter_whose_client_is_being_closed_gets_no_lock(
+    stage: Stage, fresh_path: str
+) -> None:
+    """Its turn comes when the server has not heard of the close yet."""
+    client, request = stage.client(), Gate()
+    with SequentialLock(stage.observer, fresh_path):
+        waiting = Running(SequentialLock(client, fresh_path).acquire)
+        wait_until_waiting(stage, op="get_children2")  # its guard
+        stage.proxy.on("close_session", action=hold(request))
+        closing = Running(client.close)
+        request.wait_reached()
+    with pytest.raises(ClientClosedError):
+        waiting.result(GRACE)
+    request.release()
+    closing.result(GRACE)

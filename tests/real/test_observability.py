@@ -1,0 +1,469 @@
+"""What a client shows of itself: trace, log and reprs; and that no secret is in any of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.family_helpers import soon
+from tests.support.lock_helpers import Stage
+from tests.support.server_control import ZooKeeperServer
+from zkwire import (
+    AuthFailedError,
+    BlockingLock,
+    Check,
+    Client,
+    Create,
+    DigestMD5,
+    NonBlockingLock,
+    NoNodeError,
+    NotSentError,
+    SequentialLock,
+    SetData,
+    State,
+    TraceFrame,
+    Watch,
+    ZooKeeperError,
+    digest_auth,
+    testing,
+)
+from zkwire.testing.proxy.proxy import Frame, cut_after
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 30.0
+
+
+class Trace:
+    """Keeps what a client traces."""
+
+    def __init__(self) -> None:
+        self.frames: list[TraceFrame] = []
+
+    def __call__(self, frame: TraceFrame) -> None:
+        self.frames.append(frame)
+
+    def pongs(self) -> int:
+        """How many pings were answered."""
+        return sum(frame.op == "ping" and not frame.sent for frame in self.frames)
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
+    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
+    with Stage(zookeeper) as stage:
+        yield stage
+        stage.heal()
+        stage.observer.delete_tree(fresh_path)
+
+
+def cut(client: Client, cut_all: Callable[[], object]) -> None:
+    """Cut the client's connection, and wait until it has noticed."""
+    noticed = threading.Event()
+
+    def listener(state: State) -> None:
+        if state is State.DISCONNECTED:
+            noticed.set()
+
+    client.add_state_listener(listener)
+    cut_all()
+    assert noticed.wait(PATIENCE)
+    client.remove_state_listener(listener)
+
+
+# --- the trace ------------------------------------------------------------------------------------
+
+# The proxy sees which of the two restored the watches; their replies share one xid.
+SAME = {"set_watches2": "set_watches"}
+NO_PATH = {"notification", "ping", "auth", "connect"}
+
+
+def of_proxy(frame: Frame) -> tuple[Any, ...]:
+    """What a trace says of a frame, in the proxy's words."""
+    path = None if frame.op in NO_PATH else frame.path
+    common = (SAME.get(frame.op, frame.op), path, frame.xid or 0, len(frame.body))
+    if frame.direction == "c2s" or frame.op == "connect":
+        return common
+    return (*common, frame.zxid, frame.error)
+
+
+def of_trace(frame: TraceFrame) -> tuple[Any, ...]:
+    common = (SAME.get(frame.op, frame.op), frame.path, frame.xid, frame.size)
+    return common if frame.sent or frame.op == "connect" else (*common, frame.zxid, frame.error)
+
+
+def assert_same(trace: list[TraceFrame], frames: list[Frame]) -> None:
+    """Both have seen the same frames, in the same order in each direction."""
+    for sent, direction in ((True, "c2s"), (False, "s2c")):
+        traced = [of_trace(frame) for frame in trace if frame.sent is sent]
+        assert traced == [of_proxy(frame) for frame in frames if frame.direction == direction]
+
+
+def test_one_trace_for_each_frame_in_both_directions(stage: Stage, fresh_path: str) -> None:
+    trace = Trace()
+    # So long that nobody breaks the connection when the machine pauses, and that no ping is on its
+    # way when it is cut.
+    client = Client(stage.proxy.hosts, session_timeout=4.5, trace=trace)
+    stage.proxy.reset()
+    with client:
+        client.create(fresh_path, b"data")
+        watch = Watch()
+        client.get_data(fresh_path, watch=watch)
+        client.set_data(fresh_path, b"other")
+        assert watch.wait(PATIENCE) is not None
+        with pytest.raises(NoNodeError):
+            client.delete(f"{fresh_path}/no")
+        client.add_auth(*digest_auth("alice", "secret"))
+        client.multi([Check(fresh_path)])
+        replies = [client.pipeline.exists(f"{fresh_path}/{n}") for n in range(300)]
+        assert [reply.result(PATIENCE) for reply in replies] == [None] * 300
+        lasting = Watch()
+        client.add_watch(fresh_path, lasting)
+        client.get_children("/", watch=Watch())
+        soon("two pings are answered", lambda: trace.pongs() >= 2, PATIENCE)
+        stage.proxy.cut_all()
+        assert lasting.wait(PATIENCE) is not None  # a REREAD: connected again
+        client.delete(fresh_path)
+    frames = stage.proxy.frames()
+    assert_same(trace.frames, frames)
+    kinds = {frame.op for frame in trace.frames}
+    assert {"connect", "ping", "auth", "notification", "set_watches2", "multi"} <= kinds
+    assert "close_session" in kinds
+    assert_replies_follow(trace.frames)
+
+
+def pongs(frames: list[Frame]) -> int:
+    """How many pings were answered."""
+    return sum(frame.op == "ping" and frame.direction == "s2c" for frame in frames)
+
+
+def assert_replies_follow(trace: list[TraceFrame]) -> None:
+    """Times never go back; a reply says when its request was sent, which stands before it."""
+    assert [frame.time for frame in trace] == sorted(frame.time for frame in trace)
+    sent: dict[int, TraceFrame] = {}
+    answered = 0
+    for frame in trace:
+        if frame.sent:
+            sent[frame.xid] = frame
+        elif frame.xid > 0:
+            request = sent.pop(frame.xid)
+            assert (request.op, request.path) == (frame.op, frame.path)
+            assert frame.sent_at == request.time
+            answered += 1
+        else:
+            assert frame.sent_at is None
+    assert answered > 300
+
+
+def test_a_lost_request_is_traced_and_has_no_reply(stage: Stage, fresh_path: str) -> None:
+    trace = Trace()
+    with Client(stage.proxy.hosts, trace=trace) as client:
+        stage.proxy.on("create", action=cut_after)
+        with pytest.raises(ZooKeeperError):
+            client.create(fresh_path)
+        client.connect(PATIENCE)
+    creates = [frame.sent for frame in trace.frames if frame.op == "create"]
+    assert creates == [True]
+    assert sum(frame.op == "connect" for frame in trace.frames) == 4
+
+
+def test_nothing_is_traced_for_nobody(stage: Stage) -> None:
+    client = stage.client()
+    assert client._session.trace is None
+
+
+class Wall:
+    """A trace that blocks until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.reached = threading.Event()
+        self.count = 0
+
+    def __call__(self, frame: TraceFrame) -> None:
+        self.reached.set()
+        assert self.open.wait(60.0)
+        self.count += 1
+
+
+def test_a_trace_that_blocks_does_not_hurt_the_client(stage: Stage, fresh_path: str) -> None:
+    wall = Wall()
+    client = Client(stage.proxy.hosts, session_timeout=3.0, trace=wall)
+    with client:
+        assert wall.reached.wait(PATIENCE)
+        session = client.session_id
+        client.create(fresh_path, ephemeral=True)
+        # For two session timeouts and more it is pings that keep the session.
+        before = pongs(stage.proxy.frames())
+        stage.proxy.wait_for(lambda frames: pongs(frames) >= before + 7, 60.0)
+        stat = client.exists(fresh_path)
+        assert stat is not None
+        assert stat.ephemeral_owner == client.session_id == session
+        assert client.state is State.CONNECTED
+        assert wall.count == 0
+        wall.open.set()
+    # A close does not wait for its callbacks for long.
+    soon("all is traced", lambda: wall.count > 10, PATIENCE)
+
+
+def test_a_trace_that_raises_is_reported_and_asked_again(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
+    traced: list[str] = []
+
+    def trace(frame: TraceFrame) -> None:
+        traced.append(frame.op)
+        raise ZeroDivisionError
+
+    with Client(stage.proxy.hosts, trace=trace) as client:
+        client.create(fresh_path)
+        assert client.exists(fresh_path) is not None
+    soon("all is traced", lambda: len(reported) >= 8, PATIENCE)
+    assert traced == [
+        *("connect", "connect", "create", "create", "exists", "exists"),
+        *("close_session", "close_session"),
+    ]
+    assert reported == [ZeroDivisionError] * len(traced)
+
+
+def test_a_trace_may_use_the_client(stage: Stage, fresh_path: str) -> None:
+    asked: list[Any] = []
+    client = stage.client()
+    done = threading.Event()
+
+    def trace(frame: TraceFrame) -> None:
+        if frame.op == "sync" and not frame.sent and not done.is_set():
+            asked.append(traced.exists(fresh_path))
+            done.set()
+
+    with Client(client._hosts, trace=trace) as traced:
+        traced.sync()
+        assert done.wait(PATIENCE)
+    assert asked == [None]
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+PASSWORD = "uh3Bq9-digest-password"
+SASL_PASSWORD = "Zk7Pw2-sasl-password"
+DATA = b"Xw4Lm8-node-data"
+
+
+def forms(secret: bytes) -> set[str]:
+    """How a secret could show in a text."""
+    return {
+        repr(secret)[2:-1],
+        secret.hex(),
+        secret.hex(" "),
+        base64.b64encode(secret).decode().rstrip("="),
+        repr(list(secret))[1:-1],
+    }
+
+
+class Everything(logging.Handler):
+    """Every log record, in full."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts += [record.getMessage(), repr(record.__dict__)]
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Everything]:
+    """The library's log at DEBUG."""
+    handler, logger = Everything(), logging.getLogger("zkwire")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+
+
+def test_no_secret_shows_anywhere(log: Everything) -> None:
+    """On the embedded server, which has SASL users and can refuse what it is told to."""
+    trace, shown = Trace(), log.texts
+    sasl = DigestMD5("bob", SASL_PASSWORD)
+    auth = digest_auth("alice", PASSWORD)
+    with (
+        testing.Server(sasl_users={"bob": SASL_PASSWORD}) as server,
+        Client(server.hosts, trace=trace, sasl=sasl, auth=[auth]) as client,
+    ):
+        passwd = client.credentials.passwd
+        client.add_auth(*digest_auth("carol", PASSWORD))
+        watch = Watch()
+        client.create("/n", DATA)
+        shown += [repr(client), repr(client.credentials), str(client.credentials), repr(sasl)]
+        shown += [repr(client.get_data("/n", watch=watch).stat), repr(watch)]
+        transaction = client.transaction()
+        created = transaction.create("/m", DATA)
+        shown += [repr(transaction), repr(created), repr(Create("/n", DATA)), repr(client.pipeline)]
+        shown += [repr(client.pipeline.set_data("/n", DATA)), repr(client.pipeline)]
+        for kind in (NonBlockingLock, BlockingLock, SequentialLock):
+            shown.append(repr(kind(client, "/lock")))
+        shown += errors(client, server)
+        cut(client, server.cut_all)
+        client.connect(PATIENCE)
+        client.sync()
+        shown += errors(client, server)
+        with (
+            pytest.raises(AuthFailedError) as caught,
+            Client(server.hosts, sasl=DigestMD5("bob", SASL_PASSWORD + "!"), trace=trace),
+        ):
+            pass
+        shown += [str(caught.value), repr(caught.value), repr(caught.value.__dict__)]
+    shown += [repr(frame) for frame in trace.frames]
+    assert {"auth", "sasl", "create", "set_data"} <= {frame.op for frame in trace.frames}
+    assert any("sasl" in text for text in log.texts)
+    text = "\n".join(shown)
+    for secret in (PASSWORD.encode(), SASL_PASSWORD.encode(), DATA, passwd):
+        for form in forms(secret):
+            assert form not in text
+
+
+def errors(client: Client, server: testing.Server) -> list[str]:
+    """What is in the errors of operations that carry data and secrets."""
+    found = []
+    calls: list[Callable[[], object]] = [
+        lambda: client.set_data("/n/x", DATA),
+        lambda: client.create("/n", DATA),
+        lambda: client.multi([SetData("/n", DATA), Check("/n", 999)]),
+        lambda: client.create("/n", DATA.decode()),  # type: ignore[arg-type]
+        lambda: client.create("/n", DATA * 100_000),
+        lambda: client.add_auth("digest", PASSWORD),  # type: ignore[arg-type]
+        lambda: client.add_auth("digest", PASSWORD.encode() * 100_000),
+    ]
+    for call in calls:
+        with pytest.raises((ZooKeeperError, TypeError, ValueError)) as caught:
+            call()
+        error: BaseException | None = caught.value
+        while error is not None:
+            found += [str(error), repr(error), repr(vars(error))]
+            error = error.__cause__
+    for code in (-5, -999):
+        server.refuse_next("set_data", code)
+        with pytest.raises(ZooKeeperError) as refused:
+            client.set_data("/n", DATA)
+        found += [str(refused.value), repr(refused.value)]
+    return found
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [r.getMessage() for r in caplog.records if (r.name, r.levelno) == ("zkwire", level)]
+
+
+def state_of(line: str) -> str:
+    return line.split(": ", 1)[1].split(",", maxsplit=1)[0]
+
+
+def test_info_is_news_and_debug_is_attempts_and_one_line_for_each_frame(
+    stage: Stage, fresh_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = Trace()
+    caplog.set_level(logging.DEBUG, "zkwire")
+    with Client(stage.proxy.hosts, trace=trace) as client:
+        client.create(fresh_path, b"data")
+        session = client.session_id
+    assert {r.name for r in caplog.records if r.name.startswith("zkwire")} == {"zkwire"}
+    states = lines(caplog, logging.INFO)
+    assert [state_of(line) for line in states] == ["connected", "closed"]
+    assert all(f"session 0x{session & (2**64 - 1):x}" in line for line in states)
+    assert stage.proxy.hosts in states[0]
+    attempts, frames = lines(caplog, logging.DEBUG)[:2], lines(caplog, logging.DEBUG)[2:]
+    assert [state_of(line) for line in attempts] == ["connecting", "handshake"]
+    assert "session 0x0" in attempts[1]
+    assert len(frames) == len(trace.frames)
+    for line, frame in zip(frames, trace.frames, strict=True):
+        assert ("sent" if frame.sent else "received") in line
+        assert f" xid {frame.xid} {frame.op} " in line
+        assert f"{frame.size} bytes" in line
+        assert not frame.zxid or frame.zxid < 0 or f"zxid 0x{frame.zxid:x}," in line
+
+
+def test_at_info_no_frame_is_formatted(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "zkwire")
+    client = stage.client()
+    client.exists("/")
+    assert client._session.trace is None
+    client.close()
+    assert {r.levelno for r in caplog.records if r.name == "zkwire"} == {logging.INFO}
+
+
+def test_the_log_tells_of_a_failure(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "zkwire")
+    client = stage.client()
+    cut(client, stage.proxy.cut_all)
+    client.connect(PATIENCE)
+    client.close()
+    told = lines(caplog, logging.INFO)
+    assert [state_of(line) for line in told] == ["connected", "disconnected", "connected", "closed"]
+    assert told[1].endswith(f"{stage.proxy.hosts}: the server closed it")
+    assert "the server closed it" not in told[2]
+
+
+def test_an_outage_is_news_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "zkwire")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    client = Client(f"127.0.0.1:{port}")
+    again = threading.Event()
+    attempts: list[State] = []
+
+    def listener(state: State) -> None:
+        attempts.append(state)
+        if attempts.count(State.DISCONNECTED) >= 3:
+            again.set()
+
+    client.add_state_listener(listener)
+    with pytest.raises(NotSentError):
+        client.connect(0.01)
+    assert again.wait(PATIENCE)
+    client.close()
+    told = lines(caplog, logging.INFO)
+    assert [state_of(line) for line in told] == ["disconnected", "closed"]
+    assert f"127.0.0.1:{port}: Connection refused" in told[0]
+    assert [state_of(line) for line in lines(caplog, logging.DEBUG)].count("disconnected") >= 2
+
+
+QUIET = """
+import sys, json
+sys.path.insert(0, sys.argv[1])
+from zkwire import Client
+loaded = "logging" in sys.modules
+if sys.argv[3] == "logging":
+    import logging
+with Client(sys.argv[2]) as client:
+    client.exists("/")
+    client.get_children("/")
+print(json.dumps([loaded, "logging" in sys.modules]))
+"""
+
+
+@pytest.mark.parametrize("wanted", ["logging", "nothing"])
+def test_silent_by_default_and_logging_is_not_loaded(stage: Stage, wanted: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", QUIET, str(ROOT), stage.hosts, wanted],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stderr == ""
+    assert json.loads(ended.stdout) == [False, wanted == "logging"]

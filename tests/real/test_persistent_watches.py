@@ -1,0 +1,725 @@
+"""Persistent and recursive watches, their mixing with one-shot ones, and twenty thousand of all."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from tests.support.family_helpers import soon
+from tests.support.lock_helpers import Stage, answers, watch_table_size
+from tests.support.server_control import ZooKeeperServer
+from zkwire import (
+    Client,
+    ClientClosedError,
+    Event,
+    EventType,
+    NoWatcherError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    State,
+    Watch,
+    WatchType,
+)
+from zkwire.jute.frames import SEND_LIMIT
+from zkwire.testing.proxy.proxy import Gate, cut_after, cut_before, hold, rst_before
+
+PATIENCE = 30.0
+LARGEST_FRAME = 129 * 1024
+RESTORING = {"set_watches", "set_watches2"}
+
+CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
+CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
+REREAD = EventType.REREAD
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
+    """A server behind a proxy; ``fresh_path`` is free, and is again at the end."""
+    with Stage(zookeeper) as stage:
+        yield stage
+        stage.heal()
+        stage.observer.delete_tree(fresh_path)
+
+
+def next_event(watch: Watch) -> tuple[EventType | int, str]:
+    """The next event's type and path."""
+    event = watch.wait(PATIENCE)
+    assert event is not None, f"nothing came for {watch!r}"
+    return event.type, event.path
+
+
+def events(watch: Watch, count: int) -> list[tuple[EventType | int, str]]:
+    return [next_event(watch) for _ in range(count)]
+
+
+def settled(client: Client, *watches: Watch) -> None:
+    """Whatever was changed before this has fired; there is nothing left in the watches."""
+    client.exists("/")
+    assert not [watch for watch in watches if watch.ready]
+
+
+def outage(stage: Stage, client: Client) -> None:
+    """The client's connection is cut, and there is no other before the stage is healed."""
+    stage.proxy.refuse()
+    stage.proxy.cut_all()
+    assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE) is State.DISCONNECTED
+
+
+# --- what they see --------------------------------------------------------------------------------
+
+
+def test_a_persistent_watch_sees_the_node_and_its_children(stage: Stage, fresh_path: str) -> None:
+    client, other, node = stage.client(), stage.observer, fresh_path
+    watch = Watch()
+    client.add_watch(node, watch)
+    for _ in range(2):
+        other.create(node)
+        other.set_data(node, b"x")
+        other.set_data(node, b"y")
+        other.create(f"{node}/a")
+        other.create(f"{node}/a/b")  # not seen: a grandchild
+        other.set_data(f"{node}/a", b"x")  # not seen
+        other.delete(f"{node}/a/b")
+        other.delete(f"{node}/a")
+        other.delete(node)
+        kinds = [CREATED, CHANGED, CHANGED, CHILDREN, CHILDREN, DELETED]
+        assert events(watch, 6) == [(kind, node) for kind in kinds]
+    settled(client, watch)
+
+
+def test_a_recursive_watch_sees_all_that_is_below(stage: Stage, fresh_path: str) -> None:
+    client, other, node = stage.client(), stage.observer, fresh_path
+    watch = Watch()
+    client.add_watch(node, watch, recursive=True)
+    other.create(node)
+    other.create(f"{node}-not")  # begins with the same letters, and is not below it
+    other.create(f"{node}/a")
+    other.create(f"{node}/a/b")
+    other.set_data(f"{node}/a/b", b"x")
+    other.delete(f"{node}/a/b")
+    other.delete(f"{node}/a")
+    other.delete(f"{node}-not")
+    other.delete(node)
+    assert events(watch, 7) == [
+        (CREATED, node),
+        (CREATED, f"{node}/a"),
+        (CREATED, f"{node}/a/b"),
+        (CHANGED, f"{node}/a/b"),
+        (DELETED, f"{node}/a/b"),
+        (DELETED, f"{node}/a"),
+        (DELETED, node),
+    ]
+    settled(client, watch)
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_paths_inside_a_chroot(stage: Stage, fresh_path: str, recursive: bool) -> None:
+    other = stage.observer
+    other.create(fresh_path)
+    client = stage.client(chroot=fresh_path)
+    top, below = Watch(), Watch()
+    client.add_watch("/", top, recursive=recursive)
+    client.add_watch("/a", below, recursive=recursive)
+    other.create(f"{fresh_path}/a")
+    other.set_data(f"{fresh_path}/a", b"x")
+    assert events(below, 2) == [(CREATED, "/a"), (CHANGED, "/a")]
+    expected = [(CREATED, "/a"), (CHANGED, "/a")] if recursive else [(CHILDREN, "/")]
+    assert events(top, len(expected)) == expected
+    outage(stage, client)
+    stage.proxy.refuse(False)
+    assert events(top, 1) == [(REREAD, "/")]
+    assert events(below, 1) == [(REREAD, "/a")]
+
+
+def test_one_event_reaches_every_watch_that_it_concerns_once(stage: Stage, fresh_path: str) -> None:
+    client, other, node = stage.client(), stage.observer, fresh_path
+    other.create(node)
+    other.create(f"{node}/a")
+    above, at, one_shot, both = Watch(), Watch(), Watch(), Watch()
+    client.add_watch(node, above, recursive=True)
+    client.add_watch(f"{node}/a", at)
+    client.add_watch(f"{node}/a", both)
+    client.get_data(f"{node}/a", watch=one_shot)
+    client.get_data(f"{node}/a", watch=both)  # the same watch a second time
+    other.set_data(f"{node}/a", b"x")
+    for watch in (above, at, one_shot, both):
+        assert next_event(watch) == (CHANGED, f"{node}/a")
+    settled(client, above, at, both)
+    with pytest.raises(RuntimeError, match="not set"):
+        one_shot.wait(0)
+    other.set_data(f"{node}/a", b"y")
+    for watch in (above, at, both):
+        assert next_event(watch) == (CHANGED, f"{node}/a")
+
+
+def test_a_callback_gets_every_event_in_order(stage: Stage, fresh_path: str) -> None:
+    client, other = stage.client(), stage.observer
+    seen: SimpleQueue[Event] = SimpleQueue()
+    client.add_watch(fresh_path, seen.put, recursive=True)
+    other.create(fresh_path)
+    paths = [f"{fresh_path}/{number}" for number in range(100)]
+    stage.proxy.black_hole()  # so that many events arrive at once
+    for path in paths:
+        other.create(path)
+    stage.proxy.black_hole(False)
+    came = [seen.get(timeout=PATIENCE) for _ in range(101)]
+    assert [event.path for event in came] == [fresh_path, *paths]
+    assert {event.type for event in came} == {CREATED}
+    client.close()
+    assert seen.get(timeout=PATIENCE) == Event(EventType.NONE, "", State.CLOSED)
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_closing_one_leaves_the_others(stage: Stage, fresh_path: str, recursive: bool) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    one, two = Watch(), Watch()
+    for watch in (one, two):
+        client.add_watch(fresh_path, watch, recursive=recursive)
+    one.close()
+    other.set_data(fresh_path, b"x")
+    assert next_event(two) == (CHANGED, fresh_path)
+    assert [f for f in stage.proxy.frames() if f.op == "remove_watches"] == []
+    two.close()
+    stage.proxy.wait_for(lambda frames: answers(frames, "remove_watches"), PATIENCE)
+    other.set_data(fresh_path, b"y")
+    client.exists("/")
+    assert [f for f in stage.proxy.frames() if f.kind == "notification"][1:] == []
+    assert watch_table_size(client) == 0
+    with pytest.raises(ClientClosedError):
+        two.wait(0)
+
+
+READS: dict[str, EventType] = {
+    "get_data": CHANGED,
+    "exists": CHANGED,
+    "get_children": CHILDREN,
+}
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+@pytest.mark.parametrize("verb", READS)
+@pytest.mark.parametrize("when", ["before", "after", "before an outage", "closed meanwhile"])
+def test_one_shot_and_lasting_on_one_path_lose_nothing(
+    stage: Stage, fresh_path: str, verb: str, recursive: bool, when: str
+) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    lasting, one_shot = Watch(), Watch()
+    if when.startswith("before"):
+        getattr(client, verb)(fresh_path, watch=one_shot)
+    client.add_watch(fresh_path, lasting, recursive=recursive)
+    if not when.startswith("before"):
+        getattr(client, verb)(fresh_path, watch=one_shot)
+    if when == "closed meanwhile":
+        lasting.close()
+    elif when == "before an outage":
+        outage(stage, client)
+        stage.proxy.refuse(False)
+        assert next_event(lasting) == (REREAD, fresh_path)
+    for number in range(2):
+        other.set_data(fresh_path, b"x")
+        other.create(f"{fresh_path}/{number}")
+        other.set_data(f"{fresh_path}/{number}", b"x")
+        client.exists("/")
+        if number == 0:
+            assert next_event(one_shot) == (READS[verb], fresh_path)
+        if when == "closed meanwhile":
+            continue
+        child = f"{fresh_path}/{number}"
+        below = [(CREATED, child), (CHANGED, child)] if recursive else [(CHILDREN, fresh_path)]
+        assert events(lasting, 1 + len(below)) == [(CHANGED, fresh_path), *below]
+    assert not one_shot._events
+    assert not lasting._events
+
+
+def test_a_call_that_is_refused_costs_nobody_the_connection(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    client.add_watch(fresh_path, Watch())
+    link = client._pump.link
+    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
+        client.add_watch(fresh_path, Watch(), recursive=True)
+    client.sync()
+    assert client._pump.link is link
+
+
+def test_what_servers_before_3_9_cannot_keep_apart_is_refused(
+    stage: Stage, fresh_path: str
+) -> None:
+    client = stage.client()
+    client.add_watch(fresh_path, Watch())
+    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
+        client.add_watch(fresh_path, Watch(), recursive=True)
+    client.add_watch(f"{fresh_path}/other", Watch(), recursive=True)
+    gate = Gate()
+    stage.proxy.on("add_watch", action=hold(gate))
+    reply = client.pipeline.add_watch(f"{fresh_path}/later", Watch())
+    gate.wait_reached()
+    with pytest.raises(RuntimeError, match="has not been answered yet"):
+        client.exists(f"{fresh_path}/later", watch=Watch())
+    gate.release()
+    reply.result(PATIENCE)
+    client.exists(f"{fresh_path}/later", watch=Watch())
+
+
+def test_a_recursive_watch_right_behind_a_closed_persistent_one_keeps_its_mode(
+    stage: Stage, fresh_path: str
+) -> None:
+    """A read that was covered by the closed one is answered only now, and has its watch set."""
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    closed, data, child, recursive = Watch(), Watch(), Watch(), Watch()
+    client.add_watch(fresh_path, closed)
+    client.get_data(fresh_path, watch=data)
+    gate = Gate()
+    stage.proxy.on("get_children", action=hold(gate), reply=True)
+    read = client.pipeline.get_children(fresh_path, watch=child)
+    gate.wait_reached()
+    closed.close()
+    added = client.pipeline.add_watch(fresh_path, recursive, recursive=True)
+    gate.release()
+    read.result(PATIENCE)
+    added.result(PATIENCE)
+    client.exists("/")  # behind all that the client has told the server since
+    other.create(f"{fresh_path}/x")
+    client.exists("/")
+    assert next_event(child) == (CHILDREN, fresh_path)
+    assert recursive.ready
+    assert next_event(recursive) == (CREATED, f"{fresh_path}/x")
+    other.set_data(fresh_path, b"x")
+    assert next_event(data) == (CHANGED, fresh_path)
+    assert next_event(recursive) == (CHANGED, fresh_path)
+    other.set_data(f"{fresh_path}/x", b"x")
+    assert next_event(recursive) == (CHANGED, f"{fresh_path}/x")
+
+
+def test_a_recursive_watch_right_behind_a_closed_persistent_one_has_no_gap(
+    stage: Stage, fresh_path: str
+) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    closed, data, child, recursive = Watch(), Watch(), Watch(), Watch()
+    client.add_watch(fresh_path, closed)
+    client.get_data(fresh_path, watch=data)
+    gate = Gate()
+    stage.proxy.on("get_children", action=hold(gate), reply=True)
+    read = client.pipeline.get_children(fresh_path, watch=child)
+    gate.wait_reached()
+    closed.close()
+    added = client.pipeline.add_watch(fresh_path, recursive, recursive=True)
+    gate.release()
+    read.result(PATIENCE)
+    added.result(PATIENCE)
+    # The recursive watch has replaced the child watch of the read, which is set again.
+    stage.proxy.wait_for(lambda frames: len(answers(frames, "set_watches")) == 1, PATIENCE)
+    other.create(f"{fresh_path}/x")
+    client.exists("/")
+    assert next_event(recursive) == (CREATED, f"{fresh_path}/x")
+    assert next_event(child) == (CHILDREN, fresh_path)
+
+
+class Model:
+    """One node under a random sequence of watches and changes; which watches must have fired."""
+
+    def __init__(self, client: Client, other: Client, node: str, rng: random.Random) -> None:
+        self.client, self.other, self.node, self.rng = client, other, node, rng
+        self.one_shots: list[tuple[Watch, set[EventType]]] = []
+        self.lasting: list[Watch] = []
+        self.recursive = rng.random() < 0.5
+        self.names = itertools.count()
+
+    def step(self) -> None:
+        self.rng.choices(
+            [self.watch, self.add, self.close_lasting, self.close_one_shot, self.change],
+            [4, 1, 1, 1, 6],
+        )[0]()
+
+    def watch(self) -> None:
+        verb = self.rng.choice(list(READS))
+        watch = Watch()
+        getattr(self.client, verb)(self.node, watch=watch)
+        self.one_shots.append((watch, {READS[verb], DELETED}))
+
+    def add(self) -> None:
+        if not self.lasting:
+            self.recursive = self.rng.random() < 0.5
+        watch = Watch()
+        self.client.add_watch(self.node, watch, recursive=self.recursive)
+        self.lasting.append(watch)
+
+    def close_lasting(self) -> None:
+        if self.lasting:
+            self.lasting.pop(self.rng.randrange(len(self.lasting))).close()
+
+    def close_one_shot(self) -> None:
+        if self.one_shots:
+            self.one_shots.pop(self.rng.randrange(len(self.one_shots)))[0].close()
+
+    def change(self) -> None:
+        if self.rng.random() < 0.5:
+            self.other.set_data(self.node, b"x")
+            self.expect(CHANGED, [(CHANGED, self.node)])
+        else:
+            child = f"{self.node}/{next(self.names)}"
+            self.other.create(child)
+            seen = (CREATED, child) if self.recursive else (CHILDREN, self.node)
+            self.expect(CHILDREN, [seen])
+
+    def expect(self, kind: EventType, lasting: list[tuple[EventType, str]]) -> None:
+        """The change was of this kind; the client's next reply comes behind all of its events."""
+        self.client.exists("/")
+        for watch in self.lasting:
+            assert events(watch, len(lasting)) == lasting
+            assert not watch.ready
+        waiting = []
+        for watch, kinds in self.one_shots:
+            if kind in kinds:
+                assert watch.ready, f"{kind!r} was not reported"
+                assert next_event(watch) == (kind, self.node)
+            else:
+                assert not watch.ready
+                waiting.append((watch, kinds))
+        self.one_shots = waiting
+
+
+def test_random_mixes_lose_nothing(zookeeper: ZooKeeperServer, fresh_path: str, seed: int) -> None:
+    rng = random.Random(seed)
+    with Client(zookeeper.hosts) as client, Client(zookeeper.hosts) as other:
+        other.create(fresh_path)
+        for number in range(40):
+            node = f"{fresh_path}/{number}"
+            other.create(node)
+            model = Model(client, other, node, rng)
+            for _ in range(25):
+                model.step()
+            for watch in [*model.lasting, *(watch for watch, _ in model.one_shots)]:
+                watch.close()
+        assert watch_table_size(client) == 0
+        other.delete_tree(fresh_path)
+
+
+# --- removing -------------------------------------------------------------------------------------
+
+TYPES: list[tuple[WatchType, set[str]]] = [
+    (WatchType.DATA, {"data", "exist"}),
+    (WatchType.CHILDREN, {"child"}),
+    (WatchType.PERSISTENT, {"persistent"}),
+    (WatchType.PERSISTENT_RECURSIVE, {"recursive"}),
+    (WatchType.ANY, {"data", "exist", "child", "persistent", "recursive"}),
+]
+LAST = {
+    "data": EventType.DATA_WATCH_REMOVED,
+    "exist": EventType.DATA_WATCH_REMOVED,
+    "child": EventType.CHILD_WATCH_REMOVED,
+    "persistent": EventType.PERSISTENT_WATCH_REMOVED,
+    "recursive": EventType.PERSISTENT_WATCH_REMOVED,
+}
+
+
+@pytest.mark.parametrize("lasting", ["none", "persistent", "recursive"])
+@pytest.mark.parametrize(("which", "gone"), TYPES, ids=[which.name for which, _ in TYPES])
+def test_remove_watches_of_each_type(
+    stage: Stage, fresh_path: str, which: WatchType, gone: set[str], lasting: str
+) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    watches = {"data": Watch(), "exist": Watch(), "child": Watch()}
+    client.get_data(fresh_path, watch=watches["data"])
+    client.exists(fresh_path, watch=watches["exist"])
+    client.get_children(fresh_path, watch=watches["child"])
+    if lasting != "none":
+        watches[lasting] = Watch()
+        client.add_watch(fresh_path, watches[lasting], recursive=lasting == "recursive")
+    gone = gone & set(watches)
+    if gone:
+        client.remove_watches(fresh_path, which)
+    else:
+        with pytest.raises(NoWatcherError):
+            client.remove_watches(fresh_path, which)
+    for name in gone:
+        assert next_event(watches[name]) == (LAST[name], fresh_path)
+    other.set_data(fresh_path, b"x")
+    other.create(f"{fresh_path}/x")
+    client.exists("/")
+    for name, watch in watches.items():
+        if name in gone:
+            assert not watch._events
+        else:
+            expected = CHILDREN if name == "child" else CHANGED
+            assert next_event(watch) == (expected, fresh_path)
+
+
+@pytest.mark.parametrize("which", [WatchType.DATA, WatchType.ANY])
+def test_remove_watches_from_a_node_that_is_not_there(
+    stage: Stage, fresh_path: str, which: WatchType
+) -> None:
+    client, other = stage.client(), stage.observer
+    watch = Watch()
+    client.exists(fresh_path, watch=watch)
+    with pytest.raises(NoWatcherError):
+        client.remove_watches(fresh_path, WatchType.CHILDREN)
+    client.remove_watches(fresh_path, which)
+    assert next_event(watch) == (EventType.DATA_WATCH_REMOVED, fresh_path)
+    other.create(fresh_path)
+    client.exists("/")
+    assert [f for f in stage.proxy.frames() if f.kind == "notification"] == []
+
+
+def test_a_watch_that_is_removed_here_hears_of_it_at_once(stage: Stage, fresh_path: str) -> None:
+    """No server is asked, as a persistent watch stays; and the I/O thread is at rest."""
+    client, removed = stage.client(), threading.Event()
+    stage.observer.create(fresh_path)
+    client.add_watch(fresh_path, Watch())
+    client.get_data(fresh_path, watch=lambda event: removed.set())
+    soon("the I/O thread rests", lambda: client._pump.io and client._pump.io._rearm_at is None)
+    client.remove_watches(fresh_path, WatchType.DATA)
+    assert removed.wait(1.0)
+
+
+def test_remove_watches_without_a_connection_is_done_at_once(stage: Stage, fresh_path: str) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    gone, stays = Watch(), Watch()
+    client.add_watch(fresh_path, gone)
+    client.get_data("/", watch=stays)
+    outage(stage, client)
+    client.remove_watches(fresh_path)
+    assert next_event(gone) == (EventType.PERSISTENT_WATCH_REMOVED, fresh_path)
+    with pytest.raises(NoWatcherError):
+        client.remove_watches(fresh_path)
+    stage.proxy.refuse(False)
+    client.connect(PATIENCE)
+    assert watch_table_size(client) == 1
+    assert [f.op for f in stage.proxy.frames() if f.xid == -8] == ["set_watches"] * 2
+
+
+# --- lost connections -----------------------------------------------------------------------------
+
+
+def test_the_longest_path_that_can_be_watched_can_be_watched_again(stage: Stage) -> None:
+    """A server would close every connection on which more than its limit is set again."""
+    client, watch = stage.client(), Watch()
+    around = (8 + 4 + 4) + (8 + 5 * 4)  # the add_watch, and what a set_watches2 has more
+    longest = "/" + "a" * (SEND_LIMIT - around - 1)
+    client.add_watch(longest, watch)
+    for ask in (client.add_watch, client.exists, client.get_data, client.get_children):
+        with pytest.raises(ValueError, match="set_watches on a new connection would have"):
+            ask(longest + "aaaa", watch=Watch())
+    outage(stage, client)
+    stage.proxy.refuse(False)
+    assert next_event(watch) == (REREAD, longest)
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_reread_tells_of_an_outage(stage: Stage, fresh_path: str, recursive: bool) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    watch, second = Watch(), Watch()
+    client.add_watch(fresh_path, watch, recursive=recursive)
+    client.add_watch(f"{fresh_path}/x", watch, recursive=recursive)  # one watch, two paths
+    client.add_watch(fresh_path, second, recursive=recursive)
+    for _ in range(3):
+        outage(stage, client)
+        other.set_data(fresh_path, b"during")
+        stage.proxy.refuse(False)
+        assert sorted(events(watch, 2)) == [(REREAD, fresh_path), (REREAD, f"{fresh_path}/x")]
+        assert events(second, 1) == [(REREAD, fresh_path)]
+        assert client.get_data(fresh_path).data == b"during"
+        other.set_data(fresh_path, b"after")
+        assert next_event(watch) == (CHANGED, fresh_path)
+        assert next_event(second) == (CHANGED, fresh_path)
+    settled(client, watch, second)
+
+
+def test_no_reread_for_what_a_server_does_tell(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    watch = Watch()
+    client.exists(fresh_path, watch=watch)
+    outage(stage, client)
+    stage.proxy.refuse(False)
+    client.connect(PATIENCE)
+    settled(client, watch)
+
+
+FAULTS: list[tuple[str, Callable[..., Any], bool]] = [
+    ("before the request", cut_before, False),
+    ("reset before the request", rst_before, False),
+    ("behind the request", cut_after, False),
+    ("before the reply", cut_before, True),
+    ("behind the reply", cut_after, True),
+]
+
+
+@pytest.mark.parametrize(("name", "fault", "reply"), FAULTS, ids=[name for name, *_ in FAULTS])
+def test_the_restoration_itself_may_be_cut(
+    stage: Stage, fresh_path: str, name: str, fault: Callable[..., Any], reply: bool
+) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    watch, one_shot = Watch(), Watch()
+    client.add_watch(fresh_path, watch)
+    client.get_children("/", watch=one_shot)
+    outage(stage, client)
+    other.create(f"{fresh_path}-other")
+    for nth in (1, 2):
+        stage.proxy.on("set_watches2", action=fault, nth=nth, reply=reply)
+    stage.proxy.refuse(False)
+    stage.proxy.wait_for(
+        lambda frames: sum(f.op == "set_watches2" and f.direction == "c2s" for f in frames) >= 3,
+        PATIENCE,
+    )
+    client.connect(PATIENCE)
+    assert next_event(watch) == (REREAD, fresh_path)
+    assert next_event(one_shot) == (CHILDREN, "/")
+    other.set_data(fresh_path, b"x")
+    while (event := next_event(watch)) == (REREAD, fresh_path):
+        pass  # one for each time that it got so far
+    assert event == (CHANGED, fresh_path)
+    other.delete(f"{fresh_path}-other")
+    client.exists("/")
+    assert not one_shot._events
+
+
+def test_the_watch_of_a_lost_add_watch_is_not_set(stage: Stage, fresh_path: str) -> None:
+    client, other = stage.client(), stage.observer
+    other.create(fresh_path)
+    watch = Watch()
+    stage.proxy.on("add_watch", action=cut_after)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        client.add_watch(fresh_path, watch)
+    assert not caught.value.maybe_applied
+    assert (caught.value.op, caught.value.path) == ("add_watch", fresh_path)
+    with pytest.raises(RuntimeError, match="not set"):
+        watch.wait(0)
+    client.add_watch(fresh_path, watch)
+    other.set_data(fresh_path, b"x")
+    assert next_event(watch) == (CHANGED, fresh_path)
+    settled(client, watch)
+
+
+def test_the_end_of_the_session_ends_lasting_watches(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    watch = Watch()
+    seen: SimpleQueue[Event] = SimpleQueue()
+    client.add_watch(fresh_path, watch)
+    client.add_watch(fresh_path, seen.put)
+    stage.expire(client)
+    assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
+    with pytest.raises(SessionExpiredError):
+        watch.wait(PATIENCE)
+    event = seen.get(timeout=PATIENCE)
+    while event.type is REREAD:
+        event = seen.get(timeout=PATIENCE)
+    assert event == Event(EventType.NONE, "", State.EXPIRED)
+
+
+# --- many of them ---------------------------------------------------------------------------------
+
+COUNTS = {"data": 7000, "exist": 6000, "child": 6000, "lasting": 1000}
+EXPECTED = {"data": CHANGED, "exist": CREATED, "child": CHILDREN, "lasting": CHANGED}
+EVERY = 10  # one in so many is changed during the outage
+
+
+class Many:
+    """Twenty thousand watches of ``client``, each on a node of its own, that ``other`` changes."""
+
+    def __init__(self, client: Client, other: Client, top: str) -> None:
+        self.client, self.other, self.top = client, other, top
+        self.watches = {kind: [Watch() for _ in range(n)] for kind, n in COUNTS.items()}
+        self.seen: Counter[EventType | int] = Counter()
+        other.create(top)
+        for kind, watches in self.watches.items():
+            if kind != "exist":
+                all_of(other.pipeline.create(self.node(kind, n)) for n in range(len(watches)))
+            all_of(self.ask(kind, n, watch) for n, watch in enumerate(watches))
+
+    def node(self, kind: str, number: int) -> str:
+        return f"{self.top}/{kind}-node-{number:05d}"
+
+    def ask(self, kind: str, number: int, watch: Watch) -> Any:
+        pipeline, path = self.client.pipeline, self.node(kind, number)
+        if kind == "lasting":
+            return pipeline.add_watch(path, watch, recursive=bool(number % 2))
+        operations = {"data": "get_data", "exist": "exists", "child": "get_children"}
+        return getattr(pipeline, operations[kind])(path, watch=watch)
+
+    def change(self, chosen: Callable[[int], bool]) -> None:
+        """Change the chosen nodes."""
+        pipeline = self.other.pipeline
+        makers: dict[str, Callable[[str], Any]] = {
+            "data": lambda path: pipeline.set_data(path, b"x"),
+            "exist": pipeline.create,
+            "child": lambda path: pipeline.create(f"{path}/x"),
+            "lasting": lambda path: pipeline.set_data(path, b"x"),
+        }
+        for kind, count in COUNTS.items():
+            make = makers[kind]
+            all_of(make(self.node(kind, n)) for n in range(count) if chosen(n))
+
+    def check(self, chosen: Callable[[int], bool], *, reread: bool) -> None:
+        """Those of the chosen nodes have fired, and no others; a REREAD stands for lasting ones."""
+        self.client.exists("/")  # behind every event
+        for kind, watches in self.watches.items():
+            for number, watch in enumerate(watches):
+                path = self.node(kind, number)
+                expected = REREAD if kind == "lasting" and reread else EXPECTED[kind]
+                if chosen(number) or expected is REREAD:
+                    assert watch.ready, f"the change of {path} was not reported"
+                    assert next_event(watch) == (expected, path)
+                    self.seen[expected] += 1
+                assert not watch._events, path
+
+
+def all_of(replies: Iterable[Any]) -> None:
+    """Wait for them, when all have been sent."""
+    for reply in list(replies):
+        reply.result(60.0)
+
+
+def test_twenty_thousand_watches_survive_an_outage(stage: Stage, fresh_path: str) -> None:
+    client = stage.client(timeout=30.0)
+    many = Many(client, stage.observer, fresh_path)
+    assert watch_table_size(client) == 20_000
+    outage(stage, client)
+    many.change(lambda n: n % EVERY == 0)
+    stage.proxy.reset()
+    stage.proxy.refuse(False)
+    started = time.monotonic()
+    assert client.wait_for_state(State.CONNECTED, timeout=60.0) is State.CONNECTED
+    took = time.monotonic() - started
+    many.check(lambda n: n % EVERY == 0, reread=True)
+    many.change(lambda n: n % EVERY != 0)
+    many.check(lambda n: n % EVERY != 0, reread=False)
+    sent = [frame for frame in stage.proxy.frames() if frame.direction == "c2s"]
+    frames = [frame for frame in sent if frame.op in RESTORING]
+    largest = max(len(frame.raw) for frame in sent)
+    assert frames
+    assert largest <= LARGEST_FRAME
+    print(
+        f"20,000 watches: usable again {took:.2f} s after the server could be reached; "
+        f"{len(frames)} frames, the largest of {largest} bytes; {dict(many.seen)}"
+    )
+    client.close()
+
+
+def test_an_add_watch_without_a_connection_waits_for_one(stage: Stage, fresh_path: str) -> None:
+    client, other = stage.client(), stage.observer
+    outage(stage, client)
+    watch = Watch()
+    reply = client.pipeline.add_watch(fresh_path, watch)
+    assert not reply.ready
+    stage.proxy.refuse(False)
+    assert reply.result(PATIENCE) is watch
+    other.create(fresh_path)
+    assert next_event(watch) == (CREATED, fresh_path)

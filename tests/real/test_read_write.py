@@ -1,0 +1,589 @@
+"""The read-write lock on a real server: who may hold together, and in which order they come."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from tests.support.family_helpers import (
+    Queue,
+    delete_if_there,
+    interrupted_when,
+    looked,
+    lose,
+    soon,
+)
+from tests.support.lock_helpers import (
+    GRACE,
+    PATIENCE,
+    PAUSE,
+    SHORT,
+    Running,
+    Stage,
+    Workers,
+    assert_in_time,
+    make_path,
+    requests,
+    timed,
+    wait_until_waiting,
+)
+from tests.support.server_control import ZooKeeperServer
+from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
+from zkwire.blocking.locks import PathLock
+from zkwire.recipes.read_write import is_reader
+from zkwire.testing.proxy.proxy import Action, Gate, cut_after, cut_before, hold
+
+pytestmark = pytest.mark.real
+
+SIDES = ("read", "write")
+sides = pytest.mark.parametrize("side", SIDES)
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
+    with Stage(zookeeper) as stage:
+        yield stage
+
+
+def near(stage: Stage, path: str, timeout: float = PATIENCE) -> ReadWriteLock:
+    """A lock on a client of its own, behind the proxy."""
+    return ReadWriteLock(stage.client(timeout=timeout), path)
+
+
+def far(stage: Stage, path: str, text: str = "") -> ReadWriteLock:
+    """A lock on a client of its own, out of the proxy's reach."""
+    return ReadWriteLock(stage.client(direct=True), path, text)
+
+
+def side_of(lock: ReadWriteLock, side: str) -> PathLock:
+    """``lock.read`` or ``lock.write``."""
+    return lock.read if side == "read" else lock.write
+
+
+# --- together, alone, in order --------------------------------------------------------------------
+
+
+def test_readers_hold_together_and_a_writer_alone(stage: Stage, fresh_path: str) -> None:
+    locks = [far(stage, fresh_path) for _ in range(3)]
+    for lock in locks:
+        assert lock.read.acquire(GRACE)
+    assert all(lock.read.held for lock in locks)
+    other = far(stage, fresh_path)
+    assert not other.write.try_acquire()
+    for lock in locks:
+        lock.read.release()
+    with other.write as entered:
+        assert entered is other.write
+        for lock in locks:
+            assert not lock.read.try_acquire()
+            assert not lock.write.try_acquire()
+            assert not lock.write.acquire(0.02)
+        assert other.write.held
+    stage.wait_no_nodes(fresh_path)  # who timed out leaves in the background
+    with locks[0].read, locks[1].read:
+        assert len(stage.nodes(fresh_path)) == 2
+    assert stage.nodes(fresh_path) == []
+
+
+def test_order_of_arrival(stage: Stage, fresh_path: str) -> None:
+    queue = Queue(stage, fresh_path)
+    for name in ("R1", "W1", "R2", "R3", "W2", "R4"):
+        lock = far(stage, fresh_path)
+        queue.join(name, lock.read if name[0] == "R" else lock.write)
+    for together in (["R1"], ["W1"], ["R2", "R3"], ["W2"], ["R4"]):
+        queue.expect(*together)
+        queue.expect_nobody()
+        queue.leave(*together)
+    assert stage.nodes(fresh_path) == []
+
+
+def test_every_order_of_four(stage: Stage, fresh_path: str) -> None:
+    """Nobody waits for ever, nobody holds who must not, whatever the order and who leaves first."""
+    locks = [far(stage, f"{fresh_path}/lock") for _ in range(4)]
+    for kinds in itertools.product("RW", repeat=4):
+        queue = Queue(stage, f"{fresh_path}/lock")
+        waiting, holding = [f"{kind}{place}" for place, kind in enumerate(kinds)], list[str]()
+        for name, lock in zip(waiting, locks, strict=True):
+            queue.join(name, lock.read if name[0] == "R" else lock.write)
+        while waiting or holding:
+            entering = []
+            while waiting and all(name[0] == "R" for name in [waiting[0], *holding]):
+                holding.append(waiting.pop(0))
+                entering.append(holding[-1])
+            if not holding:
+                holding.append(waiting.pop(0))
+                entering.append(holding[-1])
+            if entering:
+                queue.expect(*entering)
+            queue.expect_nobody()
+            queue.leave(holding.pop())  # the last one that came, so that the first one stays
+    assert stage.nodes(f"{fresh_path}/lock") == []
+
+
+def test_reader_does_not_wait_for_a_later_writer(stage: Stage, fresh_path: str) -> None:
+    """The writer in between waits for the reader, so the reader must not look at it."""
+    queue = Queue(stage, fresh_path)
+    for name, side in (("W1", "write"), ("R", "read"), ("W2", "write")):
+        queue.join(name, side_of(far(stage, fresh_path), side))
+    queue.expect("W1")
+    queue.leave("W1")
+    queue.expect("R")
+    queue.expect_nobody()
+    queue.leave("R")
+    queue.expect("W2")
+    queue.leave("W2")
+
+
+def test_later_reader_waits_for_a_writer_that_waits(stage: Stage, fresh_path: str) -> None:
+    """Or readers after readers would keep a writer out for ever."""
+    queue = Queue(stage, fresh_path)
+    queue.join("R", far(stage, fresh_path).read)
+    queue.expect("R")
+    queue.join("W", far(stage, fresh_path).write)
+    late = far(stage, fresh_path)
+    assert not late.read.try_acquire()
+    assert not late.read.acquire(0.02)
+    queue.leave("R")
+    queue.expect("W")
+    assert not late.read.try_acquire()
+    queue.leave("W")
+    soon("the reader holds", late.read.try_acquire)
+    late.read.release()
+
+
+def test_reader_waits_for_every_writer_before_it(stage: Stage, fresh_path: str) -> None:
+    """The nearest one gives up, and there is another before that one."""
+    first, second = far(stage, fresh_path), near(stage, fresh_path)
+    third = near(stage, fresh_path)
+    assert first.write.acquire(GRACE)
+    giving_up = Running(lambda: second.write.acquire(PAUSE))
+    wait_until_waiting(stage)
+    reader = Running(lambda: third.read.acquire(PATIENCE))
+    wait_until_waiting(stage, nth=2)  # it must look before the other one's time is up
+    assert not giving_up.result()
+    wait_until_waiting(stage, nth=3)
+    assert not third.read.held
+    assert first.write.held
+    first.write.release()
+    assert reader.result()
+    third.read.release()
+
+
+def test_readers_do_not_wake_each_other(stage: Stage, fresh_path: str) -> None:
+    """A reader's release wakes the writer right behind, and no reader further on."""
+    readers = [far(stage, fresh_path) for _ in range(2)]
+    for lock in readers:
+        assert lock.read.acquire(GRACE)
+    writer, late = near(stage, fresh_path), near(stage, fresh_path)
+    writing = Running(lambda: writer.write.acquire(PATIENCE))
+    wait_until_waiting(stage)
+    reading = Running(lambda: late.read.acquire(PATIENCE))
+    wait_until_waiting(stage, nth=2)
+    stage.proxy.reset()
+    readers[0].read.release()  # the writer waits for the other one
+    readers[1].read.release()
+    assert writing.result()
+    woken = {frame.connection for frame in stage.proxy.frames() if frame.kind == "notification"}
+    assert len(woken) == 1
+    assert not reading.ended
+    writer.write.release()
+    assert reading.result()
+    late.read.release()
+
+
+def test_names_say_who_reads() -> None:
+    for label in ("__READ__", "__rlock__"):
+        assert is_reader(f"0123-{label}0000000007")
+    for name in ("0123-__WRIT__0000000007", "ab__lock__0000000007", "x-1-lock-0000000007"):
+        assert not is_reader(name)
+
+
+def test_contenders_show_who_reads_and_who_writes(stage: Stage, fresh_path: str) -> None:
+    reader, writer = far(stage, fresh_path, "the reader"), far(stage, fresh_path, "the writer")
+    assert reader.contenders() == []
+    with reader.read:
+        queue = Queue(stage, fresh_path)
+        queue.join("W", writer.write)
+        first, second = stage_view = far(stage, fresh_path).contenders()
+        assert stage_view == reader.contenders()
+        assert [first.text, second.text] == ["the reader", "the writer"]
+        assert [is_reader(c.path) for c in stage_view] == [True, False]
+    queue.expect("W")
+    queue.leave("W")
+
+
+# --- downgrade, upgrade ---------------------------------------------------------------------------
+
+
+def test_downgrade_lets_readers_in_and_keeps_writers_out(stage: Stage, fresh_path: str) -> None:
+    lock, reader, writer = (far(stage, fresh_path) for _ in range(3))
+    assert lock.write.acquire(GRACE)
+    assert lock.read.acquire(GRACE)
+    assert lock.write.held
+    assert lock.read.held
+    assert not reader.read.try_acquire()
+    lock.write.release()
+    assert lock.read.held
+    assert not writer.write.try_acquire()
+    assert reader.read.try_acquire()
+    assert lock.read.held
+    reader.read.release()
+    lock.read.release()
+    assert writer.write.try_acquire()
+    writer.write.release()
+    assert stage.nodes(fresh_path) == []
+
+
+@pytest.mark.parametrize("waits", SIDES)
+def test_downgrade_passes_those_who_wait(stage: Stage, fresh_path: str, waits: str) -> None:
+    """A writer that waits meanwhile neither stops the downgrade nor enters beside the reader."""
+    lock, queue = far(stage, fresh_path), Queue(stage, fresh_path)
+    assert lock.write.acquire(GRACE)
+    queue.join(waits, side_of(far(stage, fresh_path), waits))
+    queue.join("last", far(stage, fresh_path).write)
+    assert lock.read.acquire(GRACE), "it waits for somebody who waits for it"
+    queue.expect_nobody()
+    lock.write.release()
+    if waits == "read":
+        queue.expect("read")
+    else:
+        # Whoever was woken has looked again by the time that a later contender is refused.
+        assert not far(stage, fresh_path).read.try_acquire()
+    queue.expect_nobody()
+    assert lock.read.held
+    lock.read.release()
+    if waits == "read":
+        queue.expect_nobody()
+    else:
+        queue.expect("write")
+    queue.leave(waits)
+    queue.expect("last")
+    queue.leave("last")
+    assert stage.nodes(fresh_path) == []
+
+
+def test_downgrade_passes_a_plain_lock_that_waits(stage: Stage, fresh_path: str) -> None:
+    """It counts as a writer, and must not believe that nobody comes in where a writer stood."""
+    lock = far(stage, fresh_path)
+    assert lock.write.acquire(GRACE)
+    plain = SequentialLock(stage.client(), fresh_path)
+    waiting = Running(plain.acquire)
+    wait_until_waiting(stage)
+    assert lock.read.acquire(GRACE)
+    lock.write.release()
+    wait_until_waiting(stage, 2)  # it has looked again, and waits for the reader
+    assert not plain.held
+    lock.read.release()
+    waiting.result()
+    plain.release()
+    assert stage.nodes(fresh_path) == []
+
+
+def test_downgrade_can_be_taken_back(stage: Stage, fresh_path: str) -> None:
+    """The write lock outlives the read lock, and the next downgrade is a new one."""
+    lock, queue = far(stage, fresh_path), Queue(stage, fresh_path)
+    assert lock.write.acquire(GRACE)
+    queue.join("W", far(stage, fresh_path).write)
+    fences = [lock.write.fence]
+    for _ in range(3):
+        with lock.read:
+            fences.append(lock.read.fence)
+        assert lock.write.held
+    assert fences == sorted(set(fences))
+    lock.write.release()
+    queue.expect("W")
+    assert not lock.read.try_acquire(), "no write lock, no precedence"
+    queue.leave("W")
+    assert stage.nodes(fresh_path) == []
+
+
+def test_downgrade_of_a_lost_write_lock_waits_like_everybody(stage: Stage, fresh_path: str) -> None:
+    """Its node is gone, a rival writes, and the holder has not heard of it yet."""
+    lock, rival, gate = near(stage, fresh_path), far(stage, fresh_path), Gate()
+    holder = ThreadPoolExecutor(1)
+    assert holder.submit(lock.write.acquire, GRACE).result(2 * GRACE)
+    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_children2" and bool(frames[-1].zxid))
+    (node,) = stage.nodes(fresh_path)
+    stage.proxy.on("notification", action=hold(gate))
+    stage.observer.delete(node)
+    assert rival.write.acquire(GRACE)
+    gate.wait_reached()
+    assert lock.write.held, "nobody has told it"
+    with holder:
+        reading = holder.submit(lock.read.acquire, PATIENCE)
+        gate.release()
+        wait_until_waiting(stage)
+        assert not lock.read.held
+        assert rival.write.held
+        rival.write.release()
+        assert reading.result(PATIENCE)
+    lock.read.release()
+    with pytest.raises(LockLostError):
+        lock.write.release()
+
+
+@pytest.mark.parametrize("fault", [cut_before, cut_after])
+@pytest.mark.parametrize("nth", range(4))
+def test_downgrade_survives_a_lost_connection(
+    stage: Stage, fresh_path: str, fault: Action, nth: int
+) -> None:
+    lock, writer = near(stage, fresh_path), far(stage, fresh_path)
+    make_path(stage.observer, fresh_path)
+    assert lock.write.acquire(GRACE)
+    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_children2" and bool(frames[-1].zxid))
+    queue = Queue(stage, fresh_path)
+    queue.join("W", writer.write)
+    before = len(requests(stage.proxy.frames()))
+    stage.proxy.on_frame(before + nth, fault)
+    assert lock.read.acquire(PATIENCE)
+    assert len(stage.nodes(fresh_path)) == 3
+    lock.write.release()
+    queue.expect_nobody()
+    stage.heal()
+    lock.read.release()
+    queue.expect("W")
+    queue.leave("W")
+    stage.wait_no_nodes(fresh_path)
+    assert len(requests(stage.proxy.frames())) > before + nth, "the fault did not happen"
+
+
+def test_another_thread_does_not_read_beside_the_writer(stage: Stage, fresh_path: str) -> None:
+    """Neither has a thread that uses the same object any place in the queue of its own."""
+    lock = far(stage, fresh_path)
+    with lock.write:
+
+        def read() -> None:
+            with lock.read:
+                pass
+
+        for call in (read, lock.read.try_acquire):
+            with pytest.raises(RuntimeError, match="each needs an object of its own"):
+                Running(call).result()
+        assert lock.write.held
+        assert not lock.read.held
+        assert len(stage.nodes(fresh_path)) == 1
+        with lock.read:
+            assert lock.write.held
+    stage.wait_no_nodes(fresh_path)
+
+
+def test_upgrade_is_refused(stage: Stage, fresh_path: str) -> None:
+    lock = far(stage, fresh_path)
+    with lock.read:
+        for upgrade in (lock.write.acquire, lock.write.try_acquire, lock.write.__enter__):
+            with pytest.raises(RuntimeError, match="release it first"):
+                upgrade()
+        assert lock.read.held
+        assert len(stage.nodes(fresh_path)) == 1
+    assert lock.write.try_acquire()
+    lock.write.release()
+
+
+# --- how it ends ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("held", "waits"), [("read", "write"), ("write", "read")])
+def test_expired_holder_makes_way(stage: Stage, fresh_path: str, held: str, waits: str) -> None:
+    client = stage.client()
+    lock, other = ReadWriteLock(client, fresh_path), far(stage, fresh_path)
+    holder, waiter = side_of(lock, held), side_of(other, waits)
+    told: SimpleQueue[Lost] = SimpleQueue()
+    holder.lost.add_callback(told.put)
+    assert holder.acquire(GRACE)
+    queue = Queue(stage, fresh_path)
+    queue.join("waiter", waiter)
+    stage.expire(client)
+    queue.expect("waiter")
+    stage.proxy.cut_all()
+    assert told.get(timeout=PATIENCE) is holder.lost
+    assert not holder.held
+    with pytest.raises(LockLostError):
+        holder.release()
+    with pytest.raises(SessionExpiredError):
+        holder.acquire(GRACE)
+    queue.leave("waiter")
+    assert stage.nodes(fresh_path) == []
+
+
+@sides
+def test_partitioned_holder_has_let_go_before_the_next_one_holds(
+    stage: Stage, fresh_path: str, side: str
+) -> None:
+    lock, rival = near(stage, fresh_path, SHORT), far(stage, fresh_path)
+    holder = side_of(lock, side)
+    assert holder.acquire(GRACE)
+    stage.proxy.black_hole()
+    assert rival.write.acquire(PATIENCE)
+    assert not holder.held
+    assert holder.lost.wait(PATIENCE)
+    rival.write.release()
+
+
+@sides
+def test_lost_when_somebody_deletes_the_node(stage: Stage, fresh_path: str, side: str) -> None:
+    lock = far(stage, fresh_path)
+    holder = side_of(lock, side)
+    assert holder.acquire(GRACE)
+    (node,) = stage.nodes(fresh_path)
+    lose(stage, holder, node)
+    assert not holder.held
+    with pytest.raises(LockLostError):
+        holder.release()
+    assert lock.write.try_acquire()
+    lock.write.release()
+
+
+@sides
+def test_waiter_whose_node_was_deleted_queues_anew(
+    stage: Stage, fresh_path: str, side: str
+) -> None:
+    lock, rival = near(stage, fresh_path), far(stage, fresh_path)
+    waiter = side_of(lock, side)
+    with rival.write:
+        waiting = Running(lambda: waiter.acquire(PATIENCE))
+        wait_until_waiting(stage)
+        stage.observer.delete(stage.nodes(fresh_path)[1])
+    assert waiting.result()
+    assert len(stage.nodes(fresh_path)) == 1
+    waiter.release()
+
+
+@sides
+def test_timeouts_leave_no_node(stage: Stage, fresh_path: str, side: str) -> None:
+    lock, rival = near(stage, fresh_path), far(stage, fresh_path)
+    waiter = side_of(lock, side)
+    with rival.write:
+        times = []
+        for _ in range(10):
+            acquired, seconds = timed(lambda: waiter.acquire(0.02))
+            assert not acquired
+            times.append(seconds)
+            assert not waiter.try_acquire()
+        assert_in_time(0.02, *times)
+        soon("only the holder is left", lambda: len(stage.nodes(fresh_path)) == 1)
+    assert waiter.acquire(GRACE)
+    waiter.release()
+
+
+@sides
+def test_timeout_is_a_timeout_in_silence(stage: Stage, fresh_path: str, side: str) -> None:
+    lock = near(stage, fresh_path)
+    waiter = side_of(lock, side)
+    stage.proxy.black_hole()
+    acquired, seconds = timed(lambda: waiter.acquire(0.1))
+    assert not acquired
+    assert_in_time(0.1, seconds)
+    stage.heal()
+    stage.proxy.cut_all()
+    assert waiter.acquire(PATIENCE)
+    waiter.release()
+    stage.wait_no_nodes(fresh_path)
+
+
+@sides
+def test_interrupt_leaves_no_node(stage: Stage, fresh_path: str, side: str) -> None:
+    lock, rival = near(stage, fresh_path), far(stage, fresh_path)
+    waiter = side_of(lock, side)
+    with rival.write:
+        with interrupted_when(stage, looked):
+            waiter.acquire()
+        assert not waiter.held
+        soon("only the holder is left", lambda: len(stage.nodes(fresh_path)) == 1)
+    assert waiter.acquire(GRACE)
+    waiter.release()
+
+
+# --- others on the path ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kazoo(stage: Stage) -> Iterator[Any]:
+    client = pytest.importorskip("kazoo.client").KazooClient(stage.hosts)
+    client.start(PATIENCE)
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.mark.parametrize("ours", SIDES)
+@pytest.mark.parametrize("theirs", SIDES)
+def test_kazoo_and_zkwire_share_the_path(
+    stage: Stage, kazoo: Any, fresh_path: str, ours: str, theirs: str
+) -> None:
+    """Told what zkwire's nodes are called, kazoo waits for them."""
+    names = {"read": ["__WRIT__"], "write": ["__WRIT__", "__READ__"]}[theirs]
+    make = kazoo.ReadLock if theirs == "read" else kazoo.WriteLock
+    other, lock = make(fresh_path, extra_lock_patterns=names), near(stage, fresh_path)
+    mine = side_of(lock, ours)
+    if ours == theirs == "read":
+        assert other.acquire(timeout=GRACE)
+        assert mine.try_acquire()
+        assert other.is_acquired
+        mine.release()
+        other.release()
+        with mine:
+            assert other.acquire(timeout=GRACE)
+            other.release()
+        return
+    assert other.acquire(timeout=GRACE)
+    assert not mine.try_acquire()
+    waiter = Running(lambda: mine.acquire(PATIENCE))
+    wait_until_waiting(stage)
+    other.release()
+    assert waiter.result()
+    assert not other.acquire(blocking=False)
+    queued = Running(lambda: bool(other.acquire(timeout=PATIENCE)))
+    soon("kazoo queues", lambda: len(stage.nodes(fresh_path)) == 2)
+    assert not queued.ended
+    mine.release()
+    assert queued.result()
+    other.release()
+    stage.wait_no_nodes(fresh_path)
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+WRITERS, READERS, TIMES = 3, 3, 15
+
+
+def test_processes_see_no_torn_state(stage: Stage, fresh_path: str, tmp_path: Path) -> None:
+    """Writers count two files up, one after the other; readers never see them differ."""
+    for name in ("first", "second"):
+        (tmp_path / name).write_text("0")
+    with Workers() as workers:
+        arguments = (stage.hosts, fresh_path, TIMES, tmp_path)
+        writers = [workers.start("writing_two", *arguments) for _ in range(WRITERS)]
+        readers = [workers.start("reading_two", *arguments) for _ in range(READERS)]
+        for worker in writers + readers:
+            worker.expect("ready")
+        for worker in writers + readers:
+            worker.say("go")
+        seen = [line for reader in readers for line in reader.end(4 * PATIENCE)]
+        fences = [int(line) for writer in writers for line in writer.end(4 * PATIENCE)]
+    assert len(seen) == READERS * TIMES
+    assert all(first == second for first, second in map(str.split, seen)), seen
+    assert len(set(fences)) == WRITERS * TIMES
+    for name in ("first", "second"):
+        assert (tmp_path / name).read_text() == str(WRITERS * TIMES)
+    assert stage.nodes(fresh_path) == []
+
+
+@sides
+def test_killed_holder_makes_way(stage: Stage, fresh_path: str, side: str) -> None:
+    lock = far(stage, fresh_path)
+    with Workers() as workers:
+        worker = workers.start("holding_side", stage.hosts, side, fresh_path, SHORT)
+        worker.expect("held")
+        assert not lock.write.try_acquire()
+        os.kill(worker.pid, signal.SIGKILL)
+        assert lock.write.acquire(PATIENCE)
+        lock.write.release()
+    delete_if_there(stage.observer, fresh_path)

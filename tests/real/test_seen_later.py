@@ -1,0 +1,65 @@
+"""A server whose data are older than what the client has seen, as after a restart without them."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.support.lock_helpers import PATIENCE
+from tests.support.server_control import ZooKeeperServer, poll
+from zkwire import Client, NotSentError, State
+from zkwire.cli.shell import Commands
+from zkwire.jute.frames import frame
+from zkwire.jute.records import ConnectRequest
+from zkwire.testing import Server
+
+LATER = 0x7FFF_0000_0000
+
+
+@pytest.mark.parametrize("session_id", [0, 0x1234], ids=["a new session", "a former one"])
+def test_it_closes_the_connection_without_a_word(
+    zookeeper: ZooKeeperServer, session_id: int
+) -> None:
+    host, port = zookeeper.hosts.split(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        asked = ConnectRequest(0, LATER, 4000, session_id, bytes(16), False)
+        connection.sendall(frame(asked.encode()))
+        assert connection.recv(1024) == b""
+
+
+def test_the_client_says_that_this_is_the_likely_cause(zookeeper: ZooKeeperServer) -> None:
+    with Client(zookeeper.hosts, session_timeout=1.0) as former:
+        credentials = former.detach()
+    client = Client(zookeeper.hosts, session_timeout=1.0, resume=credentials)
+    client._session._requests.last_zxid = LATER
+    with pytest.raises(NotSentError, match=f"older than zxid {LATER:#x}.* new client"):
+        client.connect(1.0)
+    client.close()
+
+
+def test_hazard_A54_a_shell_begins_anew_after_a_restart_without_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    states: list[State] = []
+    with Server() as server:
+        port = server.port
+
+        def connect() -> Client:
+            client = Client(server.hosts, session_timeout=1.0).__enter__()
+            client.add_state_listener(states.append)
+            return client
+
+        commands = Commands(connect, alone=False, terminal=False)
+        assert commands.run(["create", "/former"])
+        states.clear()
+    poll("the loss was noticed", lambda: State.DISCONNECTED in states or None, PATIENCE)
+    with Server(port=port) as server:
+        assert not commands.run(["ls", "/"])
+        said = capsys.readouterr().out
+        assert "older than zxid" in said
+        assert said.endswith("`reconnect` begins a new session\n")
+        assert commands.run(["reconnect"])
+        assert commands.run(["ls", "/"])
+        assert capsys.readouterr().out == "zookeeper\n"
+        commands.close()

@@ -1,0 +1,402 @@
+"""Who listens to a client's states hears each of them, in order, and cannot hurt the client."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from tests.support.family_helpers import soon
+from tests.support.lock_helpers import Running, Stage
+from tests.support.server_control import ZooKeeperServer
+from zkwire import (
+    ACL,
+    AuthFailedError,
+    Client,
+    EventType,
+    NotSentError,
+    Perms,
+    State,
+    Watch,
+    digest_auth,
+    digest_id,
+    testing,
+)
+from zkwire.session.states import TRANSITIONS
+from zkwire.testing.proxy.proxy import Frame, Gate, hold
+
+PATIENCE = 30.0
+ALICE = digest_auth("alice", "secret")
+
+CONNECTING, HANDSHAKE, CONNECTED = State.CONNECTING, State.HANDSHAKE, State.CONNECTED
+DISCONNECTED, EXPIRED, CLOSED = State.DISCONNECTED, State.EXPIRED, State.CLOSED
+COMING = [CONNECTING, HANDSHAKE, CONNECTED]
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
+    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
+    with Stage(zookeeper) as stage:
+        yield stage
+        stage.heal()
+        stage.observer.add_auth(*ALICE)
+        stage.observer.delete_tree(fresh_path)
+
+
+class Heard:
+    """A listener that keeps what it hears."""
+
+    def __init__(self, client: Client) -> None:
+        self.all: list[State] = []
+        self._queue: SimpleQueue[State] = SimpleQueue()
+        client.add_state_listener(self)
+
+    def __call__(self, state: State) -> None:
+        self.all.append(state)
+        self._queue.put(state)
+
+    def next(self, count: int) -> list[State]:
+        """The next states."""
+        return [self._queue.get(timeout=PATIENCE) for _ in range(count)]
+
+    def until(self, last: State) -> list[State]:
+        """All states up to this one."""
+        states = self.next(1)
+        while states[-1] is not last:
+            states += self.next(1)
+        return states
+
+
+def requests(frames: list[Frame], op: str) -> int:
+    return sum(frame.op == op and frame.direction == "c2s" for frame in frames)
+
+
+def pongs(frames: list[Frame]) -> int:
+    """How many pings were answered."""
+    return sum(frame.op == "ping" and frame.direction == "s2c" for frame in frames)
+
+
+# --- the order ------------------------------------------------------------------------------------
+
+
+def test_every_state_from_the_beginning_to_the_close(stage: Stage) -> None:
+    client = Client(stage.proxy.hosts)
+    heard = Heard(client)
+    assert heard.all == []  # what is now is in ``client.state``
+    with client:
+        assert heard.next(3) == COMING
+        for _ in range(5):
+            stage.proxy.cut_all()
+            assert heard.next(4) == [DISCONNECTED, *COMING]
+    assert heard.next(1) == [CLOSED]
+    assert len(heard.all) == 3 + 5 * 4 + 1
+
+
+def test_every_state_to_the_expiry(stage: Stage) -> None:
+    client = stage.client()
+    heard = Heard(client)
+    stage.expire(client)
+    states = heard.until(EXPIRED)
+    assert states[:2] == [DISCONNECTED, CONNECTING]
+    assert states[-2:] == [HANDSHAKE, EXPIRED]
+    for before, after in itertools.pairwise([CONNECTED, *states]):
+        assert after in TRANSITIONS[before].values(), f"{before} -> {after}"
+    client.close()
+    assert heard.all == states  # the last one is the last
+
+
+def test_every_state_without_a_server(stage: Stage) -> None:
+    stage.proxy.refuse()
+    client = Client(stage.proxy.hosts, session_timeout=1.0)
+    heard = Heard(client)
+    with pytest.raises(NotSentError):
+        client.connect(0.3)
+    states = heard.until(DISCONNECTED)
+    assert states[0] is CONNECTING
+    stage.proxy.refuse(False)
+    states += heard.until(CONNECTED)
+    for before, after in itertools.pairwise(states):
+        assert after in TRANSITIONS[before].values(), f"{before} -> {after}"
+    client.close()
+
+
+def test_refused_credentials_are_the_last_that_is_heard() -> None:
+    with testing.Server() as server:
+        client = Client(server.hosts, auth=[ALICE])
+        heard = Heard(client)
+        server.refuse_next("auth", -115)
+        with pytest.raises(AuthFailedError):
+            client.connect(PATIENCE)
+        assert heard.next(3) == [CONNECTING, HANDSHAKE, State.AUTH_FAILED]
+        client.close()
+        assert len(heard.all) == 3
+
+
+def test_a_server_that_loses_its_quorum_and_finds_it_again() -> None:
+    with testing.Server(read_only=True) as server:
+        client = Client(server.hosts, read_only=True)
+        heard = Heard(client)
+        client.connect(PATIENCE)
+        assert heard.next(3) == [CONNECTING, HANDSHAKE, State.CONNECTED_READ_ONLY]
+        assert client.wait_for_state(CONNECTED, timeout=0) is None
+        waiters = Waiters(client, (CONNECTED,))
+        server.set_read_only(False)
+        assert waiters.results() == [CONNECTED]
+        assert heard.until(CONNECTED) == [DISCONNECTED, *COMING]
+        client.close()
+
+
+def test_a_client_that_never_began_is_only_closed() -> None:
+    client = Client("127.0.0.1:1")
+    heard = Heard(client)
+    client.close()
+    assert heard.all == [CLOSED]
+    assert client.state is CLOSED
+
+
+# --- listeners ------------------------------------------------------------------------------------
+
+
+def test_a_listener_is_there_once_and_can_be_removed(stage: Stage) -> None:
+    client = stage.client()
+    heard, other = Heard(client), Heard(client)
+    client.add_state_listener(heard)
+    stage.proxy.cut_all()
+    assert other.next(4) == [DISCONNECTED, *COMING]
+    client.remove_state_listener(heard)
+    client.remove_state_listener(heard)
+    client.remove_state_listener(print)
+    stage.proxy.cut_all()
+    assert other.next(4) == [DISCONNECTED, *COMING]
+    assert heard.all == [DISCONNECTED, *COMING]
+    for wrong in ("x", None):
+        with pytest.raises(TypeError, match="listener must be callable"):
+            client.add_state_listener(wrong)  # type: ignore[arg-type]
+
+
+def test_a_listener_that_raises_is_reported_and_the_others_hear(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
+    client = stage.client()
+
+    def broken(_: State) -> None:
+        raise ZeroDivisionError
+
+    client.add_state_listener(broken)
+    heard = Heard(client)
+    stage.proxy.cut_all()
+    assert heard.next(4) == [DISCONNECTED, *COMING]
+    client.close()
+    # A close does not wait for its listeners for long.
+    soon("all are reported", lambda: len(reported) >= 5, PATIENCE)
+    assert reported == [ZeroDivisionError] * 5
+
+
+def test_a_listener_that_blocks_does_not_cost_the_session(stage: Stage, fresh_path: str) -> None:
+    client = stage.client(timeout=3.0)
+    session = client.session_id
+    client.create(fresh_path, ephemeral=True)
+    go_on, reached = threading.Event(), threading.Event()
+
+    def blocks(_: State) -> None:
+        reached.set()
+        assert go_on.wait(60.0)
+
+    client.add_state_listener(blocks)
+    heard = Heard(client)
+    stage.proxy.cut_all()
+    assert reached.wait(PATIENCE)
+    assert client.wait_for_state(CONNECTED, timeout=PATIENCE) is CONNECTED
+    # For two session timeouts and more it is pings that keep the session.
+    before = pongs(stage.proxy.frames())
+    stage.proxy.wait_for(lambda frames: pongs(frames) >= before + 7, 60.0)
+    stat = client.exists(fresh_path)
+    assert stat is not None
+    assert stat.ephemeral_owner == client.session_id == session
+    assert heard.all == []
+    go_on.set()
+    assert heard.next(4) == [DISCONNECTED, *COMING]
+
+
+def test_a_listener_may_use_the_client(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    made: SimpleQueue[Any] = SimpleQueue()
+
+    def listener(state: State) -> None:
+        if state is CONNECTED:
+            watch = Watch()
+            client.exists(fresh_path, watch=watch)
+            client.create(fresh_path, ephemeral=True)
+            made.put(watch.wait(PATIENCE))
+            client.remove_state_listener(listener)
+
+    client.add_state_listener(listener)
+    stage.proxy.cut_all()
+    event = made.get(timeout=PATIENCE)
+    assert (event.type, event.path) == (EventType.NODE_CREATED, fresh_path)
+
+
+def test_a_listener_may_close_the_client(stage: Stage) -> None:
+    client = stage.client()
+    heard = Heard(client)
+
+    def listener(state: State) -> None:
+        if state is CONNECTED:
+            client.close()
+
+    client.add_state_listener(listener)
+    stage.proxy.cut_all()
+    assert client.wait_for_state(CLOSED, timeout=PATIENCE) is CLOSED
+    states = heard.until(CONNECTED)
+    assert states == [DISCONNECTED, *COMING]
+
+
+# --- wait_for_state -------------------------------------------------------------------------------
+
+
+def test_waiting_begins_to_connect(stage: Stage) -> None:
+    with Client(stage.proxy.hosts) as client:
+        assert client.wait_for_state(CONNECTED, timeout=PATIENCE) is CONNECTED
+        assert client.wait_for_state(CONNECTED, timeout=0) is CONNECTED
+    other = Client(stage.proxy.hosts)
+    assert other.wait_for_state(CONNECTED, timeout=PATIENCE) is CONNECTED
+    other.close()
+
+
+class Waiters:
+    """Threads that wait for a state each, known to be waiting before anything happens."""
+
+    def __init__(self, client: Client, *wanted: tuple[State, ...]) -> None:
+        observers = client._session.observers
+        before = len(observers._observers)
+        self._running = [
+            Running(partial(client.wait_for_state, *states, timeout=PATIENCE)) for states in wanted
+        ]
+        deadline = threading.Event()
+        for _ in range(3000):
+            if len(observers._observers) == before + len(wanted):
+                return
+            deadline.wait(0.005)
+        raise TimeoutError("the waiters do not wait")
+
+    def results(self) -> list[State | None]:
+        return [running.result() for running in self._running]
+
+
+def test_a_state_that_lasts_a_moment_counts(stage: Stage) -> None:
+    client = stage.client()
+    wanted = [(DISCONNECTED,), (CONNECTING,), (HANDSHAKE,), (HANDSHAKE, DISCONNECTED)]
+    for _ in range(10):
+        waiters = Waiters(client, *wanted)
+        stage.proxy.cut_all()
+        assert waiters.results() == [DISCONNECTED, CONNECTING, HANDSHAKE, DISCONNECTED]
+        client.connect(PATIENCE)
+
+
+def test_the_end_of_the_session_ends_every_wait(stage: Stage) -> None:
+    client = stage.client()
+    waiters = Waiters(client, (DISCONNECTED,), (EXPIRED, HANDSHAKE), (CLOSED,))
+    client.close()
+    assert waiters.results() == [CLOSED] * 3
+    assert client.wait_for_state(CONNECTED, timeout=PATIENCE) is CLOSED
+    assert client.wait_for_state(CONNECTED, DISCONNECTED, timeout=0) is CLOSED
+    expired = stage.client()
+    waiters = Waiters(expired, (State.AUTH_FAILED,), (CLOSED, EXPIRED))
+    stage.expire(expired)
+    assert waiters.results() == [EXPIRED] * 2
+
+
+def test_a_wait_ends_at_its_limit(stage: Stage) -> None:
+    client = stage.client()
+    before = len(client._session.observers._observers)
+    assert client.wait_for_state(EXPIRED, DISCONNECTED, timeout=0.05) is None
+    assert client.wait_for_state(EXPIRED, timeout=0) is None
+    assert len(client._session.observers._observers) == before  # nothing stays behind
+
+
+def test_wrong_arguments_of_a_wait(stage: Stage) -> None:
+    client = stage.client()
+    for wrong in ((), ("connected",), (CONNECTED, None)):
+        with pytest.raises(TypeError, match="one or more State"):
+            client.wait_for_state(*wrong, timeout=0)
+    with pytest.raises(ValueError, match="timeout must not be negative"):
+        client.wait_for_state(CONNECTED, timeout=-1)
+    with pytest.raises(TypeError, match="timeout must be a number"):
+        client.wait_for_state(CONNECTED, timeout="1")  # type: ignore[arg-type]
+
+
+# --- CONNECTED means: everything is back ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["auth", "set_watches", "set_watches2"])
+def test_connected_comes_behind_authentication_and_watches(
+    stage: Stage, fresh_path: str, op: str
+) -> None:
+    observer = stage.observer
+    observer.create(fresh_path, b"", [ACL(Perms.ALL, digest_id("alice", "secret"))])
+    client = stage.client()
+    client.add_auth(*ALICE)
+    watch = Watch()
+    client.get_data(fresh_path, watch=watch)
+    if op == "set_watches2":
+        client.add_watch(f"{fresh_path}/x", Watch())
+    heard = Heard(client)
+    gate = Gate()
+    stage.proxy.on(op, action=hold(gate), reply=True)
+    stage.proxy.cut_all()
+    gate.wait_reached()
+    assert heard.until(HANDSHAKE)[-1] is HANDSHAKE
+    before = requests(stage.proxy.frames(), "get_data")
+    waiting = client.pipeline.get_data(fresh_path)
+    assert client.wait_for_state(CONNECTED, timeout=0.2) is None
+    assert client.state is HANDSHAKE
+    assert not waiting.ready
+    assert heard.all == [DISCONNECTED, CONNECTING, HANDSHAKE]
+    assert requests(stage.proxy.frames(), "get_data") == before  # it waits for all of it
+    gate.release()
+    assert heard.next(1) == [CONNECTED]
+    assert waiting.result(PATIENCE).data == b""  # authenticated
+    observer.add_auth(*ALICE)
+    observer.set_data(fresh_path, b"x")
+    event = watch.wait(PATIENCE)  # watched
+    assert event is not None
+    assert event.type is EventType.NODE_DATA_CHANGED
+
+
+def test_the_first_connected_comes_behind_authentication_too(stage: Stage) -> None:
+    gate = Gate()
+    stage.proxy.on("auth", action=hold(gate), reply=True)
+    client = Client(stage.proxy.hosts, auth=[ALICE])
+    heard = Heard(client)
+    connecting = Running(client.connect)
+    gate.wait_reached()
+    assert heard.next(2) == [CONNECTING, HANDSHAKE]
+    assert not connecting.ended
+    assert client.state is HANDSHAKE
+    gate.release()
+    connecting.result()
+    assert heard.next(1) == [CONNECTED]
+    client.close()
+
+
+def test_a_connection_that_breaks_before_all_is_back_was_never_connected(
+    stage: Stage, fresh_path: str
+) -> None:
+    client = stage.client()
+    client.exists(fresh_path, watch=Watch())
+    heard = Heard(client)
+    gate = Gate()
+    stage.proxy.on("set_watches", action=hold(gate), reply=True)
+    stage.proxy.cut_all()
+    gate.wait_reached()
+    assert heard.until(HANDSHAKE) == [DISCONNECTED, CONNECTING, HANDSHAKE]
+    stage.proxy.cut_all()
+    assert heard.next(4) == [DISCONNECTED, *COMING]
+    gate.release()

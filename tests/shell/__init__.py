@@ -1,0 +1,1 @@
+"""Both clients and their locks, mostly on embedded or scripted servers."""

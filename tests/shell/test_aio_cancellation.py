@@ -1,0 +1,590 @@
+"""Cancellation at every await point, found by enumeration.
+
+Everything that suspends is run once for each of its suspensions, and cancelled there: as soon as it
+waits, or when what it waited for has come and it has not run yet, or again and again; with the
+connection as it is, or cut at that moment. Whatever happens: the task is cancelled, nothing is
+held, no node stays behind, the connection is in step, and others get the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tests.support.aio_helpers import (
+    AsyncKind,
+    AsyncLock,
+    Cancelling,
+    Stepped,
+    async_kinds,
+    async_waiting_kinds,
+    asynchronous,
+    blocking,
+    cancelled_at,
+    complaints,
+    eventually,
+    watch_count,
+)
+from tests.support.lock_helpers import LONG, PATIENCE
+from zkwire import (
+    AsyncClient,
+    AsyncMultiLock,
+    AsyncNonBlockingLock,
+    AsyncSequentialLock,
+    Check,
+    ClientClosedError,
+    Create,
+    Event,
+    EventType,
+    GetData,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    State,
+    Watch,
+    ZooKeeperError,
+)
+from zkwire.testing import Server
+
+HOWS = ("waiting", "answered", "twice")
+CUTS = ("whole", "cut")
+every_way = [(how, cut) for how in HOWS for cut in CUTS]
+
+
+class Bed:
+    """A server, the client that things happen to, and one that looks on."""
+
+    def __init__(self, server: Server, client: AsyncClient, observer: AsyncClient) -> None:
+        self.server = server
+        self.client = client
+        self.observer = observer
+        self._numbers = itertools.count()
+
+    def fresh(self) -> str:
+        return f"/n{next(self._numbers)}"
+
+    def cutting(self, cut: str) -> Callable[[], object] | None:
+        """What happens to the connection at the moment of the cancellation."""
+        return self.server.cut_all if cut == "cut" else None
+
+    async def disconnect(self) -> None:
+        """The server is away, and the client knows."""
+        await blocking(self.server.stop)
+        await self.client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+
+    async def assert_in_step(self) -> None:
+        """The next operations are answered right, on the same session."""
+        path = self.fresh()
+        while True:
+            with suppress(ZooKeeperError):
+                await self.client.sync()
+                break
+        with suppress(NodeExistsError):
+            assert await self.client.create(path, path.encode()) == path
+        answers = await asyncio.gather(
+            self.client.get_data(path), self.client.exists("/none"), self.client.get_data(path)
+        )
+        assert [answers[0].data, answers[1], answers[2].data] == [
+            path.encode(),
+            None,
+            path.encode(),
+        ]
+        assert self.client._session.queued == 0
+        assert not self.client._session.unanswered
+        assert self.client.state is State.CONNECTED
+
+    async def nodes(self, path: str) -> list[str]:
+        """The nodes of contenders on ``path``."""
+        with suppress(NoNodeError):
+            names, stat = await self.observer.get_children_with_stat(path)
+            return [path] if stat.ephemeral_owner else names
+        return []
+
+
+@asynccontextmanager
+async def bed() -> AsyncIterator[Bed]:
+    with Server() as server:
+        async with (
+            AsyncClient(server.hosts, session_timeout=LONG) as client,
+            AsyncClient(server.hosts, session_timeout=LONG) as observer,
+        ):
+            yield Bed(server, client, observer)
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+async def _called(call: Callable[[AsyncClient], Awaitable[Any]], client: AsyncClient) -> Any:
+    return await call(client)
+
+
+# --- verbs ----------------------------------------------------------------------------------------
+
+
+async def walked(client: AsyncClient) -> list[str]:
+    return [path async for path in client.walk("/a")]
+
+
+async def committed(client: AsyncClient) -> list[Any]:
+    async with client.transaction() as t:
+        t.check("/a")
+        t.set_data("/a", b"t")
+    return t.results
+
+
+async def two_in_a_row(client: AsyncClient) -> Any:
+    first, second = client.get_data("/a"), client.get_data("/a/b")
+    return await first, await second
+
+
+VERBS: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
+    "create": lambda c: c.create("/a/new"),
+    "create_with_stat": lambda c: c.create_with_stat("/a/new"),
+    "delete": lambda c: c.delete("/a/gone"),
+    "set_data": lambda c: c.set_data("/a", b"x"),
+    "set_acl": lambda c: c.set_acl("/a", [*zk_acl()]),
+    "exists": lambda c: c.exists("/a", watch=Watch()),
+    "get_data": lambda c: c.get_data("/a", watch=Watch()),
+    "get_children": lambda c: c.get_children("/a", watch=Watch()),
+    "get_children_with_stat": lambda c: c.get_children_with_stat("/a"),
+    "get_acl": lambda c: c.get_acl("/a"),
+    "sync": lambda c: c.sync("/a"),
+    "multi": lambda c: c.multi([Check("/a"), Create("/a/m")]),
+    "multi_read": lambda c: c.multi_read([GetData("/a"), GetData("/a/b")]),
+    "add_watch": lambda c: c.add_watch("/a", Watch(), recursive=True),
+    "remove_watches": lambda c: c.remove_watches("/watched"),
+    "add_auth": lambda c: c.add_auth("digest", b"a:b"),
+    "who_am_i": lambda c: c.who_am_i(),
+    "get_ephemerals": lambda c: c.get_ephemerals("/"),
+    "get_all_children_number": lambda c: c.get_all_children_number("/a"),
+    "get_config": lambda c: c.get_config(watch=Watch()),
+    "reconfig": lambda c: c.reconfig(leaving=["9"]),
+    "ensure_path": lambda c: c.ensure_path("/x/y/z"),
+    "delete_tree": lambda c: c.delete_tree("/a"),
+    "walk": walked,
+    "transaction": committed,
+    "two in a row": two_in_a_row,
+    "wait_for_state": lambda c: c.wait_for_state(State.DISCONNECTED, timeout=0.02),
+}
+
+
+def zk_acl() -> Any:
+    from zkwire import OPEN_ACL_UNSAFE
+
+    return OPEN_ACL_UNSAFE
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@asynchronous
+async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(verb: str) -> None:
+    tried = 0
+    async with bed() as b:
+        session_id = b.client.session_id
+        for how, cut in every_way:
+            for nth in itertools.count(1):
+                await b.observer.ensure_path("/a/b")
+                await b.observer.ensure_path("/a/gone")
+                for made in ("/a/new", "/a/m"):
+                    with suppress(NoNodeError):
+                        await b.observer.delete(made)
+                await b.observer.delete_tree("/x")
+                if verb == "remove_watches":
+                    await b.client.exists("/watched", watch=Watch())
+                cancelling = Cancelling(nth, how, b.cutting(cut))
+                with suppress(ZooKeeperError):
+                    await cancelled_at(_called(VERBS[verb], b.client), cancelling)
+                tried += cancelling.happened
+                await b.assert_in_step()
+                if not cancelling.happened:
+                    break
+        assert b.client.session_id == session_id
+    if verb == "two in a row":  # when the first fails, the second is not awaited
+        gc.collect()
+        await asyncio.sleep(0)
+        assert all("OutcomeUnknownError" in each for each in complaints().take())
+    assert tried >= len(every_way)
+
+
+@asynchronous
+async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -> None:
+    async with bed() as b:
+        await cancelled_at(_called(lambda c: c.create("/sent"), b.client), Cancelling(1))
+        assert await b.client.exists("/sent") is not None
+        await b.disconnect()
+        await cancelled_at(_called(lambda c: c.create("/unsent"), b.client), Cancelling(1))
+        assert b.client._session.queued == 0
+        await blocking(b.server.start)
+        await b.assert_in_step()
+        assert await b.client.exists("/unsent") is None
+        # One of two awaits is cancelled: the other one gets its answer.
+        await b.disconnect()
+        reply = b.client.create("/shared")
+        one, two = (asyncio.ensure_future(_await(reply)) for _ in range(2))
+        await asyncio.sleep(0)
+        one.cancel()
+        await blocking(b.server.start)
+        assert await two == "/shared"
+        # All of a thousand in a queue, from the first and from the last.
+        for order in (1, -1):
+            await b.disconnect()
+            tasks = [asyncio.ensure_future(_await(b.client.create(f"/q{n}"))) for n in range(100)]
+            await asyncio.sleep(0)  # they wait, and nothing has been sent
+            for task in tasks[::order]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await blocking(b.server.start)
+            await b.assert_in_step()
+            names = await b.client.get_children("/")
+            assert not [name for name in names if name.startswith("q")]
+
+
+async def _entered(client: AsyncClient) -> None:
+    async with client:
+        await client.exists("/")
+
+
+@pytest.mark.parametrize("life", ["connect", "enter", "close", "detach"])
+@asynchronous
+async def test_the_ends_of_a_session_cancelled_anywhere(life: str) -> None:
+    with Server() as server:
+        async with AsyncClient(server.hosts) as observer:
+            for how, cut in itertools.product(HOWS, (False, True)):
+                for nth in itertools.count(1):
+                    client = AsyncClient(server.hosts, session_timeout=LONG)
+                    if life in ("close", "detach"):
+                        await client.create("/e", ephemeral=True)
+                    call: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
+                        "connect": lambda c: c.connect(),
+                        "enter": _entered,
+                        "close": lambda c: c.close(),
+                        "detach": lambda c: c.detach(),
+                    }
+                    cancelling = Cancelling(nth, how, server.cut_all if cut else None)
+                    with suppress(ZooKeeperError):
+                        await cancelled_at(_await(call[life](client)), cancelling)
+                    if life != "connect":
+                        assert client.state is State.CLOSED
+                        with pytest.raises(ClientClosedError):
+                            client.exists("/")
+                    await client.close()
+                    if life in ("close", "detach"):
+                        await _gone(server, observer, life)
+                    if not cancelling.happened:
+                        break
+
+
+async def _gone(server: Server, observer: AsyncClient, life: str) -> None:
+    """The node goes at once, or (a cut, or a session that lives on) with the session."""
+    for _ in range(1000):
+        try:
+            stat = await observer.exists("/e")
+        except ZooKeeperError:
+            continue
+        if stat is None:
+            return
+        if life == "detach":
+            server.expire(stat.ephemeral_owner)
+        else:
+            await asyncio.sleep(0.001)
+            server.expire(stat.ephemeral_owner)
+
+
+# --- watches --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", HOWS)
+@asynchronous
+async def test_a_watch_awaited_by_a_cancelled_task_loses_no_event(how: str) -> None:
+    async with bed() as b:
+        await b.client.create("/w")
+        watch = await b.client.add_watch("/w", Watch())
+
+        def change() -> Awaitable[Any]:
+            return b.observer.set_data("/w", b"")
+
+        # "answered" is cancelled by the event itself, the others before it comes.
+        also = change if how == "answered" else None
+        cancelling = Cancelling(1, how, cut=also)
+        assert await cancelled_at(_await(watch), cancelling) is None
+        if also is None:
+            await change()
+        expected = Event(EventType.NODE_DATA_CHANGED, "/w", State.CONNECTED)
+        async with asyncio.timeout(PATIENCE):
+            assert await watch == expected
+        assert watch.take() is None
+        # The same for one that is awaited in an `async for`.
+        events: list[Event] = []
+
+        async def follow() -> None:
+            async for event in watch:
+                events.append(event)
+
+        await cancelled_at(follow(), Cancelling(1, how, cut=also))
+        if also is None:
+            await change()
+        events.append(await watch)
+        assert events == [expected]
+        watch.close()
+        await b.assert_in_step()
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+async def assert_nothing_left(b: Bed, lock: AsyncLock, kind: AsyncKind, path: str) -> None:
+    """Nothing is held, no node stays, others get the lock, and so does the same object."""
+    assert not lock.held
+
+    async def no_nodes() -> bool:
+        with suppress(ZooKeeperError):
+            return not await b.nodes(path)
+        return False
+
+    await eventually(f"no node is left on {path}", no_nodes)
+    await b.assert_in_step()
+    third = kind(b.observer, path)
+    async with asyncio.timeout(PATIENCE):
+        assert await third.acquire()
+        assert third.held
+        assert not lock.held
+        await third.release()
+    await eventually("no watch is left", lambda: watch_count(b.client) == 0)
+    assert await lock.acquire(PATIENCE)
+    assert lock.fence > third.fence
+    await lock.release()
+
+
+@pytest.mark.parametrize(("how", "cut"), every_way)
+@pytest.mark.parametrize("call", ["acquire", "try_acquire", "enter", "missing"])
+@async_kinds
+@asynchronous
+async def test_a_free_lock_cancelled_anywhere(
+    kind: AsyncKind, call: str, how: str, cut: str
+) -> None:
+    async with bed() as b:
+        if call != "missing":
+            await b.observer.create("/locks")
+            if kind is AsyncSequentialLock:
+                await b.observer.create("/locks/l")
+        points = 0
+        for nth in itertools.count(1):
+            path = f"/locks{nth}/a/b/l" if call == "missing" else "/locks/l"
+            lock = kind(b.client, path)
+
+            async def cycle(lock: AsyncLock = lock) -> bool:
+                if call == "enter":
+                    async with lock:
+                        assert lock.held
+                    return False
+                asked = lock.try_acquire() if call == "try_acquire" else lock.acquire()
+                return await asked
+
+            cancelling = Cancelling(nth, how, b.cutting(cut))
+            held = await cancelled_at(cycle(), cancelling)
+            if held:
+                assert lock.held
+                await lock.release()
+            await assert_nothing_left(b, lock, kind, path)
+            points += cancelling.happened
+            if not cancelling.happened:
+                break
+        assert points >= (2 if call == "enter" else 1)
+
+
+@pytest.mark.parametrize(("how", "cut"), every_way)
+@pytest.mark.parametrize("timed", [False, True], ids=["endless", "timed"])
+@async_waiting_kinds
+@asynchronous
+async def test_a_taken_lock_cancelled_anywhere(
+    kind: AsyncKind, timed: bool, how: str, cut: str
+) -> None:
+    """The holder gives it up once the waiter has seen it, so that every step is come by."""
+    async with bed() as b:
+        await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
+        points = 0
+        guards = 1 if kind is AsyncSequentialLock else 0  # the next one watches its own node
+        for nth in itertools.count(1):
+            rival, lock = kind(b.observer, "/locks/l"), kind(b.client, "/locks/l")
+            assert await rival.acquire()
+            releasing: list[asyncio.Future[None]] = []
+
+            def release(rival: AsyncLock = rival, to: list[Any] = releasing) -> None:
+                if watch_count(b.client) > guards and not to:
+                    to.append(asyncio.ensure_future(rival.release()))
+
+            cancelling = Cancelling(nth, how, b.cutting(cut), also=release)
+            held = await cancelled_at(lock.acquire(PATIENCE if timed else None), cancelling)
+            assert bool(held) != cancelling.happened
+            if held:
+                assert lock.held
+                assert not rival.held
+                await lock.release()
+            if rival.held and not releasing:
+                await rival.release()
+            await asyncio.gather(*releasing)
+            await assert_nothing_left(b, lock, kind, "/locks/l")
+            points += cancelling.happened
+            if not cancelling.happened:
+                break
+        assert points >= 3
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("cut", CUTS)
+@async_kinds
+@asynchronous
+async def test_a_try_on_a_taken_lock_cancelled_anywhere(
+    kind: AsyncKind, how: str, cut: str
+) -> None:
+    async with bed() as b:
+        await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
+        for nth in itertools.count(1):
+            rival, lock = kind(b.observer, "/locks/l"), kind(b.client, "/locks/l")
+            assert await rival.acquire()
+            cancelling = Cancelling(nth, how, b.cutting(cut))
+            assert not await cancelled_at(lock.try_acquire(), cancelling)
+            assert not lock.held
+
+            async def only_the_holder() -> bool:
+                with suppress(ZooKeeperError):
+                    return len(await b.nodes("/locks/l")) == 1
+                return False
+
+            await eventually("only the holder's node is left", only_the_holder)
+            assert rival.held
+            await rival.release()
+            await assert_nothing_left(b, lock, kind, "/locks/l")
+            if not cancelling.happened:
+                break
+
+
+@pytest.mark.parametrize(("how", "cut"), every_way)
+@async_kinds
+@asynchronous
+async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
+    """It frees the lock nevertheless; the claim has ended before."""
+    async with bed() as b:
+        points = 0
+        for nth in itertools.count(1):
+            lock = kind(b.client, "/locks/l")
+            assert await lock.acquire()
+            cancelling = Cancelling(nth, how, b.cutting(cut))
+            await cancelled_at(lock.release(), cancelling)
+            assert not lock.held
+            with pytest.raises(RuntimeError, match="does not hold"):
+                await lock.release()
+            assert not lock.lost.is_set()
+            await assert_nothing_left(b, lock, kind, "/locks/l")
+            points += cancelling.happened
+            if not cancelling.happened:
+                break
+        assert points >= 1
+
+
+@pytest.mark.parametrize("how", HOWS)
+@async_kinds
+@asynchronous
+async def test_a_release_without_a_connection_cancelled_anywhere(kind: AsyncKind, how: str) -> None:
+    """It waits for a connection first; cancelled then, the node goes on the next one."""
+    async with bed() as b:
+        for nth in itertools.count(1):
+            lock = kind(b.client, "/locks/l")
+            assert await lock.acquire()
+            session_id = b.client.session_id
+            await b.disconnect()
+            releasing = cancelled_at(lock.release(), cancelling := Cancelling(nth, how))
+            task = asyncio.ensure_future(releasing)
+            await asyncio.sleep(0)
+            await blocking(b.server.start)
+            await task
+            assert not lock.held
+            await assert_nothing_left(b, lock, kind, "/locks/l")
+            assert b.client.session_id == session_id
+            if not cancelling.happened:
+                break
+
+
+@async_kinds
+@asynchronous
+async def test_a_closed_client_while_cancelled_leaves_nothing(kind: AsyncKind) -> None:
+    """The session ends right behind the cancellation; nobody is left to clean up, nor is a node."""
+    with Server() as server:
+        async with AsyncClient(server.hosts) as observer:
+            for nth in itertools.count(1):
+                async with AsyncClient(server.hosts, session_timeout=LONG) as client:
+                    lock = kind(client, "/locks/l")
+                    cancelling = Cancelling(nth)
+                    with suppress(OperationTimeoutError):
+                        await cancelled_at(lock.acquire(), cancelling)
+                third = kind(observer, "/locks/l")
+                async with asyncio.timeout(PATIENCE):
+                    assert await third.acquire()
+                    await third.release()
+                if not cancelling.happened:
+                    break
+
+
+@asynchronous
+async def test_loss_awaited_by_a_cancelled_task() -> None:
+    async with bed() as b:
+        lock = AsyncNonBlockingLock(b.client, "/l")
+        assert await lock.acquire()
+        for how in HOWS:
+            if how != "answered":
+                assert await cancelled_at(_await(lock.lost), Cancelling(1, how)) is None
+        waiting = [asyncio.ensure_future(_await(lock.lost)) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        await b.observer.delete("/l")
+        async with asyncio.timeout(PATIENCE):
+            assert await waiting[0] is True
+            assert await waiting[2] is True
+        assert not lock.held
+
+
+@asynchronous
+async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client() -> None:
+    async with bed() as b:
+        several = AsyncMultiLock(AsyncSequentialLock(b.client, "/m"))
+        losses: list[Awaitable[bool]] = [AsyncNonBlockingLock(b.client, "/l").lost, several.lost]
+        waiting = [asyncio.ensure_future(_await(loss)) for loss in losses]
+        await asyncio.sleep(0)
+        await b.client.close()
+        waiting += [asyncio.ensure_future(_await(loss)) for loss in losses]
+        async with asyncio.timeout(PATIENCE):
+            for one in waiting:
+                with pytest.raises(ClientClosedError):
+                    await one
+
+
+@asynchronous
+async def test_the_enumeration_finds_every_suspension() -> None:
+    """The tool itself: suspensions are counted, and values and errors pass through."""
+
+    async def three() -> str:
+        await asyncio.sleep(0)
+        with suppress(KeyError):
+            await failing()
+        await asyncio.sleep(0.001)
+        return "done"
+
+    async def failing() -> None:
+        await asyncio.sleep(0)
+        raise KeyError
+
+    seen: list[int] = []
+    stepped = Stepped(three(), lambda n, _: seen.append(n))
+    assert await stepped == "done"
+    assert seen == [1, 2, 3]
+    for how in HOWS:
+        for nth in range(1, 4):
+            cancelling = Cancelling(nth, how)
+            assert await cancelled_at(three(), cancelling) is None
+            assert cancelling.happened

@@ -1,0 +1,245 @@
+"""An operation of the asyncio client as a coroutine, an unnoticed refusal, and other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tests.support.aio_helpers import asynchronous, blocking, complaints, run, watch_count
+from tests.support.fake_server import FakeServer, mute
+from tests.support.lock_helpers import PATIENCE
+from zkwire import (
+    AsyncClient,
+    AsyncSequentialLock,
+    ClientClosedError,
+    Create,
+    Delete,
+    MultiError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    State,
+    Watch,
+)
+from zkwire.session.request import Request
+from zkwire.testing import Server
+
+# --- a coroutine ----------------------------------------------------------------------------------
+
+
+async def _in_a_group(reply: Any) -> Any:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reply)
+    return task.result()
+
+
+async def _from_a_thread(reply: Any) -> Any:
+    loop = asyncio.get_running_loop()
+    future = asyncio.run_coroutine_threadsafe(reply, loop)
+    return await asyncio.wrap_future(future)
+
+
+async def _by_two_tasks(reply: Any) -> Any:
+    return (await asyncio.gather(*map(asyncio.create_task, [reply, reply])))[1]
+
+
+async def _with_eager_tasks(reply: Any) -> Any:
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        loop.set_task_factory(asyncio.eager_task_factory)
+    try:
+        return await asyncio.create_task(reply)
+    finally:
+        loop.set_task_factory(None)
+
+
+WAYS: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {
+    "create_task": lambda reply: asyncio.wait_for(asyncio.create_task(reply), PATIENCE),
+    "TaskGroup": _in_a_group,
+    "run_coroutine_threadsafe": _from_a_thread,
+    "wait_for": lambda reply: asyncio.wait_for(reply, PATIENCE),
+    "shield": lambda reply: asyncio.wait_for(asyncio.shield(reply), PATIENCE),
+    "two tasks": _by_two_tasks,
+    "eager tasks": _with_eager_tasks,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@asynchronous
+async def test_known_A50_asyncio_takes_an_operation_for_a_coroutine(way: str) -> None:
+    with FakeServer() as server:
+        async with AsyncClient(server.hosts) as client:
+            assert await WAYS[way](client.create("/a")) == "/a"
+            with pytest.raises((NoNodeError, ExceptionGroup)):
+                await WAYS[way](client.get_data("/none"))
+            # The request has been sent at the call, before anything runs it.
+            reply = client.create("/b")
+            assert client._session.unanswered == 1
+            assert "create /b" in repr(asyncio.ensure_future(reply))
+            reply.close()
+            assert await reply == "/b", "closed before it began, which is nothing"
+
+
+@asynchronous
+async def test_a_cancelled_task_takes_back_what_was_not_sent() -> None:
+    with FakeServer() as server:
+        async with AsyncClient(server.hosts) as client:
+            server.stop_listening()
+            server.reset_all()
+            await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+            for turns in (0, 1):  # before it has begun, and while it waits
+                task = asyncio.create_task(client.create("/a"))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                assert client._session.queued == 1
+                task.cancel()
+                await asyncio.wait([task])
+                assert task.cancelled()
+                assert client._session.queued == 0
+
+
+@asynchronous
+async def test_called_in_another_thread_it_is_sent_by_the_loop() -> None:
+    with FakeServer() as server:
+        async with AsyncClient(server.hosts) as client:
+            loop = asyncio.get_running_loop()
+
+            def elsewhere() -> list[Any]:
+                replies = [client.create("/a"), client.get_data("/a"), client.get_data("/none")]
+                made = [asyncio.run_coroutine_threadsafe(each, loop) for each in replies]
+                return [each.exception(PATIENCE) or each.result() for each in made]
+
+            path, (data, _), error = await blocking(elsewhere)
+            assert (path, data) == ("/a", b"")
+            assert isinstance(error, NoNodeError)
+            await client.close()
+            errors = await blocking(elsewhere)
+            assert all(isinstance(each, ClientClosedError) for each in errors)
+
+
+def test_called_between_two_runs_of_the_loop_it_is_sent_by_the_next() -> None:
+    loop = asyncio.new_event_loop()
+    with FakeServer() as server:
+        client = AsyncClient(server.hosts)
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            client.exists("/")
+        loop.run_until_complete(client.connect())
+        reply: Any = client.exists("/")
+        loop.run_until_complete(reply)
+        loop.run_until_complete(client.close())
+        loop.close()
+        with pytest.raises(ClientClosedError):
+            client.exists("/")
+
+
+# --- a refusal that goes unnoticed ----------------------------------------------------------------
+
+
+@asynchronous
+async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported() -> None:
+    with Server() as server:
+        async with AsyncClient(server.hosts) as client:
+            client.delete("/none")
+            client.multi([Create("/a"), Delete("/none")])
+            client.create("/b")
+            kept = client.get_data("/kept")
+            await client.sync()
+            await asyncio.sleep(0)
+            first, second = complaints().take()
+            assert "never retrieved: NoNodeError" in first
+            assert "never retrieved: MultiError" in second
+            del kept
+            await asyncio.sleep(0)
+            (third,) = complaints().take()
+            assert "NoNodeError" in third
+
+
+@asynchronous
+async def test_what_is_no_news_is_not_reported() -> None:
+    """Awaited, in whatever way it ended; taken back; ended by the close."""
+    with Server() as server:
+        async with AsyncClient(server.hosts) as client:
+            refused = client.get_data("/none"), client.multi([Delete("/none")]), client.exists("/")
+            await refused[-1]
+            with pytest.raises(NoNodeError):
+                await refused[0]
+            with pytest.raises(MultiError):
+                refused[1].result()
+            del refused
+            cancelled = asyncio.ensure_future(client.get_data("/none"))
+            cancelled.cancel()
+            await client.sync()
+            lock = AsyncSequentialLock(client, "/l/o/c/k")  # asks for what is not there
+            async with lock:
+                pass
+    with FakeServer(mute) as mute_server:
+        async with AsyncClient(mute_server.hosts, operation_timeout=0.01) as client:
+            with pytest.raises(OperationTimeoutError):
+                await client.get_data("/none")
+            client.get_data("/none")
+    gc.collect()
+    assert not complaints()
+
+
+# --- what comes from another thread, or in the middle of something --------------------------------
+
+
+@asynchronous
+async def test_hazard_E10_a_watch_closed_in_another_thread_is_closed_by_the_loop() -> None:
+    with Server() as server:
+        async with AsyncClient(server.hosts) as client:
+            watch = Watch()
+            await client.exists("/", watch=watch)
+            closing = threading.Thread(target=watch.close)
+            closing.start()
+            closing.join()  # the loop stands still meanwhile
+            assert watch.closed
+            assert watch_count(client) == 1, "another thread has been in the automaton"
+            await asyncio.sleep(0)
+            assert watch_count(client) == 0
+
+
+@asynchronous
+async def test_hazard_E10_a_watch_that_a_finalizer_closes_in_the_middle_of_a_request() -> None:
+    """Between the moment when a request gets its number and the moment when it is sent."""
+    with Server() as server:
+        async with AsyncClient(server.hosts) as client:
+            watch = Watch()
+            await client.exists("/", watch=watch)
+            send_alone = client._session.send_alone
+
+            def collecting(request: Request, now: float) -> bytes:
+                data = send_alone(request, now)
+                watch.close()
+                return data
+
+            client._session.send_alone = collecting  # type: ignore[method-assign]
+            assert (await client.get_data("/")).data == b""
+            assert watch_count(client) == 0
+            assert client.state is State.CONNECTED
+
+
+def test_a_callback_for_a_loss_may_be_added_in_another_thread() -> None:
+    heard: list[object] = []
+
+    async def main() -> None:
+        with Server() as server:
+            async with AsyncClient(server.hosts) as client:
+                lock = AsyncSequentialLock(client, "/lock")
+                await lock.acquire()
+                lost = lock.lost
+                await blocking(lost.add_callback, heard.append)
+                server.expire(client.session_id)
+                assert await lost
+                await blocking(lost.add_callback, heard.append)
+                with pytest.raises(SessionExpiredError):
+                    await client.exists("/")
+            assert heard == [lost, lost]
+
+    run(main, debug=True)

@@ -1,0 +1,187 @@
+"""docs/core.md is true: its shell runs, its tables name what there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from zkwire import Client, OutcomeUnknownError, SessionExpiredError
+from zkwire.operations import Operations
+from zkwire.session import HostList, Request, Session, State, Waitable, Watch
+from zkwire.session import __all__ as session_exports
+from zkwire.session.states import TRANSITIONS
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import Frame, cut_after
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "core.md").read_text()
+SHELL, USE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+MOST_LINES = 60
+TIMEOUT = 1.0
+
+# Members of a Session that the page does not promise: for the shells of this package.
+NOT_PROMISED = {
+    "act_at", "call", "callbacks", "chroot", "connection", "dead_at", "hold", "hosts",
+    "last_zxid", "lease_holders", "push", "refused", "resumed", "send_alone", "server", "trace",
+    "unhold", "watch_count",
+}  # fmt: skip
+
+
+def table(title: str) -> list[list[str]]:
+    """The cells of the first table below a title, without its head."""
+    section = TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def names(cell: str) -> list[str]:
+    """What stands in a cell as code, without arguments."""
+    return re.findall(r"`(\w+)", cell)
+
+
+# --- the shell ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(tick=TIMEOUT / 10, timeouts=(TIMEOUT, TIMEOUT)) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[FaultProxy]:
+    with FaultProxy(server.hosts) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def shell(proxy: FaultProxy) -> Iterator[Any]:
+    made: dict[str, Any] = {}
+    exec(SHELL, made)
+    shell = made["Shell"](proxy.hosts, timeout=TIMEOUT)
+    yield shell
+    shell.close()
+    assert shell.sock is None
+
+
+def sent(frames: list[Frame]) -> list[str]:
+    return [frame.op for frame in frames if frame.direction == "c2s"]
+
+
+def test_the_shell_is_short_and_uses_the_core_alone() -> None:
+    assert len(SHELL.splitlines()) <= MOST_LINES
+    imports = [node for node in ast.walk(ast.parse(SHELL)) if isinstance(node, ast.ImportFrom)]
+    own = {node.module for node in imports if (node.module or "").startswith("zkwire")}
+    assert own == {"zkwire.operations", "zkwire.session"}
+
+
+def test_the_use_of_the_shell(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    code = (SHELL + USE).replace("127.0.0.1:2181", server.hosts)
+    exec(code, {})
+    assert capsys.readouterr().out == "b'1'\nEventType.NODE_DATA_CHANGED\n"
+    assert "/core" not in server.tree.nodes
+    assert list(server.sessions) == []
+
+
+def test_pings_keep_the_session(shell: Any, proxy: FaultProxy) -> None:
+    shell.create("/own", ephemeral=True)
+    watch = Watch()
+    shell.get_data("/own", watch=watch)
+    assert not shell.wait(watch, timeout=2 * TIMEOUT)  # nothing but pings is sent meanwhile
+    assert sent(proxy.frames()).count("ping") >= 4
+    assert shell.exists("/own").ephemeral_owner == shell.session.session_id
+    assert sent(proxy.frames()).count("connect") == 1
+
+
+def test_a_cut_connection(shell: Any, server: Server, proxy: FaultProxy) -> None:
+    """The request in flight ends, the session goes on, and a watch is set again."""
+    shell.create("/watched")
+    watch = Watch()
+    shell.get_data("/watched", watch=watch)
+    session_id = shell.session.session_id
+    proxy.on("create", action=cut_after)
+    with pytest.raises(OutcomeUnknownError):
+        shell.create("/lost", ephemeral=True)
+    with Client(server.hosts) as other:
+        other.set_data("/watched", b"changed")
+    assert shell.wait(watch, timeout=15.0)
+    assert watch.take().path == "/watched"  # type: ignore[union-attr]
+    assert shell.exists("/lost").ephemeral_owner == session_id == shell.session.session_id
+    assert sent(proxy.frames()).count("connect") == 2
+
+
+def test_a_server_that_cannot_be_reached(shell: Any, proxy: FaultProxy) -> None:
+    shell.create("/before", b"1")
+    proxy.refuse()
+    proxy.cut_all()
+    assert not shell.wait(Never(), timeout=0.3)
+    assert not shell.session.usable
+    assert list(shell.session.failures) == [proxy.hosts]
+    proxy.refuse(False)
+    assert shell.get_data("/before").data == b"1"
+
+
+class Never(Waitable):
+    """What is waited for when time is to pass."""
+
+    ready = False
+
+
+def test_the_end_of_a_session(shell: Any, server: Server) -> None:
+    shell.create("/own", ephemeral=True)
+    server.expire(shell.session.session_id)
+    with suppress(OutcomeUnknownError):  # the server has closed the connection as well
+        shell.exists("/own")
+    with pytest.raises(SessionExpiredError):
+        shell.exists("/own")
+    assert shell.session.state is State.EXPIRED
+    assert shell.sock is None
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+def test_the_imports() -> None:
+    found: dict[str, object] = {}
+    statements = re.findall(r"^\| `(from .+? import .+?)` \|", TEXT, re.MULTILINE)
+    exec("\n".join(statements), found)
+    assert set(found) - {"__builtins__"} == {"Operations", *session_exports}
+
+
+def test_the_names_of_a_session() -> None:
+    session = Session(HostList([("a", 1)], Random(1)), timeout=1.0)
+    session.start(0.0)
+    members = {name for name in dir(session) if not name.startswith("_")}
+    rows = table("Inputs")[1:] + table("Outputs")
+    told = {name for first, *_ in rows for name in names(first)}
+    assert told | {"observers"} == members - NOT_PROMISED
+    assert members >= NOT_PROMISED
+
+
+def test_the_names_of_what_is_waited_for() -> None:
+    rows = table("Requests and watches")
+    hooks = [name for first, *_ in rows[:5] for name in names(first)]
+    assert hooks == ["_submit", "_own", "_chroot", "_acl", "_kind"]
+    assert all(hasattr(Operations, name) for name in hooks)
+    for kind in (Request, Watch):
+        assert all(hasattr(kind, name) for name in ("ready", "add_waker", "drop_waker"))
+    assert set(re.findall(r"`Request\.(\w+)\(", TEXT)) == {"value", "error"}
+    assert all(hasattr(Request, name) for name in ("value", "error"))
+    assert all(hasattr(Watch, name) for name in re.findall(r"`Watch\.(\w+)", TEXT))
+    assert hasattr(Watch(), "owner")
+
+
+def test_the_states() -> None:
+    """The table has each transition, but for `closed` from a state that has a connection."""
+    told = set[tuple[str, str]]()
+    here: list[str] = []
+    for state, _, following in table("A connection's life"):
+        here = re.findall(r"`([A-Z_]+)`", state) or here
+        told |= {(old, new) for old in here for new in re.findall(r"`([A-Z_]+)`", following)}
+    assert told == {(old.name, new.name) for old, by in TRANSITIONS.items() for new in by.values()}

@@ -1,0 +1,230 @@
+"""Who may do what with the nodes that a client and its recipes create: `default_acl` and `acl`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.support.aio_helpers import asynchronous
+from tests.support.lock_helpers import LONG, PATIENCE
+from tests.support.server_control import ZooKeeperServer
+from zkwire import (
+    ACL,
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    AsyncBlockingLock,
+    AsyncClient,
+    AsyncElection,
+    AsyncNonBlockingLock,
+    AsyncReadWriteLock,
+    AsyncReentrantLock,
+    AsyncSemaphore,
+    AsyncSequentialLock,
+    BlockingLock,
+    Client,
+    Create,
+    Election,
+    InvalidACLError,
+    NoAuthError,
+    NonBlockingLock,
+    ReadWriteLock,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+    digest_auth,
+)
+from zkwire.blocking.faces import LockFace
+from zkwire.testing import Server
+
+OWN = [digest_auth("worker", "secret")]
+CREATOR, OPEN = list(CREATOR_ALL_ACL), list(OPEN_ACL_UNSAFE)
+PATH = "/locks/report"
+NODE = PATH + "/l"
+
+Acl = Sequence[ACL] | None
+
+
+LOCKS: dict[str, Callable[[Client, Acl], LockFace]] = {
+    "non-blocking": lambda client, acl: NonBlockingLock(client, NODE, acl=acl),
+    "blocking": lambda client, acl: BlockingLock(client, NODE, acl=acl),
+    "sequential": lambda client, acl: SequentialLock(client, PATH, acl=acl),
+    "re-entrant": lambda client, acl: ReentrantLock(client, PATH, acl=acl),
+    "election": lambda client, acl: Election(client, PATH, acl=acl).lead(),
+    "read": lambda client, acl: ReadWriteLock(client, PATH, acl=acl).read,
+    "write": lambda client, acl: ReadWriteLock(client, PATH, acl=acl).write,
+    "semaphore": lambda client, acl: Semaphore(client, PATH, 2, acl=acl).lease(),
+}
+
+
+ASYNC_LOCKS: dict[str, Callable[[AsyncClient, Acl], Any]] = {
+    "non-blocking": lambda client, acl: AsyncNonBlockingLock(client, NODE, acl=acl),
+    "blocking": lambda client, acl: AsyncBlockingLock(client, NODE, acl=acl),
+    "sequential": lambda client, acl: AsyncSequentialLock(client, PATH, acl=acl),
+    "re-entrant": lambda client, acl: AsyncReentrantLock(client, PATH, acl=acl),
+    "election": lambda client, acl: AsyncElection(client, PATH, acl=acl).lead(),
+    "read": lambda client, acl: AsyncReadWriteLock(client, PATH, acl=acl).read,
+    "write": lambda client, acl: AsyncReadWriteLock(client, PATH, acl=acl).write,
+    "semaphore": lambda client, acl: AsyncSemaphore(client, PATH, 2, acl=acl).lease(),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def open_nodes(server: Server) -> list[str]:
+    """The nodes that anybody may do everything with."""
+    nodes = server.tree.nodes.items()
+    own = [
+        (path, node) for path, node in nodes if not path.startswith("/zookeeper") and path != "/"
+    ]
+    assert own
+    return [path for path, node in own if list(node.acl) == OPEN]
+
+
+# --- the operations -------------------------------------------------------------------------------
+
+
+def test_what_is_created_without_another_has_the_default_acl(server: Server) -> None:
+    with Client(server.hosts, auth=OWN, default_acl=CREATOR_ALL_ACL) as client:
+        client.create("/a")
+        client.create_with_stat("/b", b"", ephemeral=True)
+        client.pipeline.create("/c", container=True).result()
+        client.multi([Create("/d")])
+        with client.transaction() as t:
+            t.create("/e")
+        client.ensure_path("/f/g")
+        assert open_nodes(server) == []
+        client.create("/h", b"", OPEN_ACL_UNSAFE)
+        client.ensure_path("/i/j", OPEN_ACL_UNSAFE)
+        client.multi([Create("/k", b"", OPEN_ACL_UNSAFE)])
+        assert open_nodes(server) == ["/h", "/i", "/i/j", "/k"]
+
+
+@asynchronous
+async def test_what_is_created_without_another_has_the_default_acl_asyncio() -> None:
+    with Server() as server:
+        async with AsyncClient(server.hosts, auth=OWN, default_acl=CREATOR) as client:
+            await client.create("/a")
+            await client.multi([Create("/b")])
+            async with client.transaction() as t:
+                t.create("/c")
+            await client.ensure_path("/d/e")
+            assert open_nodes(server) == []
+            await client.create("/f", b"", OPEN)
+            assert open_nodes(server) == ["/f"]
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_wrong_default_acl_is_refused_at_once(kind: type[Client] | type[AsyncClient]) -> None:
+    for wrong in (None, CREATOR[0], "world:anyone", [("world", "anyone")]):
+        with pytest.raises(TypeError, match="default_acl"):
+            kind("127.0.0.1", default_acl=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="default_acl must not be empty"):
+        kind("127.0.0.1", default_acl=[])
+
+
+def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
+    """A client that is nobody cannot own a node; the server says so, and nothing is open."""
+    with Client(server.hosts, default_acl=CREATOR_ALL_ACL) as client:
+        with pytest.raises(InvalidACLError):
+            SequentialLock(client, PATH).acquire(PATIENCE)
+        assert client.exists("/locks") is None
+
+
+# --- the recipes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["default_acl", "acl"])
+@pytest.mark.parametrize("kind", LOCKS)
+def test_nothing_of_a_lock_is_open(server: Server, kind: str, given: str) -> None:
+    default = CREATOR if given == "default_acl" else OPEN
+    with Client(server.hosts, auth=OWN, default_acl=default) as client:
+        lock = LOCKS[kind](client, CREATOR if given == "acl" else None)
+        with lock:
+            assert open_nodes(server) == []
+
+
+@pytest.mark.parametrize("kind", ASYNC_LOCKS)
+@asynchronous
+async def test_nothing_of_an_asyncio_lock_is_open(kind: str) -> None:
+    for given in ("default_acl", "acl"):
+        default = CREATOR if given == "default_acl" else OPEN
+        with Server() as server:
+            async with AsyncClient(server.hosts, auth=OWN, default_acl=default) as client:
+                lock = ASYNC_LOCKS[kind](client, CREATOR if given == "acl" else None)
+                async with lock:
+                    assert open_nodes(server) == []
+
+
+def test_a_reader_in_its_writers_place_is_not_open(server: Server) -> None:
+    """It is created in another way than the rest."""
+    with Client(server.hosts, auth=OWN) as client:
+        lock = ReadWriteLock(client, PATH, acl=CREATOR_ALL_ACL)
+        with lock.write, lock.read:
+            assert open_nodes(server) == []
+
+
+def test_a_wrong_acl_of_a_lock_is_refused_at_once(server: Server) -> None:
+    with Client(server.hosts) as client:
+        for make in LOCKS.values():
+            with pytest.raises(TypeError, match="acl"):
+                make(client, "world:anyone")  # type: ignore[arg-type]
+
+
+# --- strangers, on a real server ------------------------------------------------------------------
+
+
+def test_hazard_B37_a_stranger_cannot_take_the_lock_away(
+    zookeeper: ZooKeeperServer, fresh_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        Client(zookeeper.hosts, auth=OWN, default_acl=CREATOR, session_timeout=LONG) as client,
+        Client(zookeeper.hosts) as stranger,
+    ):
+        lock = SequentialLock(client, f"{fresh_path}/lock")
+        with lock:
+            (name,) = client.get_children(lock.path)
+            node = f"{lock.path}/{name}"
+            for refused in (
+                lambda: stranger.delete(node),
+                lambda: stranger.set_data(node, b"mine"),
+                lambda: stranger.set_acl(node, OPEN),
+                lambda: stranger.get_data(node),
+                lambda: stranger.get_children(lock.path),
+                lambda: stranger.create(f"{lock.path}/in-front-0000000000"),
+                lambda: stranger.set_acl(lock.path, OPEN),
+                lambda: stranger.create(f"{fresh_path}/another"),
+                lambda: SequentialLock(stranger, lock.path).acquire(PATIENCE),
+                lambda: NonBlockingLock(stranger, f"{lock.path}/l").acquire(PATIENCE),
+            ):
+                with pytest.raises(NoAuthError):
+                    refused()
+            lock.check()
+            lock.guard([])
+        assert caplog.messages == []  # nothing of whoever was refused could stay behind
+        client.delete_tree(fresh_path)
+
+
+def test_an_open_node_above_lets_a_stranger_be_first(
+    zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    """The weakness of what stands open above: an empty parent can be exchanged for one's own."""
+    with (
+        Client(zookeeper.hosts, auth=OWN, default_acl=CREATOR) as client,
+        Client(zookeeper.hosts) as stranger,
+    ):
+        stranger.create(fresh_path)
+        with SequentialLock(client, f"{fresh_path}/lock"):
+            pass
+        stranger.delete(f"{fresh_path}/lock")
+        stranger.create(f"{fresh_path}/lock")
+        lock = SequentialLock(client, f"{fresh_path}/lock")
+        assert lock.acquire()
+        stranger.delete(f"{lock.path}/{lock._lock._node_name}")
+        assert lock.lost.wait(PATIENCE)
+        client.delete_tree(fresh_path)

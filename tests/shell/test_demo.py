@@ -1,0 +1,140 @@
+"""The command line: the demo holds what it claims, and what cannot be run says why."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.server_control import ZooKeeperServer
+from zkwire import Client
+from zkwire import __version__ as zkwire_version
+from zkwire import testing as zkwire_testing
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def zkwire(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    """Run ``python -m zkwire`` into a pipe, and from one."""
+    return subprocess.run(
+        [sys.executable, "-m", "zkwire", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def assert_all_shown(done: subprocess.CompletedProcess[str]) -> None:
+    """The demo has shown and checked everything, for a terminal of 80 columns, without colour."""
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout
+    assert "13 of 13 claims held" in done.stdout
+
+
+def test_demo_that_needs_nothing() -> None:
+    assert_all_shown(zkwire("demo"))
+
+
+@pytest.mark.real
+@pytest.mark.apache
+def test_demo_on_a_real_server(zookeeper: ZooKeeperServer) -> None:
+    assert_all_shown(zkwire("demo", "--server", zookeeper.hosts))
+    with Client(zookeeper.hosts) as client:
+        assert [n for n in client.get_children("/") if n.startswith("zkwire-demo")] == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "On the ZooKeeper",  # nothing is made yet, or the root
+        "yes NonBlockingLock",  # the writers of the next round start
+        "It is stopped",
+        "yes BlockingLock: ",
+    ],
+)
+def test_an_interrupted_demo_removes_what_it_has_made(
+    moment: str, zookeeper: ZooKeeperServer, observer: Client
+) -> None:
+    """At Ctrl-C, which reaches all processes of the terminal."""
+    before = observer.get_children("/")  # below are other tests, some with ACLs
+    command = [sys.executable, "-m", "zkwire", "demo", "--server", zookeeper.hosts]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert any(moment in line for line in process.stdout)
+        os.killpg(process.pid, signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "")
+    assert "NO!" not in said
+    assert said.endswith("is removed: nothing is left on the server.\n")
+    observer.sync("/")
+    assert sorted(observer.get_children("/")) == sorted(before)
+
+
+def test_server_as_a_process() -> None:
+    command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline() + process.stdout.readline()
+        assert "Never for production" in said
+        found = re.search(r"127\.0\.0\.1:\d+", said)
+        assert found, said
+        with Client(found[0]) as client:
+            assert client.create("/a", b"x") == "/a"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, "")
+
+
+def test_a_server_that_is_not_there_ends_in_one_line() -> None:
+    done = zkwire("demo", "--server", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "Connection refused" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_arguments_are_said() -> None:
+    assert zkwire("demo", "--nonsense").returncode == 2
+    assert zkwire("demo", "--server", "no:port:here").returncode == 1
+    alone = zkwire()
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert re.findall(r"^    (\w+) ", alone.stderr, re.MULTILINE) == ["demo", "server", "shell"]
+
+
+def test_who_has_seen_enough_ends_it_silently() -> None:
+    with zkwire_testing.Server() as server:
+        command = [sys.executable, "-m", "zkwire", "shell", "--server", server.hosts, "ls", "/"]
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(100) == 1
+        process.stderr.close()
+
+
+def test_version() -> None:
+    assert zkwire("--version").stdout == f"zkwire {zkwire_version}\n"

@@ -1,0 +1,190 @@
+"""A re-entrant lock whose owner, a thread or a task, has ended without releasing it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.aio_helpers import asynchronous
+from tests.support.lock_helpers import PATIENCE, Running
+from tests.support.server_control import poll
+from zkwire import AsyncClient, AsyncReentrantLock, Client, ReentrantLock, SequentialLock
+from zkwire.testing import Server
+
+PATH = "/lock"
+WARNED = "has ended and still held"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.hosts) as client:
+        yield client
+
+
+def in_a_thread(function: Callable[[], object], name: str = "worker") -> None:
+    thread = threading.Thread(target=function, name=name)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def warned(caplog: pytest.LogCaptureFixture, owner: str) -> None:
+    """It is logged that this owner has ended."""
+    text = f"{PATH}: {owner} {WARNED}"
+    poll("somebody is warned", lambda: text in caplog.text or None, PATIENCE)
+
+
+def twice(lock: ReentrantLock) -> None:
+    assert lock.acquire()
+    assert lock.acquire()
+
+
+def cycle(lock: ReentrantLock) -> None:
+    with lock:
+        pass
+
+
+@pytest.mark.parametrize("often", [ReentrantLock.acquire, twice], ids=["once", "twice"])
+def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
+    client: Client, caplog: pytest.LogCaptureFixture, often: Callable[[ReentrantLock], object]
+) -> None:
+    lock = ReentrantLock(client, PATH)
+    in_a_thread(lambda: often(lock))
+    assert lock.acquire(PATIENCE)  # in another thread, by the same object
+    warned(caplog, "the thread worker")
+    lock.release()
+    assert SequentialLock(client, PATH).acquire(PATIENCE)
+    assert len(client.get_children(PATH)) == 1
+
+
+def test_a_thread_that_waits_is_next(client: Client) -> None:
+    lock, held, end = ReentrantLock(client, PATH), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        assert lock.acquire()
+        held.set()
+        assert end.wait(PATIENCE)
+
+    holder = Running(hold)
+    assert held.wait(PATIENCE)
+    waiter = Running(lock.acquire)
+    poll("somebody waits", lambda: len(client.get_children(PATH)) == 2 or None, PATIENCE)
+    end.set()
+    holder.result()
+    assert waiter.result()
+
+
+def test_a_lock_that_was_released_is_let_alone(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where another thread holds by the same object."""
+    lock = ReentrantLock(client, PATH)
+    with lock:
+        in_a_thread(lambda: lock.acquire(0))
+        assert lock.held
+    in_a_thread(lambda: cycle(lock))
+    client.sync()
+    with lock:
+        assert lock.held
+    assert WARNED not in caplog.text
+
+
+def test_a_thread_that_lives_keeps_a_lock_whose_object_is_gone(client: Client) -> None:
+    """As it keeps any other: only the thread's end says that it has nothing more to do."""
+    ReentrantLock(client, PATH).acquire()
+    gc.collect()
+    client.sync()
+    assert not SequentialLock(client, PATH).try_acquire()
+
+
+def test_a_thread_may_end_after_its_client(client: Client) -> None:
+    lock = ReentrantLock(client, PATH)
+
+    def close() -> None:
+        assert lock.acquire()
+        client.close()
+
+    in_a_thread(close)
+    assert not lock.held
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
+    """They end in the child only, whose copies of the parent's clients must do nothing."""
+    lock, held, end = ReentrantLock(client, PATH), threading.Event(), threading.Event()
+    still: list[bool] = []
+
+    def hold() -> None:
+        assert lock.acquire()
+        held.set()
+        assert end.wait(PATIENCE)
+        client.sync()
+        still.append(lock.held)
+        lock.release()
+
+    holder = Running(hold)
+    assert held.wait(PATIENCE)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(bool(client._pump.tasks))
+    assert os.waitpid(pid, 0)[1] == 0
+    end.set()
+    holder.result()
+    assert still == [True]
+
+
+# --- asyncio --------------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_hazard_B38_a_task_that_has_ended_holds_no_lock() -> None:
+    """As the one that `asyncio.wait_for` makes up to Python 3.11."""
+    with Server() as server:
+        async with AsyncClient(server.hosts) as client:
+            lock = AsyncReentrantLock(client, PATH)
+            for acquiring in (lock.acquire(), again(lock)):
+                await asyncio.create_task(acquiring)
+                async with asyncio.timeout(PATIENCE), lock:
+                    assert len(await client.get_children(PATH)) == 1
+
+
+async def again(lock: AsyncReentrantLock) -> bool:
+    return await lock.acquire() and await lock.acquire()
+
+
+@asynchronous
+async def test_one_note_is_kept_for_the_end_of_a_task() -> None:
+    """However often it may acquire, by whatever object."""
+    with Server() as server:
+        async with AsyncClient(server.hosts) as client:
+            task = asyncio.current_task()
+            assert task is not None
+            before = len(task._callbacks or ())
+            for _ in range(3):
+                lock = AsyncReentrantLock(client, PATH)
+                async with lock, lock:
+                    assert len(task._callbacks) == before + 1
+            assert len(task._callbacks) == before + 1
+
+
+def test_who_was_a_task_is_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with AsyncClient(server.hosts) as client:
+            lock = AsyncReentrantLock(client, PATH)
+            await asyncio.create_task(lock.acquire(), name="worker")
+            assert await lock.acquire(PATIENCE)
+            await lock.release()
+
+    asyncio.run(main())
+    warned(caplog, "the task worker")

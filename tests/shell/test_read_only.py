@@ -1,0 +1,478 @@
+"""Clients at servers that have lost the ensemble: what works, what does not, and the way back."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.conftest import unavailable
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, Background, within
+from tests.shell.test_secure_client import Time, TlsFront, failure, shown, trusting  # noqa: F401
+from tests.support.certificates import Certificate
+from tests.support.fake_server import Connection, FakeServer, silent
+from tests.support.server_control import Backend, Ensemble, NoBackendError, Settings, poll
+from zkwire import (
+    Client,
+    ConnectionLossError,
+    Create,
+    EventType,
+    GetData,
+    NoNodeError,
+    NotReadOnlyError,
+    State,
+    Watch,
+)
+from zkwire import testing as embedded
+from zkwire.session.hosts import HostList, parse_hosts
+from zkwire.session.outcomes import UNGREETED
+from zkwire.testing import FaultProxy
+
+RO, RW = State.CONNECTED_READ_ONLY, State.CONNECTED
+LONG = 30.0
+# Real servers notice the loss of a quorum, and elect a leader, within that.
+ELECTION = 30.0
+
+
+def seed_for(hosts: str, first: str) -> int:
+    """A seed with which a client tries ``first`` before the others of ``hosts``."""
+    servers, _ = parse_hosts(hosts)
+    (wanted,), _ = parse_hosts(first)
+    seeds = range(1000)
+    return next(s for s in seeds if HostList(servers, random.Random(s)).next() == wanted)
+
+
+def assert_reads_only(client: Client, path: str) -> None:
+    """``path`` is there, with the data b"kept"."""
+    assert client.get_data(path).data == b"kept"
+    assert client.get_children(path) == []
+    assert client.exists(f"{path}/none") is None
+    assert client.multi_read([GetData(path)])[0].data == b"kept"
+    assert client.who_am_i()
+    with pytest.raises(NoNodeError):
+        client.get_data(f"{path}/none")
+    writes: list[Callable[[], object]] = [
+        lambda: client.create(f"{path}/new"),
+        lambda: client.create(f"{path}/new", ephemeral=True),
+        lambda: client.delete(path),
+        lambda: client.set_data(path, b"changed"),
+        lambda: client.multi([Create(f"{path}/new")]),
+        lambda: client.sync(path),
+    ]
+    for write in writes:
+        with pytest.raises(NotReadOnlyError):
+            write()
+    assert client.state is RO
+    assert client.get_data(path).data == b"kept"
+
+
+# --- real servers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def torn_ensemble(backend: Backend) -> Iterator[Ensemble]:
+    settings = Settings(
+        options={"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"},
+        java_flags=("-Dreadonlymode.enabled=true",),
+    )
+    try:
+        ensemble = backend.ensemble(settings)
+    except NoBackendError as error:
+        unavailable(str(error))
+    with ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def restored(torn_ensemble: Ensemble) -> Iterator[Ensemble]:
+    torn_ensemble.restore()
+    yield torn_ensemble
+    torn_ensemble.restore()
+
+
+def tear(ensemble: Ensemble) -> Any:
+    """Leave one member alone; it, when it is read-only."""
+    last, *others = ensemble.servers
+    for server in others:
+        server.kill()
+    poll("the last one is read-only", lambda: last.mode() == "read-only" or None, ELECTION)
+    return last
+
+
+@pytest.mark.apache
+def test_reads_and_watches_without_a_quorum_and_the_way_back(
+    restored: Ensemble, fresh_path: str
+) -> None:
+    with Client(restored.hosts) as client:
+        client.create(fresh_path, b"kept")
+    last = tear(restored)
+    with Client(restored.hosts, read_only=True, session_timeout=LONG) as client:
+        assert client.state is RO
+        assert_reads_only(client, fresh_path)
+        session_id = client.session_id
+        changed, created, lasting = Watch(), Watch(), Watch()
+        client.get_data(fresh_path, watch=changed)
+        client.exists(f"{fresh_path}/new", watch=created)
+        client.add_watch("/zookeeper/quota", watch=lasting)
+        words = failure(last.hosts, None)
+        assert words == "the server closed it" + UNGREETED
+
+        for server in restored.servers[1:]:
+            server.start(wait=False)
+
+        assert client.wait_for_state(RW, timeout=ELECTION) is RW
+        assert client.session_id != session_id
+        again(partial(client.set_data, fresh_path, b"new"))
+        client.create(f"{fresh_path}/new", ephemeral=True)
+        events = [watch.wait(PATIENCE) for watch in (changed, created, lasting)]
+        assert [event.type if event else None for event in events] == [
+            EventType.NODE_DATA_CHANGED,
+            EventType.NODE_CREATED,
+            EventType.REREAD,
+        ]
+
+
+@pytest.mark.apache
+def test_a_real_session_is_not_given_away(restored: Ensemble, fresh_path: str) -> None:
+    """It could be read-only now, but then it would lose its ephemeral nodes."""
+    states: list[State] = []
+    shaken = threading.Semaphore(0)
+
+    def listen(state: State) -> None:
+        states.append(state)
+        if state is State.HANDSHAKE:
+            shaken.release()
+
+    last = restored.servers[0]
+    client = Client(last.hosts, read_only=True, session_timeout=LONG)
+    with client:
+        client.create(fresh_path, ephemeral=True)
+        session_id = client.session_id
+        client.add_state_listener(listen)
+        tear(restored)
+        with Client(last.hosts, read_only=True, session_timeout=LONG) as newcomer:
+            assert newcomer.state is RO
+            while shaken.acquire(blocking=False):
+                pass
+            for _ in range(3):  # it is turned away, and comes again
+                assert shaken.acquire(timeout=PATIENCE)
+        for server in restored.servers[1:]:
+            server.start(wait=False)
+        assert client.wait_for_state(RW, timeout=ELECTION) is RW
+        assert client.session_id == session_id
+        stat = client.exists(fresh_path)
+        assert stat is not None
+        assert stat.ephemeral_owner == session_id
+        assert RO not in states
+        assert State.EXPIRED not in states
+
+
+def again(call: Any) -> Any:
+    """Repeat what a lost connection has ended."""
+    for _ in range(100):
+        try:
+            return call()
+        except ConnectionLossError:
+            continue
+    raise AssertionError("the connection breaks every time")
+
+
+# --- embedded servers -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three() -> Iterator[embedded.Ensemble]:
+    """Three members that have lost each other; "/kept" is there."""
+    with embedded.Ensemble(3) as ensemble:
+        with Client(ensemble.hosts) as client:
+            client.create("/kept", b"kept")
+        ensemble.set_read_only(True)
+        yield ensemble
+
+
+def test_reads_only(three: embedded.Ensemble) -> None:
+    with Client(three.hosts, read_only=True) as client:
+        assert client.state is RO
+        assert_reads_only(client, "/kept")
+        with Client(three.hosts, read_only=True) as other:
+            assert other.state is RO
+            assert other.session_id != client.session_id
+
+
+def test_who_does_not_ask_for_it_is_turned_away(three: embedded.Ensemble) -> None:
+    assert failure(three.servers[0].hosts, None) == "the server closed it" + UNGREETED
+    three.servers[2].set_read_only(False)
+    for _ in range(4):
+        with within(3.0), Client(three.hosts) as client:
+            assert client.state is RW
+            assert three.server_for_session(client.session_id) is three.servers[2]
+
+
+def heard(states: list[State]) -> bool | None:
+    """Whether a listener has been told of the read-write server."""
+    return RW in states or None
+
+
+def test_a_better_server_is_looked_for_and_found(three: embedded.Ensemble) -> None:
+    for _ in range(5):
+        states: list[State] = []
+        three.set_read_only(True)
+        with (
+            Client(three.hosts, read_only=True, session_timeout=LONG) as client,
+            Client(three.hosts, read_only=True, session_timeout=LONG) as bystander,
+        ):
+            client.add_state_listener(states.append)
+            session_id = client.session_id
+            here = three.server_for_session(session_id)
+            better = next(server for server in three.servers if server is not here)
+            changed, children, lasting = Watch(), Watch(), Watch()
+            client.get_data("/kept", watch=changed)
+            client.get_children("/kept", watch=children)
+            client.add_watch("/", watch=lasting)
+            better.set_read_only(False)
+            with within(PATIENCE):
+                assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+            assert client._session.last_failure.endswith("a read-write server was found")
+            assert client.session_id != session_id
+            assert three.server_for_session(client.session_id) is better
+            assert bystander.wait_for_state(RW, timeout=PATIENCE) is RW
+            bystander.set_data("/kept", b"kept")
+            bystander.create("/kept/child", ephemeral=True)
+            events = [watch.wait(PATIENCE) for watch in (changed, children, lasting)]
+            assert [event.type if event else None for event in events] == [
+                EventType.NODE_DATA_CHANGED,
+                EventType.NODE_CHILDREN_CHANGED,
+                EventType.REREAD,
+            ]
+            client.create("/mine", ephemeral=True)
+            # The listener hears of it a little later. Straight from the one to the other.
+            poll("the listener has heard of it", partial(heard, states), PATIENCE)
+            assert states == [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, RW]
+
+
+def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) -> None:
+    """Each address is asked in turn, and the next connection goes to the one that said so."""
+    states: list[State] = []
+    ports = [int(server.hosts.split(":")[1]) for server in three.servers]
+    addresses: list[tuple[int, Any]] = [(socket.AF_INET, ("127.0.0.1", port)) for port in ports]
+    three.set_read_only(True)
+    with Client("zoo.example", read_only=True, _resolver=lambda *_: addresses) as client:
+        client.connect()
+        first = three.server_for_session(client.session_id)
+        _, better = (server for server in three.servers if server is not first)
+        client.add_state_listener(states.append)
+        better.set_read_only(False)
+        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+        assert three.server_for_session(client.session_id) is better
+        poll("the listener has heard of it", partial(heard, states), PATIENCE)
+        assert states == [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, RW]
+
+
+def test_a_break_while_read_only(three: embedded.Ensemble) -> None:
+    """No other server knows a read-only session, so the next connection has a new one."""
+    (server, *_) = three.servers
+    with (
+        FaultProxy(upstream=server.hosts) as proxy,
+        Client(proxy.hosts, read_only=True, session_timeout=LONG) as client,
+    ):
+        watch = Watch()
+        client.get_data("/kept", watch=watch)
+        for _ in range(3):
+            proxy.cut_all()
+            assert again(partial(client.get_data, "/kept")).data == b"kept"
+            assert client.state is RO
+        three.set_read_only(False)
+        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+        client.set_data("/kept", b"")
+        event = watch.wait(PATIENCE)
+        assert event is not None
+        assert event.type is EventType.NODE_DATA_CHANGED
+
+
+def test_a_real_session_stays_away_from_the_embedded_one(three: embedded.Ensemble) -> None:
+    three.set_read_only(False)
+    shaken = threading.Semaphore(0)
+    states: list[State] = []
+
+    def listen(state: State) -> None:
+        states.append(state)
+        if state is State.HANDSHAKE:
+            shaken.release()
+
+    with Client(three.hosts, read_only=True, session_timeout=LONG) as client:
+        client.create("/mine", ephemeral=True)
+        session_id = client.session_id
+        client.add_state_listener(listen)
+        three.set_read_only(True)
+        for _ in range(6):
+            assert shaken.acquire(timeout=PATIENCE)
+        three.set_read_only(False)
+        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+        assert client.session_id == session_id
+        assert client.exists("/mine") is not None
+        assert RO not in states
+
+
+# --- the question "isro" --------------------------------------------------------------------------
+
+
+def asked(proxy: FaultProxy, times: int = 1) -> None:
+    """Wait until that many questions have come through."""
+    proxy.wait_for(lambda frames: sum(f.op == "isro" for f in frames) >= times, PATIENCE)
+
+
+def test_questions_leave_no_connection_behind(three: embedded.Ensemble) -> None:
+    with FaultProxy(upstream=three.servers[1].hosts) as proxy:
+        hosts = f"{three.servers[0].hosts},{proxy.hosts}"
+        seed = seed_for(hosts, three.servers[0].hosts)
+        with Client(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
+            session_id = client.session_id
+            asked(proxy, 3)
+            proxy.wait_for(lambda _: proxy.connections <= 1, PATIENCE)
+            assert client.session_id == session_id
+            assert client.state is RO
+            assert client.get_data("/kept").data == b"kept"
+        proxy.wait_for(lambda _: proxy.connections == 0, PATIENCE)
+        frames = [frame for frame in proxy.frames() if frame.direction == "c2s"]
+        assert {frame.op for frame in frames} == {"isro"}
+        assert len({frame.connection for frame in frames}) == len(frames)
+
+
+def test_questions_over_tls(
+    three: embedded.Ensemble,
+    trusting: ssl.SSLContext,  # noqa: F811
+    shown: Certificate,  # noqa: F811
+) -> None:
+    with ExitStack() as stack:
+        fronts = [stack.enter_context(TlsFront(s.port, shown)) for s in three.servers[:2]]
+        hosts = ",".join(front.hosts for front in fronts)
+        seed = seed_for(hosts, fronts[0].hosts)
+        options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
+        client = stack.enter_context(Client(hosts, tls=trusting, **options))
+        assert client.state is RO
+        changed = Watch()
+        client.get_data("/kept", watch=changed)
+        three.servers[1].set_read_only(False)
+        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+        assert client._session.last_failure.endswith("a read-write server was found")
+        client.set_data("/kept", b"new")
+        assert changed.wait(PATIENCE) is not None
+
+
+def test_a_server_that_is_silent_is_not_waited_for_long(three: embedded.Ensemble) -> None:
+    now = Time()
+    with FakeServer(silent) as mute:
+        good = three.servers[0]
+        hosts = f"{good.hosts},{mute.hosts}"
+        seed = seed_for(hosts, good.hosts)
+        options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
+        with Client(hosts, _now=now, **options) as client:
+            for number in range(3):
+                mute.wait_for(lambda number=number: len(mute.connections) > number)  # type: ignore[misc]
+                connection = mute.connections[number]
+                now.jump(client, 2.0)
+                mute.wait_for(lambda connection=connection: connection.sock.fileno() == -1)  # type: ignore[misc]
+                assert client.get_data("/kept").data == b"kept"
+                now.jump(client, 4.0)  # the pauses grow
+            assert client.state is RO
+
+
+def test_silence_in_the_tls_handshake_of_a_question(
+    three: embedded.Ensemble,
+    trusting: ssl.SSLContext,  # noqa: F811
+    shown: Certificate,  # noqa: F811
+) -> None:
+    now = Time()
+    with TlsFront(three.servers[0].port, shown) as front, FakeServer(silent) as mute:
+        hosts = f"{front.hosts},{mute.hosts}"
+        seed = seed_for(hosts, front.hosts)
+        options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
+        with Client(hosts, tls=trusting, _now=now, **options) as client:
+            mute.wait_for(lambda: mute.connections)
+            now.jump(client, 2.0)
+            mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
+            assert client.get_data("/kept").data == b"kept"
+
+
+ANSWERS = [b"", b"ro", b"r", b"no idea\n", bytes(5000), b"RW"]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: repr(answer[:10]))
+def test_other_answers_change_nothing(answer: bytes, three: embedded.Ensemble) -> None:
+    def answers(connection: Connection) -> None:
+        assert connection.receive() == b"isro"
+        connection.send(answer)
+
+    with FakeServer(answers) as odd:
+        good = three.servers[0]
+        hosts = f"{good.hosts},{odd.hosts}"
+        seed = seed_for(hosts, good.hosts)
+        with Client(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
+            session_id = client.session_id
+            odd.wait_for(lambda: len(odd.connections) >= 2)
+            assert client.get_data("/kept").data == b"kept"
+            assert (client.state, client.session_id) == (RO, session_id)
+
+
+def test_a_server_that_says_rw_and_is_not(three: embedded.Ensemble) -> None:
+    """It costs a connection, and the client comes back to the one that it had."""
+
+    def lies(connection: Connection) -> None:
+        if connection.receive() == b"isro":
+            connection.send(b"rw")
+
+    with FakeServer(lies) as liar:
+        good = three.servers[0]
+        hosts = f"{good.hosts},{liar.hosts}"
+        seed = seed_for(hosts, good.hosts)
+        with Client(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
+            watch = Watch()
+            client.get_data("/kept", watch=watch)
+            liar.wait_for(lambda: len(liar.connections) >= 2)  # the question, then the client
+            assert client.wait_for_state(RO, timeout=PATIENCE) is RO
+            assert again(partial(client.get_data, "/kept")).data == b"kept"
+            good.set_read_only(False)
+            assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+            client.set_data("/kept", b"")
+            assert watch.wait(PATIENCE) is not None
+
+
+def test_close_in_the_midst_of_a_question(three: embedded.Ensemble) -> None:
+    with FakeServer(silent) as mute:
+        good = three.servers[0]
+        hosts = f"{good.hosts},{mute.hosts}"
+        seed = seed_for(hosts, good.hosts)
+        client = Client(hosts, read_only=True, session_timeout=LONG, _seed=seed)
+        client.connect()
+        mute.wait_for(lambda: mute.connections)
+        with within(CLOSE_BOUND):
+            client.close()
+        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
+
+
+def test_calls_from_many_threads_on_the_way_to_read_write(three: embedded.Ensemble) -> None:
+    """Each is answered, or ends with the loss of the connection; then all can write."""
+    with Client(three.hosts, read_only=True, session_timeout=LONG) as client:
+        here = three.server_for_session(client.session_id)
+        moved = threading.Event()
+
+        def work(number: int) -> None:
+            while not moved.is_set():
+                assert again(partial(client.get_data, "/kept")).data == b"kept"
+            again(partial(client.exists, f"/{number}"))
+            client.create(f"/{number}")
+
+        workers = [Background(partial(work, number)) for number in range(6)]
+        next(server for server in three.servers if server is not here).set_read_only(False)
+        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+        moved.set()
+        for worker in workers:
+            worker.result()
+        assert len([name for name in client.get_children("/") if name.isdigit()]) == 6

@@ -1,0 +1,319 @@
+"""What `docs/security.md` says and no other test shows.
+
+Some of these show a weakness: they fail when it is gone, and then the document is to be changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import socket
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.lock_helpers import GRACE, LONG, Stage, acquire_soon
+from tests.support.scripted import Script
+from tests.support.server_control import ZooKeeperServer, poll
+from zkwire import (
+    CREATOR_ALL_ACL,
+    Client,
+    DigestMD5,
+    NoAuthError,
+    NodeExistsError,
+    NonBlockingLock,
+    NotEmptyError,
+    SequenceExhaustedError,
+    SequentialLock,
+    digest_auth,
+)
+from zkwire.jute.frames import frame
+from zkwire.jute.records import GetChildrenResponse
+from zkwire.recipes.single_entry import GRANTS
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy.proxy import Action, rewrite
+from zkwire.wire.paths import LAST_SEQUENCE
+
+TESTS = Path(__file__).resolve().parents[1]
+DOCUMENT = TESTS.parent / "docs" / "security.md"
+NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer) -> object:
+    with Stage(zookeeper) as stage:
+        yield stage
+
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+def statements() -> list[str]:
+    """The items of the document's lists, each in one line."""
+    parts = re.split(r"^- ", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
+    return [" ".join(part.split("\n\n")[0].split()) for part in parts]
+
+
+def test_each_statement_names_a_test() -> None:
+    assert len(statements()) > 30
+    assert [said for said in statements() if not NAMED.search(said)] == []
+
+
+def test_each_test_that_is_named_exists() -> None:
+    named = set(NAMED.findall(DOCUMENT.read_text()))
+    assert len(named) > 50
+    there: set[tuple[str, str]] = set()
+    for module in {module for module, _ in named}:
+        tree = ast.parse(next(TESTS.rglob(f"{module}.py")).read_text())
+        there |= {(module, n.name) for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    assert named - there == set()
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+# ZooKeeperServer.superSecret, and java.util.Random.
+SUPER_SECRET = 0xB3415C00
+JAVA_MULTIPLIER, JAVA_INCREMENT, JAVA_MASK = 0x5DEECE66D, 0xB, 2**48 - 1
+
+
+def password_of(session_id: int) -> bytes:
+    """The 16 bytes of `new Random(sessionId ^ superSecret).nextBytes`."""
+    seed = ((session_id ^ SUPER_SECRET) ^ JAVA_MULTIPLIER) & JAVA_MASK
+    made = b""
+    for _ in range(4):
+        seed = (seed * JAVA_MULTIPLIER + JAVA_INCREMENT) & JAVA_MASK
+        made += (seed >> 16).to_bytes(4, "little")
+    return made
+
+
+@pytest.mark.apache
+def test_the_password_of_a_session_follows_from_its_id(stage: Stage) -> None:
+    client = stage.client()
+    assert client.credentials.passwd == password_of(client.session_id)
+
+
+def test_sasl_protects_the_login_only() -> None:
+    """Who sits in between has only to wait until the login is over."""
+    with (
+        Server(sasl_users={"bob": "secret"}) as server,
+        FaultProxy(server.hosts) as proxy,
+        Client(proxy.hosts, sasl=DigestMD5("bob", "secret"), session_timeout=LONG) as client,
+    ):
+        client.create("/n", b"true!")
+        proxy.on(
+            "get_data", reply=True, action=rewrite(lambda raw: raw.replace(b"true!", b"false"))
+        )
+        assert client.get_data("/n").data == b"false"
+
+
+def test_nothing_is_said_before_tls_stands() -> None:
+    """All that a listener gets is one record of a TLS handshake."""
+    heard = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def listen() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(LONG)
+                while len(heard) < 5 or len(heard) < 5 + int.from_bytes(heard[3:5], "big"):
+                    heard.extend(connection.recv(65536))
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        client = Client(
+            f"127.0.0.1:{listener.getsockname()[1]}",
+            tls=ssl.create_default_context(),
+            auth=[digest_auth("bob", "pass-in-plain-text")],
+        )
+        try:
+            client._pump.start()
+            listening.join(LONG)
+        finally:
+            client.close()
+            listening.join(LONG)
+    assert heard[:1] == b"\x16"
+    assert len(heard) == 5 + int.from_bytes(heard[3:5], "big")
+    assert b"pass-in-plain-text" not in heard
+
+
+def test_the_proxys_log_has_everything() -> None:
+    with Server() as server, FaultProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
+        client.add_auth(*digest_auth("bob", "pass-in-plain-text"))
+        assert any(b"pass-in-plain-text" in seen.raw for seen in proxy.frames())
+
+
+def test_the_embedded_server_is_at_home() -> None:
+    with Server() as server:
+        assert server.hosts.startswith("127.0.0.1:")
+
+
+# --- a server, or a proxy, that lies --------------------------------------------------------------
+
+
+def listing(*names: str) -> Action:
+    """Say that these are the children, whatever the server has said."""
+
+    def forge(raw: bytes) -> bytes:
+        return frame(raw[4:20] + GetChildrenResponse(names).encode())
+
+    return rewrite(forge)
+
+
+def test_who_forges_a_listing_lets_two_hold(stage: Stage, fresh_path: str) -> None:
+    first = SequentialLock(stage.client(direct=True), fresh_path)
+    assert first.acquire(LONG)
+    client = stage.client()
+    second = SequentialLock(client, fresh_path)
+
+    def alone(raw: bytes) -> bytes:
+        names = GetChildrenResponse.decode(raw[20:]).children or ()
+        own = [name for name in names if name.startswith(f"{client.session_id & 2**64 - 1:016x}")]
+        return frame(raw[4:20] + GetChildrenResponse(tuple(own)).encode())
+
+    stage.proxy.on("get_children", reply=True, action=rewrite(alone))
+    assert second.acquire(LONG)
+    assert first.held
+    assert second.held
+    second.release()
+    first.release()
+
+
+def test_the_lease_is_as_long_as_the_server_says() -> None:
+    script = Script(timeout=9.0)
+    script.connect(timeout=90_000.0)
+    assert script.session.lease_deadline - script.now > 80_000
+
+
+HOSTILE = [
+    "../../etc",
+    "a\n2026 ERROR forged 0000000001",
+    "",
+    ".",
+    "..",
+    "x/y",
+    "\x1b[2J",
+    "\u0661" * 10,
+]
+
+
+def test_hostile_names_in_a_listing(fresh_path: str) -> None:
+    """No such name is asked for; the error shows what it shows escaped; nothing stays behind."""
+    with Server() as server, FaultProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
+        client.create(fresh_path)
+        for name in HOSTILE:
+            proxy.reset()
+            proxy.on("get_children", reply=True, action=listing(name))
+            told = ""
+            try:
+                list(client.walk(fresh_path))
+            except ValueError as error:
+                told = str(error)
+            assert "\n" not in told
+            assert "\x1b" not in told
+            asked = {seen.path or "" for seen in proxy.frames() if seen.direction == "c2s"}
+            assert all(path.isprintable() and ".." not in path for path in asked)
+        proxy.reset()
+        name = "a\n2026 ERROR forged 0000000000"
+        lock = SequentialLock(client, fresh_path)
+        session = f"{client.session_id & 2**64 - 1:016x}"
+
+        def add(raw: bytes) -> bytes:
+            names = GetChildrenResponse.decode(raw[20:]).children or ()
+            assert any(each.startswith(session) for each in names)
+            return frame(raw[4:20] + GetChildrenResponse((*names, name)).encode())
+
+        client.create(f"{fresh_path}/before-", sequential=True)  # so that the lock's number is 1
+        client.delete(f"{fresh_path}/before-0000000000")
+        proxy.on("get_children", reply=True, action=rewrite(add))
+        with pytest.raises(ValueError, match=r"forbidden character U\+000A") as caught:
+            lock.acquire(LONG)
+        assert "\n" not in str(caught.value)
+        acquire_soon(SequentialLock(client, fresh_path))
+
+
+# --- a hostile client in the same directory -------------------------------------------------------
+
+
+def test_who_stands_in_front_is_named_and_shown(stage: Stage, fresh_path: str) -> None:
+    stage.observer.create(fresh_path)
+    node = stage.observer.create(f"{fresh_path}/x-lock-", b"\xff\n\x1b", sequential=True)
+    lock = SequentialLock(stage.client(), fresh_path)
+    with pytest.raises(NodeExistsError, match=node):
+        lock.acquire(LONG)
+    poll("it has gone again", lambda: len(stage.nodes(fresh_path)) == 1 or None, GRACE)
+    (shown,) = lock.contenders()
+    assert shown.session_id == 0
+    assert shown.text == "\ufffd\n\x1b"
+
+
+def test_a_grant_that_cannot_be_deleted_is_named(stage: Stage, fresh_path: str) -> None:
+    token = f"{fresh_path}{GRANTS}/x"
+    stage.observer.ensure_path(f"{token}/y")
+    with pytest.raises(NotEmptyError, match=token):
+        NonBlockingLock(stage.client(), fresh_path).acquire(LONG)
+    poll("it has gone again", lambda: not stage.observer.exists(fresh_path) or None, GRACE)
+    stage.observer.delete_tree(f"{fresh_path}{GRANTS}")
+
+
+def test_a_counter_at_its_end_is_refused() -> None:
+    with Server() as server, Client(server.hosts) as client:
+        client.create("/lock")
+        server.tree.nodes["/lock"].created = LAST_SEQUENCE
+        for _ in range(2):
+            with pytest.raises(SequenceExhaustedError):
+                SequentialLock(client, "/lock").acquire(LONG)
+        poll("no node is left", lambda: not client.get_children("/lock") or None, GRACE)
+
+
+def test_names_like_ones_own_are_the_only_ones_deleted(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt's id is known to whoever lists the children, so others may use it."""
+    client = stage.client()
+    monkeypatch.setattr(client._world, "unique", lambda: "unique")
+    own = f"{client.session_id & 2**64 - 1:016x}-unique-lock-"
+    stage.observer.create(fresh_path)
+    stage.observer.create(f"{fresh_path}/somebody-lock-0000000099")
+    stage.observer.create(f"{fresh_path}/{own}", sequential=True)
+    lock = SequentialLock(client, fresh_path)
+    assert lock.acquire(LONG)
+    stage.observer.sync(fresh_path)
+    left = stage.nodes(fresh_path)
+    assert len(left) == 2
+    assert left[0].startswith(f"{fresh_path}/{own}")
+    assert left[1].endswith("/somebody-lock-0000000099")
+    deleted = [seen.path for seen in stage.proxy.frames() if seen.op == "delete" and seen.number]
+    assert all((path or "").startswith(f"{fresh_path}/{own}") for path in deleted)
+    lock.release()
+
+
+def test_an_access_list_on_the_parent_protects(stage: Stage, fresh_path: str) -> None:
+    holder, stranger = stage.client(), stage.observer
+    holder.add_auth(*digest_auth("bob", "secret"))
+    holder.create(fresh_path, acl=CREATOR_ALL_ACL)
+    locks = (
+        SequentialLock(holder, f"{fresh_path}/queue"),
+        NonBlockingLock(holder, f"{fresh_path}/n"),
+    )
+    holder.create(f"{fresh_path}/queue", acl=CREATOR_ALL_ACL)
+    for lock in locks:
+        assert lock.acquire(LONG)
+    names = [
+        f"{fresh_path}/n",
+        *(f"{fresh_path}/queue/{n}" for n in holder.get_children(f"{fresh_path}/queue")),
+    ]
+    assert len(names) == 2
+    for name in names:
+        with pytest.raises(NoAuthError):
+            stranger.delete(name)
+    for lock in (
+        SequentialLock(stranger, f"{fresh_path}/queue"),
+        NonBlockingLock(stranger, f"{fresh_path}/m"),
+    ):
+        with pytest.raises(NoAuthError):
+            lock.acquire(LONG)
+    for lock in locks:
+        assert lock.held
+        lock.release()

@@ -1,0 +1,1 @@
+"""Every order of events, in a simulated world."""

@@ -1,0 +1,255 @@
+"""What the tests of the asyncio client share: a loop that notices what is left, and the looks.
+
+A test is a coroutine function marked `@asynchronous`: it runs in a loop of its own, in debug mode,
+for a bounded time. When it has ended there must be no task, no socket in the loop's selector, no
+thread of the library, and nobody may have called the loop's exception handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+
+import pytest
+
+from tests.support.lock_helpers import PATIENCE
+from zkwire import AsyncBlockingLock, AsyncClient, AsyncNonBlockingLock, AsyncSequentialLock
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+AsyncLock: TypeAlias = AsyncNonBlockingLock | AsyncBlockingLock | AsyncSequentialLock
+AsyncKind: TypeAlias = (
+    type[AsyncNonBlockingLock] | type[AsyncBlockingLock] | type[AsyncSequentialLock]
+)
+
+ASYNC_KINDS: tuple[AsyncKind, ...] = (AsyncNonBlockingLock, AsyncBlockingLock, AsyncSequentialLock)
+ASYNC_WAITING_KINDS: tuple[AsyncKind, ...] = (AsyncBlockingLock, AsyncSequentialLock)
+async_kinds = pytest.mark.parametrize("kind", ASYNC_KINDS, ids=lambda kind: kind.__name__)
+async_waiting_kinds = pytest.mark.parametrize(
+    "kind", ASYNC_WAITING_KINDS, ids=lambda kind: kind.__name__
+)
+
+# A test that takes longer hangs.
+LONGEST_TEST = 110.0
+
+blocking = asyncio.to_thread
+"""Awaits a function that blocks, such as those of the servers and proxies."""
+
+
+class Complaints(list[str]):
+    """What the loop's exception handler was told."""
+
+    def __call__(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    def take(self) -> list[str]:
+        """What was said; now it is expected."""
+        taken = self[:]
+        self.clear()
+        return taken
+
+
+def complaints() -> Complaints:
+    """Those of the running loop."""
+    handler = asyncio.get_running_loop().get_exception_handler()
+    assert isinstance(handler, Complaints)
+    return handler
+
+
+def run(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    seconds: float = LONGEST_TEST,
+    debug: bool = True,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
+    """What the coroutine returns, in a loop of its own that must have nothing left at the end."""
+    heard = Complaints()
+
+    async def supervised() -> T:
+        loop = asyncio.get_running_loop()
+        loop.slow_callback_duration = 5.0  # pytest and noisy machines are not the library
+        loop.set_exception_handler(heard)
+        async with asyncio.timeout(seconds):
+            result = await main()
+        await _nothing_left(loop)
+        return result
+
+    gc.freeze()  # a collection is then about this test alone, and quick
+    try:
+        with asyncio.Runner(debug=debug, loop_factory=loop_factory) as runner:
+            result = runner.run(supervised())
+        gc.collect()
+    finally:
+        gc.unfreeze()
+    assert not heard, f"the loop's exception handler was called: {heard}"
+    return result
+
+
+async def _nothing_left(loop: asyncio.AbstractEventLoop) -> None:
+    for _ in range(3):  # wakers, then what those have put off
+        await asyncio.sleep(0)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not tasks, f"tasks are left: {tasks}"
+    selector = getattr(loop, "_selector", None)
+    if selector is not None:
+        left = [key.fd for key in selector.get_map().values()]
+        assert len(left) == 1, f"the loop still listens to more than its own pipe: {left}"
+    threads = [t.name for t in threading.enumerate() if t.name.endswith(("-io", "-callbacks"))]
+    assert not [name for name in threads if name.startswith("zkwire-")], threads
+
+
+def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a test of a coroutine function."""
+
+    @functools.wraps(test)
+    def synchronous(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(lambda: test(*args, **kwargs))
+
+    return synchronous
+
+
+async def eventually(what: str, look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """Wait until ``look`` (or what it returns, awaited) is true; its value."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = look()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.005)
+
+
+@contextmanager
+def spinning() -> Iterator[Callable[[], int]]:
+    """Counts the callbacks that the loop runs: a loop that has nothing to do must rest."""
+    loop: Any = asyncio.get_running_loop()
+    count = 0
+    original = loop.call_soon
+
+    def call_soon(*args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        return original(*args, **kwargs)
+
+    loop.call_soon = call_soon
+    try:
+        yield lambda: count
+    finally:
+        del loop.call_soon
+
+
+def library_threads() -> set[str]:
+    """The threads of clients; an embedded server's do not count."""
+    return {
+        t.name
+        for t in threading.enumerate()
+        if t.name.startswith("zkwire-") and not t.name.startswith("zkwire-server")
+    }
+
+
+def watch_count(client: AsyncClient) -> int:
+    """How many watches the client believes to be set."""
+    return client._session.watch_count
+
+
+# --- stepping -------------------------------------------------------------------------------------
+
+
+class Stepped(Generic[T]):
+    """Awaits something, and calls ``at(n, future)`` at its n-th suspension, counted from 1.
+
+    The future is what is waited for; None for a bare turn of the loop.
+    """
+
+    def __init__(
+        self,
+        awaitable: Awaitable[T],
+        at: Callable[[int, asyncio.Future[Any] | None], object],
+    ) -> None:
+        self.suspensions = 0
+        self._awaitable = awaitable
+        self._at = at
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._awaitable.__await__()
+        send: Callable[[], Any] = lambda: next(steps)  # noqa: E731
+        while True:
+            try:
+                future = send()
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            self.suspensions += 1
+            self._at(self.suspensions, future)
+            try:
+                sent = yield future
+            except BaseException as error:
+                send = functools.partial(_throw, steps, error)
+            else:
+                send = functools.partial(_send, steps, sent)
+
+
+def _send(steps: Any, value: object) -> Any:
+    return steps.send(value) if hasattr(steps, "send") else next(steps)
+
+
+def _throw(steps: Any, error: BaseException) -> Any:
+    return steps.throw(error)
+
+
+class Cancelling:
+    """Cancels the task that runs it at suspension ``nth``; ``how`` says when, and what else.
+
+    "waiting": as soon as it waits; "answered": what it waited for has come, and it has not run yet;
+    "twice": as "waiting", and again each time it waits afterwards. ``cut`` is called before that.
+    """
+
+    def __init__(
+        self,
+        nth: int,
+        how: str = "waiting",
+        cut: Callable[[], object] | None = None,
+        also: Callable[[], object] | None = None,
+    ) -> None:
+        self.happened = False
+        self._nth, self._how, self._cut, self._also = nth, how, cut, also
+
+    def __call__(self, number: int, future: asyncio.Future[Any] | None) -> None:
+        if self._also is not None:
+            self._also()
+        task = asyncio.current_task()
+        assert task is not None
+        if number == self._nth:
+            self.happened = True
+            if self._cut is not None:
+                self._cut()
+            if self._how == "answered" and future is not None:
+                future.add_done_callback(lambda _: task.cancel())
+            else:
+                task.cancel()
+        elif self.happened and self._how == "twice":
+            task.cancel()
+
+
+async def cancelled_at(awaitable: Awaitable[T], cancelling: Cancelling) -> T | None:
+    """Run in a task of its own; None if it was cancelled, and it must be if that was asked for."""
+
+    async def body() -> T:
+        return await Stepped(awaitable, cancelling)
+
+    task = asyncio.ensure_future(body())
+    await asyncio.wait([task], timeout=PATIENCE)
+    assert task.done(), "it hangs"
+    assert task.cancelled() == cancelling.happened, "a cancellation was swallowed"
+    return None if task.cancelled() else task.result()

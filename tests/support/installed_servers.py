@@ -1,0 +1,179 @@
+"""ZooKeeper servers as processes of the tests' own, from an installed ZooKeeper."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.server_control import (
+    JAVA_FLAGS,
+    Backend,
+    Ensemble,
+    NoBackendError,
+    Settings,
+    ZooKeeperServer,
+    free_port,
+)
+
+DEBIAN_JARS = Path("/usr/share/java")
+LOOPBACK = "127.0.0.1"
+STOP_SECONDS = 10.0
+LOG_TAIL_BYTES = 4000
+
+
+class InstalledServer(ZooKeeperServer):
+    """One server process, with its own directory for configuration, data and log."""
+
+    def __init__(
+        self, java: tuple[str, ...], port: int, member: int, config: Mapping[str, str]
+    ) -> None:
+        super().__init__(LOOPBACK, port)
+        self.directory = Path(tempfile.mkdtemp(prefix="zkwire-test-"))
+        atexit.register(self.discard)
+        self._command = (*_leash(), *java, str(self.directory / "zoo.cfg"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._paused = False
+        data = self.directory / "data"
+        data.mkdir()
+        (data / "myid").write_text(f"{member}\n")
+        lines = {
+            "dataDir": str(data),
+            "clientPort": str(port),
+            "clientPortAddress": LOOPBACK,
+            **config,
+        }
+        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        (self.directory / "zoo.cfg").write_text(text)
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ProcessLookupError(f"{self} has not been started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None and not self._paused
+
+    def start(self, *, wait: bool = True) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for the tests; they stop their servers themselves.
+                process_group=0,
+            )
+        if wait:
+            self.wait_serving()
+
+    def stop(self) -> None:
+        self.resume()
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._paused = False
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+        # The signal is only sent so far; some threads may still be answering.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._paused = True
+
+    def resume(self) -> None:
+        if self._paused:
+            os.kill(self.pid, signal.SIGCONT)
+            self._paused = False
+
+    def discard(self) -> None:
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        atexit.unregister(self.discard)
+
+    def log_tail(self) -> str:
+        log = self.directory / "log"
+        return log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace") if log.exists() else ""
+
+
+class InstalledBackend(Backend):
+    """Starts servers from a class path."""
+
+    name = "installed"
+
+    def __init__(self, java: str, classpath: str) -> None:
+        self._java = java
+        self._classpath = classpath
+
+    def __str__(self) -> str:
+        return f"installed ZooKeeper, {self._classpath}"
+
+    def make_standalone(self, settings: Settings) -> InstalledServer:
+        (server,) = self._make(1, settings)
+        return server
+
+    def make_ensemble(self, settings: Settings) -> Ensemble:
+        return Ensemble(self._make(3, settings))
+
+    def _make(self, count: int, settings: Settings) -> list[InstalledServer]:
+        numbers = range(1, count + 1)
+        members = {f"server.{n}": f"{LOOPBACK}:{free_port()}:{free_port()}" for n in numbers}
+        config = {**members, **settings.config()}
+        command = self._command(settings)
+        return [InstalledServer(command, free_port(), n, config) for n in numbers]
+
+    def _command(self, settings: Settings) -> tuple[str, ...]:
+        return (
+            self._java,
+            *JAVA_FLAGS,
+            *settings.java_flags,
+            "-cp",
+            self._classpath,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        )
+
+
+def find_installed() -> InstalledBackend:
+    """The ZooKeeper under `ZOOKEEPER_HOME`, or Debian's, if there is one and Java to run it.
+
+    That is an unpacked release, or a folder with nothing but the jars of one.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise NoBackendError("no `java` on the path")
+    if home := os.environ.get("ZOOKEEPER_HOME"):
+        if any(Path(home).glob("zookeeper-*.jar")):
+            return InstalledBackend(java, f"{home}/*")
+        if not any(Path(home, "lib").glob("zookeeper-*.jar")):
+            raise NoBackendError(f"no zookeeper-*.jar in ZOOKEEPER_HOME={home}, nor in its lib")
+        return InstalledBackend(java, f"{home}/lib/*:{home}/conf")
+    # Debian's jar names the libraries it needs, but leaves the choice of a logger to its user.
+    jars = [DEBIAN_JARS / "zookeeper.jar", DEBIAN_JARS / "slf4j-simple.jar"]
+    if not jars[0].exists():
+        raise NoBackendError(f"no ZOOKEEPER_HOME, and no {jars[0]} (Debian's package `zookeeper`)")
+    return InstalledBackend(java, ":".join(map(str, jars)))
+
+
+def _leash() -> tuple[str, ...]:
+    """A command prefix that makes the kernel kill the server when the tests die.
+
+    More exactly, when the thread that starts it ends: servers are to be started by the thread
+    that runs the tests.
+    """
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()

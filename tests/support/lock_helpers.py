@@ -1,0 +1,461 @@
+"""What the tests of the locks share: a stage with a server, a proxy and clients; the usual looks.
+
+A lock "behind the proxy" is the one to which things happen; everybody else on the stage talks to
+the server directly, so that the proxy's log and counts are about one client alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Generic, Self, TypeAlias, TypeVar
+
+import pytest
+
+from tests.support.lock_frames import LockProxy
+from tests.support.server_control import ZooKeeperServer, poll
+from zkwire import (
+    AsyncClient,
+    BlockingLock,
+    Client,
+    NodeExistsError,
+    NonBlockingLock,
+    NoNodeError,
+    SequentialLock,
+)
+from zkwire.aio.driver import LoopDriver
+from zkwire.blocking.driver import ThreadDriver
+from zkwire.jute.frames import frame
+from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
+from zkwire.recipes.single_entry import GRANTS
+from zkwire.testing.proxy.proxy import FaultProxy, Frame
+from zkwire.wire import ops
+
+T = TypeVar("T")
+
+Lock: TypeAlias = NonBlockingLock | BlockingLock | SequentialLock
+Kind: TypeAlias = type[NonBlockingLock] | type[BlockingLock] | type[SequentialLock]
+
+ALL_KINDS: tuple[Kind, ...] = (NonBlockingLock, BlockingLock, SequentialLock)
+WAITING_KINDS: tuple[Kind, ...] = (BlockingLock, SequentialLock)
+SINGLE_KINDS: tuple[Kind, ...] = (NonBlockingLock, BlockingLock)
+
+all_kinds = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
+waiting_kinds = pytest.mark.parametrize("kind", WAITING_KINDS, ids=lambda kind: kind.__name__)
+single_kinds = pytest.mark.parametrize("kind", SINGLE_KINDS, ids=lambda kind: kind.__name__)
+
+# No wait of a test is longer; a shared machine may pause for seconds.
+PATIENCE = 25.0
+# What a third party may need for a lock that is free. Less than a client takes to give a silent
+# connection up (two thirds of LONG): a wake-up that was lost must not be healed by that.
+GRACE = 8.0
+A_WHILE = 0.2  # seconds, in which even a busy machine comes to the next request
+# How much later than its deadline a timed call may return, and how long a shared machine may stand
+# still meanwhile. Together less than a third of LONG, when pings show a client what has become of
+# its connection: whoever waits for anything but its deadline takes longer.
+SLACK = 0.25
+PAUSE = 4.0
+# A session that nothing is to happen to, and one that is to be outlived; but not by a pause.
+LONG = 15.0
+SHORT = 3.0
+# What a process may need to start, beside others that do the same.
+START = 60.0
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Running(Generic[T]):
+    """A call in a thread of its own."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._value: T
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="test-call", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._function()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def ended(self) -> bool:
+        """Whether the call has returned or raised."""
+        return not self._thread.is_alive()
+
+    def result(self, timeout: float = PATIENCE) -> T:
+        """What the call returns or raises; TimeoutError if it does neither in time."""
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"{self._function} has not ended within {timeout} s")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Stage:
+    """A server, a proxy before it, and clients on both ways; everything ends with the stage.
+
+    ``observer`` is a client that several stages share, and that must outlive them.
+    """
+
+    def __init__(self, server: ZooKeeperServer, observer: Client | None = None) -> None:
+        self.server = server
+        self.hosts = server.hosts
+        self._greetings: dict[int, ConnectResponse] = {}
+        self._exit = ExitStack()
+        self.proxy = self._exit.enter_context(LockProxy(upstream=server.hosts))
+        self.observer = observer or self.client(direct=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.heal()
+        self._exit.close()
+
+    def heal(self) -> None:
+        """No fault from now on."""
+        self.proxy.clear()
+        self.proxy.refuse(False)
+        self.proxy.black_hole(False)
+
+    def client(self, *, timeout: float = LONG, direct: bool = False, chroot: str = "") -> Client:
+        """A connected client, behind the proxy unless ``direct``."""
+        hosts = self.hosts if direct else self.proxy.hosts
+        client = Client(hosts + chroot, session_timeout=timeout)
+        self._exit.callback(client.close)
+        client.connect()
+        if not direct:
+            self._greetings[client.session_id] = greeting(self.proxy, client.session_id)
+        return client
+
+    def lock(self, kind: Kind, path: str, *, timeout: float = LONG) -> Lock:
+        """A lock on a client of its own, behind the proxy."""
+        if not kind.__name__.endswith("SequentialLock"):
+            make_path(self.observer, path + GRANTS)
+        return kind(self.client(timeout=timeout), path)
+
+    def rival(self, kind: Kind, path: str) -> Lock:
+        """A lock on a client of its own, out of the proxy's reach."""
+        return kind(self.client(direct=True), path)
+
+    def expire(self, client: Client) -> None:
+        """End the session of a client behind the proxy, without asking the client.
+
+        The server closes the client's connection as soon as there is a second one; if the client
+        came back at once, it would close that one, too.
+        """
+        self.proxy.refuse()
+        end_session(self.hosts, self._greetings[client.session_id])
+        self.proxy.refuse(False)
+
+    def nodes(self, path: str) -> list[str]:
+        """The node of every contender on ``path``: the children, or the lock itself; in order."""
+        try:
+            names, stat = self.observer.get_children_with_stat(path)
+        except NoNodeError:
+            return []
+        if stat.ephemeral_owner:
+            return [path]
+        return sorted((f"{path}/{name}" for name in names), key=lambda node: node[-10:])
+
+    def wait_no_nodes(self, path: str, seconds: float = GRACE) -> None:
+        """Wait until no contender is left on ``path``."""
+        poll(f"no node is left below {path}", lambda: not self.nodes(path) or None, seconds)
+
+
+# --- the usual looks ------------------------------------------------------------------------------
+
+
+def acquire_as_third_party(stage: Stage, kind: Kind, path: str) -> int:
+    """Somebody new gets the lock soon and gives it up; the fence."""
+    lock = kind(stage.observer, path)
+    try:
+        acquire_soon(lock, PATIENCE)
+    except TimeoutError as error:
+        raise AssertionError(f"a third party cannot acquire; nodes: {stage.nodes(path)}") from error
+    lock.release()
+    return lock.fence
+
+
+def acquire_soon(lock: Lock, seconds: float = GRACE) -> None:
+    """Acquire a lock that is free or about to be; a non-blocking one is tried again and again."""
+    if isinstance(lock, NonBlockingLock):
+        poll(f"{lock!r} is acquired", lambda: lock.try_acquire() or None, seconds)
+    elif not lock.acquire(seconds):
+        raise TimeoutError(f"{lock!r} is not acquired within {seconds} s")
+
+
+def assert_exclusive(holder: Lock, *others: Lock) -> None:
+    """``holder`` holds, and nobody else claims to at the same time."""
+    assert holder.held
+    claims = [other for other in others if other.held]
+    # Only if the holder held before and after the look was there an overlap.
+    assert not (claims and holder.held), f"both {holder!r} and {claims!r} claim to hold"
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    """What a call returns, and how many seconds it took."""
+    started = time.monotonic()
+    result = call()
+    return result, time.monotonic() - started
+
+
+def assert_in_time(timeout: float, *seconds: float) -> None:
+    """Calls with this time limit have kept it, the machine's pauses apart.
+
+    A pause makes some of several calls late, and never all of them; so the best one shows what the
+    code does, and the worst one that it waited for nothing else.
+    """
+    assert max(seconds) < timeout + SLACK + PAUSE, f"limit {timeout} s: {seconds}"
+    if len(seconds) > 1:
+        assert min(seconds) < timeout + SLACK, f"limit {timeout} s: {seconds}"
+
+
+def guards_at_once(client: Client | AsyncClient, *, alone: bool = True) -> None:
+    """Have the guards of its locks asked for when they are acquired, not a moment later.
+
+    What the client sends must not depend on the clock where it is counted.  They leave by
+    themselves, or if not ``alone`` with what is asked for next.
+    """
+    pump, world = client._pump, client._world
+    shortly = world.shortly
+
+    def at_once(stand: Callable[[], object]) -> None:
+        if alone:
+            stand()
+            pump.flush()
+        else:
+            put_off(pump)
+            shortly(stand)
+
+    world.shortly = at_once
+
+
+def put_off(pump: ThreadDriver | LoopDriver) -> None:
+    """What is to be done shortly: with the next request, however slow the machine is at that."""
+    if isinstance(pump, LoopDriver):
+        pump._late_timer = pump._late_timer or pump.start().call_later(A_WHILE, pump._call_late)
+    elif pump.io is not None:
+        pump.io.call_late_at = pump.io.call_late_at or pump.now() + A_WHILE
+        pump.wake()
+
+
+def watch_table_size(client: Client) -> int:
+    """How many watches the client believes to be set."""
+    return client._session.watch_count
+
+
+def waiters(server: ZooKeeperServer, below: str) -> int:
+    """How many sessions wait for the end of a node at or below ``below``, as the server says.
+
+    The server lists data watches only, so those of the holders on their own nodes do not count.
+    """
+    listed = re.split(r"^(?=/)", server.four_letter("wchp"), flags=re.MULTILINE)
+    paths = [path.split() for path in listed if path.strip()]
+    return sum(
+        len(sessions) for path, *sessions in paths if path == below or path.startswith(below + "/")
+    )
+
+
+def watch_count(server: ZooKeeperServer) -> int:
+    """How many watches the server has, of all clients and kinds."""
+    found = re.search(r"^zk_watch_count\s+(\d+)$", server.four_letter("mntr"), re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+# --- what the proxy has seen ----------------------------------------------------------------------
+
+
+def answers(frames: Iterable[Frame], op: str, error: int = 0) -> list[Frame]:
+    """The replies to requests of an operation that ended with this error code."""
+    return [f for f in frames if f.direction == "s2c" and f.op == op and f.error == error]
+
+
+def requests(frames: Iterable[Frame]) -> list[Frame]:
+    """The requests, pings and handshakes not included."""
+    return [frame for frame in frames if frame.number is not None]
+
+
+def wait_until_waiting(stage: Stage, nth: int = 1, op: str = "get_data") -> None:
+    """Wait until the ``nth`` look at a predecessor has been answered, so its watch is set."""
+    stage.proxy.wait_for(lambda frames: len(answers(frames, op)) >= nth, PATIENCE)
+
+
+def assert_no_blind_repeat(frames: list[Frame]) -> None:
+    """No lost sequential create was repeated without a sync and a listing, answered, in between.
+
+    The name of such a create is its attempt's alone, until the server puts the number behind it.
+    On one connection no answer is lost, and what was refused may be repeated.
+    """
+    creates = [f for f in requests(frames) if f.op == "create2" and (f.path or "").endswith("-")]
+    answered = {id(f.request): f.error for f in frames if f.direction == "s2c"}
+    for first, second in itertools.pairwise(creates):
+        refused = answered.get(id(first), 0) != 0
+        moved = first.connection != second.connection
+        if first.path == second.path and moved and not refused:
+            between = [
+                f.op
+                for f in frames[frames.index(first) : frames.index(second)]
+                if f.connection == second.connection and id(f) in answered
+            ]
+            looked = ("sync", "get_children") in itertools.pairwise(between)
+            assert looked, f"{second} repeats {first} after {between}"
+
+
+def greeting(proxy: FaultProxy, session_id: int) -> ConnectResponse:
+    """The server's answer to the handshake that began a session."""
+    for seen in proxy.frames():
+        if seen.kind == "connect" and seen.direction == "s2c":
+            response = ConnectResponse.decode(seen.body)
+            if response.session_id == session_id:
+                return response
+    raise LookupError(f"no handshake of session {session_id:#x} went through the proxy")
+
+
+# --- a second connection to somebody's session ----------------------------------------------------
+
+
+def end_session(hosts: str, known: ConnectResponse) -> None:
+    """Resume a session on a connection of one's own, and close it; LookupError if it is over."""
+    host, _, port = hosts.partition(",")[0].rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
+        request = ConnectRequest(0, 0, known.time_out, known.session_id, known.passwd, False)
+        connection.sendall(frame(request.encode()))
+        if ConnectResponse.decode(read_frame(connection)).session_id != known.session_id:
+            raise LookupError(f"the session {known.session_id:#x} is over already")
+        assert close_session(connection)
+
+
+def close_session(connection: socket.socket) -> bool:
+    """Whether the server says that it has; EOFError if it does not say anything."""
+    connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
+    return ReplyHeader.decode(read_frame(connection)).err == 0
+
+
+def read_frame(connection: socket.socket) -> bytes:
+    """The next frame, without its length; EOFError if the connection ends before."""
+    with connection.makefile("rb") as reader:
+        prefix = reader.read(4)
+        length = int.from_bytes(prefix, "big")
+        body = reader.read(length)
+    if len(prefix) < 4 or len(body) < length:
+        raise EOFError("the connection has ended")
+    return body
+
+
+# --- other processes ------------------------------------------------------------------------------
+
+
+class Worker:
+    """A process that runs a function of `tests.support.lock_workers`; the two talk in lines."""
+
+    def __init__(self, function: str, *arguments: object) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.lock_workers", function, *map(str, arguments)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self.pid = self._process.pid
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name="test-worker", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A stopped process dies of this one, too.
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def say(self, line: str) -> None:
+        """Send the process a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+
+    def hear(self, timeout: float = START) -> str | None:
+        """The process's next line; None at its end."""
+        return self._lines.get(timeout=timeout)
+
+    def expect(self, line: str) -> None:
+        """The process's next line is this one."""
+        assert self.hear() == line
+
+    def end(self, timeout: float = START) -> list[str]:
+        """Wait until the process has ended well; the lines it has left."""
+        lines = list(iter(lambda: self.hear(timeout), None))
+        assert self._process.wait(timeout) == 0
+        return lines
+
+
+class Workers:
+    """Several workers, all ended with the block."""
+
+    def __init__(self) -> None:
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def start(self, function: str, *arguments: object) -> Worker:
+        """One more."""
+        return self._exit.enter_context(Worker(function, *arguments))
+
+
+# --- small things ---------------------------------------------------------------------------------
+
+
+def assert_strictly_rising(numbers: Iterable[int]) -> None:
+    """Each number is higher than the one before."""
+    pairs = [(a, b) for a, b in itertools.pairwise(numbers) if a >= b]
+    assert not pairs, f"not rising: {pairs}"
+
+
+def make_path(client: Client, path: str) -> None:
+    """Create a node and what is missing above it."""
+    names = path.strip("/").split("/")
+    for depth in range(1, len(names) + 1):
+        with contextlib.suppress(NodeExistsError):
+            client.create("/" + "/".join(names[:depth]))
+
+
+@contextlib.contextmanager
+def holding(lock: Lock) -> Iterator[Lock]:
+    """As ``with lock``, for any lock that is free."""
+    assert lock.acquire(GRACE)
+    try:
+        yield lock
+    finally:
+        lock.release()

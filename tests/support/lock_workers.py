@@ -1,0 +1,351 @@
+"""What the tests of the locks run in processes of their own; see `lock_helpers.Worker`.
+
+``python -m tests.support.lock_workers FUNCTION ARGUMENT ...``: each public function here is one
+worker. It talks to its test in lines: its standard input gives orders, its standard output reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import zkwire
+from tests.support.family_helpers import lease_of
+from tests.support.lock_helpers import ALL_KINDS, Lock
+from zkwire import (
+    Client,
+    Election,
+    NonBlockingLock,
+    ReadWriteLock,
+    Semaphore,
+    SequentialLock,
+    SetData,
+    ZooKeeperError,
+)
+
+# A non-blocking lock never waits, so its user must: at most this long between two tries.
+LONGEST_PAUSE = 0.01
+
+
+def say(line: object) -> None:
+    """Report a line, in one piece whatever interrupts it."""
+    os.write(1, f"{line}\n".encode())
+
+
+# The locks of the family that hold alone, or next to readers only, by a name for the command line.
+FAMILY: dict[str, Callable[[Client, str], Any]] = {
+    "WriteLock": lambda client, path: ReadWriteLock(client, path).write,
+    "ReadLock": lambda client, path: ReadWriteLock(client, path).read,
+    "Lease": lease_of,
+}
+
+
+def kind_named(name: str) -> Any:
+    """The lock class of this name, or what makes a lock of the family."""
+    return FAMILY.get(name) or next(kind for kind in ALL_KINDS if kind.__name__ == name)
+
+
+def counting(hosts: str, kind_name: str, path: str, times: str, file: str) -> None:
+    """Count the number in a file up, under the lock; report each number found and the fence."""
+    kind, counter = kind_named(kind_name), Path(file)
+    with Client(hosts) as client:
+        lock = kind(client, path)
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
+            wait_for(lock)
+            number = int(counter.read_text())
+            counter.write_text(str(number + 1))
+            assert lock.held
+            say(f"{number} {lock.fence}")
+            lock.release()
+
+
+def wait_for(lock: Lock) -> None:
+    """Acquire a lock of any kind."""
+    if isinstance(lock, NonBlockingLock):
+        while not lock.try_acquire():
+            time.sleep(random.uniform(0, LONGEST_PAUSE))
+    else:
+        assert lock.acquire()
+
+
+def writing(hosts: str, kind_name: str, path: str, session_timeout: str, register: str) -> None:
+    """Hold the lock; at each line look at ``held`` first of all, then write to the register."""
+    with Client(hosts, session_timeout=float(session_timeout)) as client:
+        lock = kind_named(kind_name)(client, path)
+        lost = threading.Event()
+        lock.lost.add_callback(lambda _: lost.set())
+        assert lock.acquire(10)
+        say(f"fence {lock.fence}")
+        while sys.stdin.readline():
+            held = lock.held
+            written = fenced_write(Path(register), f"by {os.getpid()}", lock.fence)
+            told = lock.lost.wait(10) and lost.wait(10) if not held else False
+            say(f"held {held} written {written} told {told}")
+
+
+def fenced_write(register: Path, value: str, fence: int) -> bool:
+    """Write to a register that refuses whoever comes with an older fence than it has seen."""
+    with register.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        highest = int(file.readline() or 0)
+        if fence < highest:
+            return False
+        file.seek(0)
+        file.truncate()
+        file.write(f"{fence}\n{value}\n")
+    return True
+
+
+class Orders:
+    """Lines of the standard input, waited for in a way that no signal can slip through."""
+
+    def __init__(self) -> None:
+        # A signal that comes just before a system call that blocks does not end it; a byte does.
+        self._signalled, signalled = os.pipe()
+        os.set_blocking(signalled, False)
+        signal.set_wakeup_fd(signalled)
+
+    def next(self) -> str:
+        """The next line; "" at the end."""
+        while True:
+            ready, _, _ = select.select([0, self._signalled], [], [])
+            if self._signalled in ready:
+                os.read(self._signalled, 100)
+            elif ready:
+                return os.read(0, 100).decode()
+
+
+def interrupted(hosts: str, kind_name: str, path: str) -> None:
+    """Wait for the lock at each line, and be interrupted twice.
+
+    The line says how many microseconds after the first interrupt the second one comes.
+    """
+    interruptions = {signal.SIGINT, signal.SIGALRM}
+    # Threads inherit this: both signals are for the one that is to be interrupted.
+    signal.pthread_sigmask(signal.SIG_BLOCK, interruptions)
+    with Client(hosts) as client:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, interruptions)
+        lock, orders = kind_named(kind_name)(client, path), Orders()
+        interrupts, pause = 0, 0.0
+
+        def interrupt(number: int, _: object) -> None:
+            nonlocal interrupts
+            interrupts += 1
+            if number == signal.SIGINT:
+                signal.setitimer(signal.ITIMER_REAL, pause)
+            raise KeyboardInterrupt
+
+        def serve() -> None:
+            nonlocal pause
+            while True:
+                try:
+                    say(f"interrupts {interrupts}")
+                    line = orders.next()
+                    if not line:
+                        return
+                    pause = int(line) / 1e6
+                    lock.acquire()
+                except KeyboardInterrupt:
+                    pass
+
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGALRM, interrupt)
+        while True:
+            try:
+                return serve()
+            except KeyboardInterrupt:  # the second one, while the first was being handled
+                pass
+
+
+# --- the rest of the family -----------------------------------------------------------------------
+
+
+def writing_two(hosts: str, path: str, times: str, directory: str) -> None:
+    """Count two files up, one after the other, under the write lock; report each fence."""
+    with Client(hosts) as client:
+        lock = ReadWriteLock(client, path)
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
+            with lock.write:
+                for name in ("first", "second"):
+                    file = Path(directory, name)
+                    file.write_text(str(int(file.read_text()) + 1))
+                assert lock.write.held
+                say(lock.write.fence)
+
+
+def reading_two(hosts: str, path: str, times: str, directory: str) -> None:
+    """Read two files, the second one first, under the read lock; report what they say."""
+    with Client(hosts) as client:
+        lock = ReadWriteLock(client, path)
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
+            with lock.read:
+                second = Path(directory, "second").read_text()
+                say(f"{Path(directory, 'first').read_text()} {second}")
+                assert lock.read.held
+
+
+def holding_side(hosts: str, side: str, path: str, session_timeout: str) -> None:
+    """Hold the read or the write lock until killed."""
+    with Client(hosts, session_timeout=float(session_timeout)) as client:
+        lock = ReadWriteLock(client, path)
+        assert (lock.read if side == "read" else lock.write).acquire(10)
+        say("held")
+        sys.stdin.readline()
+
+
+def leasing(hosts: str, path: str, count: str, times: str, file: str) -> None:
+    """Take a lease, note how many others have one, and give it back; report the highest number."""
+    highest = 0
+    with Client(hosts) as client:
+        semaphore = Semaphore(client, path, int(count))
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
+            with semaphore.lease() as lease:
+                highest = max(highest, counted(Path(file), 1))
+                time.sleep(random.uniform(0, LONGEST_PAUSE))
+                assert lease.held
+                counted(Path(file), -1)
+    say(highest)
+
+
+def counted(file: Path, more: int) -> int:
+    """Add to the number in a file; the sum."""
+    with file.open("r+") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        number = int(opened.read()) + more
+        opened.seek(0)
+        opened.truncate()
+        opened.write(str(number))
+        return number
+
+
+def holding_lease(hosts: str, path: str, count: str, session_timeout: str) -> None:
+    """Hold a lease until killed."""
+    with (
+        Client(hosts, session_timeout=float(session_timeout)) as client,
+        Semaphore(client, path, int(count)).lease().within(10),
+    ):
+        say("held")
+        sys.stdin.readline()
+
+
+def leading(hosts: str, path: str, text: str, session_timeout: str) -> None:
+    """Lead, and say so each time; a line ends the term."""
+    with Client(hosts, session_timeout=float(session_timeout)) as client:
+        election = Election(client, path, text)
+        while True:
+            with election.lead() as leadership:
+                say(f"leads {leadership.fence}")
+                if not sys.stdin.readline():
+                    return
+
+
+def guarding(hosts: str, path: str, target: str, session_timeout: str) -> None:
+    """Hold the lock; at each line write it to the target under the guard, and say how that went.
+
+    Nothing is looked at before: the process may have been stopped in between.
+    """
+    with Client(hosts, session_timeout=float(session_timeout)) as client:
+        lock = SequentialLock(client, path)
+        assert lock.acquire(10)
+        say("held")
+        while line := sys.stdin.readline():
+            try:
+                lock.guard([SetData(target, line.strip().encode())])
+                say("written")
+            except ZooKeeperError as error:
+                say(type(error).__name__)
+
+
+# --- asyncio --------------------------------------------------------------------------------------
+
+
+def counting_in_tasks(
+    hosts: str, kind_name: str, path: str, times: str, file: str, tasks: str
+) -> None:
+    """As `counting`, by that many tasks on one client, each with a lock of its own."""
+    kind, counter = getattr(zkwire, f"Async{kind_name}"), Path(file)
+
+    async def count(client: zkwire.AsyncClient) -> None:
+        lock = kind(client, path)
+        for _ in range(int(times)):
+            while not await lock.acquire():
+                await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))
+            number = int(counter.read_text())
+            await asyncio.sleep(0)
+            counter.write_text(str(number + 1))
+            assert lock.held
+            say(f"{number} {lock.fence}")
+            await lock.release()
+
+    async def main() -> None:
+        async with zkwire.AsyncClient(hosts) as client:
+            say("ready")
+            sys.stdin.readline()
+            await asyncio.gather(*(count(client) for _ in range(int(tasks))))
+
+    asyncio.run(main())
+
+
+def counting_with_kazoo(hosts: str, path: str, times: str, file: str) -> None:
+    """As `counting`, with kazoo's lock; it has no fence, and 0 is reported for it."""
+    from kazoo.client import KazooClient
+
+    client, counter = KazooClient(hosts), Path(file)
+    client.start(10)
+    lock = client.Lock(path, extra_lock_patterns=["-lock-"])
+    say("ready")
+    sys.stdin.readline()
+    for _ in range(int(times)):
+        with lock:
+            number = int(counter.read_text())
+            counter.write_text(str(number + 1))
+            say(f"{number} 0")
+    client.stop()
+    client.close()
+
+
+def writing_in_a_task(
+    hosts: str, kind_name: str, path: str, session_timeout: str, register: str
+) -> None:
+    """As `writing`, by a task; the loop runs while there is no order."""
+
+    async def main() -> None:
+        async with zkwire.AsyncClient(hosts, session_timeout=float(session_timeout)) as client:
+            lock = getattr(zkwire, f"Async{kind_name}")(client, path)
+            lost = asyncio.Event()
+            lock.lost.add_callback(lambda _: lost.set())
+            assert await lock.acquire(10)
+            say(f"fence {lock.fence}")
+            loop = asyncio.get_running_loop()
+            while await loop.run_in_executor(None, sys.stdin.readline):
+                held = lock.held
+                written = fenced_write(Path(register), f"by {os.getpid()}", lock.fence)
+                told = False
+                if not held:
+                    async with asyncio.timeout(10):
+                        told = await lock.lost and await lost.wait()
+                say(f"held {held} written {written} told {told}")
+
+    asyncio.run(main())
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,1 @@
+"""The embedded server, the fault proxy and the fixtures that users get."""

@@ -1,0 +1,146 @@
+"""Any bytes give replies or a `ProtocolError`, in bounded time and memory.
+
+The targets are those of `tests.long.fuzz`, which also runs them guided by coverage, for as long as
+wanted. Here they are bounded, and the same in every run.
+"""
+
+from __future__ import annotations
+
+import gc
+import struct
+import tracemalloc
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.long import fuzz, fuzz_corpus
+from tests.long.fuzz_corpus import TALKS, Mutation, mutate
+
+BOUNDED = settings(
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TARGETS = fuzz.targets(fuzz_corpus.load())
+NUMBER = st.integers(0, 2**16 - 1)
+MUTATIONS = st.lists(st.tuples(NUMBER, NUMBER, NUMBER), min_size=1, max_size=fuzz.MOST_MUTATIONS)
+SOUP = st.lists(
+    st.one_of(
+        st.binary(max_size=40),
+        st.binary(max_size=120).map(lambda body: struct.pack(">i", len(body)) + body),
+    ),
+    max_size=8,
+)
+# What may be kept beyond what an honest conversation of the same length needs.
+SPARE_BYTES = 512 * 1024
+
+
+def fuzzed(*names: str) -> Callable[[Callable[[str], None]], Callable[[str], None]]:
+    """The test runs once for each of these targets."""
+    return pytest.mark.parametrize("name", names)
+
+
+def examine(name: str, examples: int = 200) -> None:
+    """Mutated conversations, and soup behind the first frames of one."""
+    target = TARGETS[name]
+    seeds = st.sampled_from(sorted(target.seeds))
+
+    @settings(BOUNDED, max_examples=examples)
+    @given(seeds, MUTATIONS)
+    def mutated(seed: str, mutations: list[Mutation]) -> None:
+        fuzz.run(target, mutate(target.seeds[seed], mutations))
+
+    @settings(BOUNDED, max_examples=examples // 3)
+    @given(seeds, st.integers(0, 3), SOUP)
+    def soup(seed: str, honest: int, pieces: list[bytes]) -> None:
+        fuzz.run(target, [*target.seeds[seed][:honest], *pieces])
+
+    mutated()
+    soup()
+
+
+@fuzzed(*(f"session_{talk}" for talk in TALKS), "restoration")
+def test_session(name: str) -> None:
+    """The automaton, with calls of every kind on their way."""
+    examine(name)
+
+
+@fuzzed("server", "server_with_sasl")
+def test_server(name: str) -> None:
+    """The embedded server."""
+    examine(name)
+
+
+def test_decoder() -> None:
+    """Every record from every frame, whatever it was meant to be."""
+    examine("decoder", 90)
+
+
+def test_proxy() -> None:
+    """What tells the fault proxy's frames apart."""
+    examine("proxy")
+
+
+@fuzzed("session_nodes", "session_watches", "session_multis", "server", "restoration")
+def test_claims_cost_nothing(name: str) -> None:
+    """Every number of every conversation that could be a length or a count, made a huge one."""
+    target = TARGETS[name]
+    for seed, frames in target.seeds.items():
+        honest = peak(target, frames)
+        for index, at in lengths(frames):
+            claim = (2**31 - 1, 2**26, 2**20 - 1)[(index + at) % 3]
+            lying = frames[index][:at] + struct.pack(">i", claim) + frames[index][at + 4 :]
+            kept = peak(target, [*frames[:index], lying, *frames[index + 1 :]])
+            assert kept < honest + SPARE_BYTES, (seed, index, at, claim)
+
+
+def lengths(frames: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Where a number stands that fits into what follows it: the frame, and the offset in it."""
+    return [
+        (index, at)
+        for index, raw in enumerate(frames)
+        for at in range(len(raw) - 3)
+        if 0 < int.from_bytes(raw[at : at + 4], "big") <= len(raw) - at - 4
+    ]
+
+
+def peak(target: fuzz.Target, pieces: Sequence[bytes]) -> int:
+    """How many bytes were in use at the most; frames of the past do not count."""
+    gc.collect(0)
+    tracemalloc.start()
+    try:
+        target.run(pieces)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+# --- the fuzzer itself ----------------------------------------------------------------------------
+
+
+def test_the_guided_run_keeps_what_is_new() -> None:
+    """Two seconds of it, with a seed: nothing found, and something learnt."""
+    assert fuzz.guided(2.0, 1, list(TARGETS)) == []
+
+
+def test_a_mistake_would_be_found() -> None:
+    """A target that trusts one length: mutated conversations find it soon."""
+
+    def trusting(pieces: Sequence[bytes]) -> None:
+        for piece in pieces:
+            assert len(piece) < 4 or int.from_bytes(piece[:4], "big") <= 2**20
+
+    target = fuzz.Target(trusting, TARGETS["server"].seeds)
+    guided = fuzz.Guided("trusting", target, Random(1))
+    found = next(filter(None, (guided.step() for _ in range(5000))))
+    assert found.startswith("trusting, ")
+
+
+def test_the_corpus_is_what_real_conversations_look_like() -> None:
+    """Recorded anew, each conversation has the same operations in the same order."""
+    recorded = {r.name: [raw[8:12] for raw in r.c2s[1:]] for r in fuzz_corpus.record()}
+    kept = {r.name: [raw[8:12] for raw in r.c2s[1:]] for r in fuzz_corpus.load()}
+    assert recorded == kept

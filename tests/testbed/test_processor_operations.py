@@ -1,0 +1,367 @@
+"""The embedded server as a pure machine: what each operation answers, and whom it tells.
+
+The tree's own rules are in `test_tree.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.embedded import Peer, Reply, Told, connected, multi_body
+from zkwire.jute import records as r
+from zkwire.jute.record import Record
+from zkwire.testing.server.acl import digest_id
+from zkwire.testing.server.node import CONTAINER
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
+
+CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
+CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
+NO_NODE, NO_AUTH, NO_WATCHER, UNIMPLEMENTED, BAD_ARGUMENTS = -101, -102, -121, -6, -8
+MARSHALLING, NODE_EXISTS, INCONSISTENCY, AUTH_FAILED = -5, -110, -2, -115
+EPHEMERAL = 1
+
+
+# --- creates --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op", "flags", "ttl", "code"),
+    [
+        (ops.CREATE, 4, None, 0),  # a plain node: the opcode makes a container
+        (ops.CREATE, 5, None, BAD_ARGUMENTS),
+        (ops.CREATE, 7, None, BAD_ARGUMENTS),
+        (ops.CREATE, -1, None, BAD_ARGUMENTS),
+        (ops.CREATE_CONTAINER, 0, None, 0),
+        (ops.CREATE_TTL, 5, 1, 0),
+        (ops.CREATE_TTL, 6, 2**40 - 1, 0),
+        (ops.CREATE_TTL, 5, 2**40, BAD_ARGUMENTS),
+        (ops.CREATE_TTL, 5, 0, BAD_ARGUMENTS),
+        (ops.CREATE_TTL, 0, 1, BAD_ARGUMENTS),
+        (ops.CREATE_TTL, 0, -1, BAD_ARGUMENTS),  # a real server would die
+    ],
+)
+def test_flags(op: ops.Op, flags: int, ttl: int | None, code: int) -> None:
+    peer = connected()
+    request = (
+        r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, flags)
+        if ttl is None
+        else r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, flags, ttl)
+    )
+    assert peer.call(op, request).err == code
+    reapable = ["/a0000000000"] if flags == 6 else ["/a"]
+    lives = op is ops.CREATE_TTL and code == 0
+    assert peer.processor.state.tree.reapable(2**62) == (reapable if lives else [])
+
+
+def test_ttl_switched_off() -> None:
+    peer = connected(extended_types=False)
+    request = r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 5, 1000)
+    assert peer.call(ops.CREATE_TTL, request).err == UNIMPLEMENTED
+    assert not peer.ended
+
+
+def test_a_create2_answers_with_the_stat() -> None:
+    peer = connected(epoch=1.0)
+    reply = peer.call(ops.CREATE2, r.CreateRequest("/a", b"xyz", OPEN_ACL_UNSAFE, EPHEMERAL))
+    stat = r.Stat(2, 2, 1000, 1000, 0, 0, 0, peer.session_id, 3, 0, 2)
+    assert reply.body == r.Create2Response("/a", stat)
+
+
+# --- watches --------------------------------------------------------------------------------------
+
+
+def test_the_event_precedes_the_reply_of_the_write_that_caused_it() -> None:
+    peer = connected()
+    other = Peer(peer.processor).connect()
+    for who in (peer, other):
+        who.exists("/a", watch=True)
+    peer.ask(ops.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
+    assert peer.received() == [Told(CREATED, "/a"), Reply(2, 3, 0, r.CreateResponse("/a"))]
+    assert other.received() == [Told(CREATED, "/a")]
+    other.set("/a")
+    assert peer.received() == [], "once"
+
+
+def test_a_notification_has_no_zxid() -> None:
+    peer = connected()
+    peer.exists("/a", watch=True)
+    peer.ask(ops.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
+    raw = peer.raw_frames()[0]
+    assert raw == r.ReplyHeader(-1, -1, 0).encode() + r.WatcherEvent(1, 3, "/a").encode()
+
+
+def test_a_delete_is_one_event_for_data_and_child_watch() -> None:
+    peer = connected()
+    peer.create("/a")
+    peer.get("/a", watch=True)
+    peer.children("/a", watch=True)
+    peer.children("/", watch=True)
+    peer.ask(ops.DELETE, r.DeleteRequest("/a", -1))
+    told = [got for got in peer.received() if isinstance(got, Told)]
+    assert told == [Told(DELETED, "/a"), Told(CHILDREN, "/")]
+
+
+def test_a_refused_read_leaves_no_watch_but_exists_does() -> None:
+    peer = connected()
+    peer.get("/a", watch=True)
+    peer.children("/a", watch=True)
+    assert len(peer.processor.state.watchers) == 0
+    peer.exists("/a", watch=True)
+    assert len(peer.processor.state.watchers) == 1
+
+
+def test_an_event_is_kept_from_those_who_may_not_read() -> None:
+    peer = connected()
+    other = Peer(peer.processor).connect()
+    other.exists("/a", watch=True)
+    acl = (r.ACL(Perms.ALL & ~Perms.READ, r.Id("world", "anyone")),)
+    peer.create("/a", acl=acl)
+    assert other.received() == []
+
+
+def test_watches_end_with_their_connection() -> None:
+    peer = connected()
+    peer.create("/a")
+    peer.get("/a", watch=True)
+    peer.children("/a", watch=True)
+    assert len(peer.processor.state.watchers) == 2
+    peer.processor.lost(peer.connection)
+    assert len(peer.processor.state.watchers) == 0
+
+
+def test_set_watches_catches_up() -> None:
+    peer = connected()
+    for path in ("/same", "/changed", "/gone", "/parent", "/childless"):
+        peer.create(path)
+    seen = peer.exists("/").zxid
+    peer.set("/changed")
+    peer.delete("/gone")
+    peer.create("/parent/child")
+    peer.ask(
+        ops.SET_WATCHES,
+        r.SetWatches(
+            seen,
+            ("/same", "/changed", "/gone", "/childless"),  # the last one was changed then
+            ("/same", "/absent"),
+            ("/parent", "/gone", "/childless"),
+        ),
+    )
+    *told, reply = peer.received()
+    assert told == [
+        Told(CHANGED, "/changed"),
+        Told(DELETED, "/gone"),
+        Told(CREATED, "/same"),
+        Told(CHILDREN, "/parent"),
+        Told(DELETED, "/gone"),
+    ]
+    assert isinstance(reply, Reply)
+    assert reply.err == 0
+    assert len(peer.processor.state.watchers) == 4  # /same, /absent and /childless twice
+
+
+# --- credentials ----------------------------------------------------------------------------------
+
+
+def test_authentication() -> None:
+    peer = connected()
+    assert peer.call(ops.AUTH, r.AuthPacket(0, "digest", b"u:p"))[:3] == (1, 0, 0)
+    infos = peer.call(ops.WHO_AM_I).body.client_info
+    assert infos == (r.ClientInfo("ip", "127.0.0.1"), r.ClientInfo("digest", "u"))
+    peer.create("/a", acl=(r.ACL(Perms.ALL, r.Id("auth", "")),))
+    stored = peer.call(ops.GET_ACL, r.GetACLRequest("/a")).body.acl
+    assert stored == (r.ACL(Perms.ALL, r.Id("digest", digest_id(b"u:p"))),)
+    other = Peer(peer.processor).connect()
+    assert other.get("/a").err == NO_AUTH
+    assert other.exists("/a").err == 0  # 3.8 lets anybody
+
+
+def test_an_unknown_scheme_ends_the_connection() -> None:
+    peer = connected()
+    assert peer.call(ops.AUTH, r.AuthPacket(0, "world", b"anyone"))[:3] == (1, 0, AUTH_FAILED)
+    assert peer.ended
+
+
+# --- multi ----------------------------------------------------------------------------------------
+
+
+def created(path: str, flags: int = 0) -> tuple[ops.Op, r.CreateRequest]:
+    return ops.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, flags)
+
+
+def slot(opcode: int, err: int = 0) -> bytes:
+    return r.MultiHeader(opcode, False, err).encode()
+
+
+END = r.MultiHeader(-1, True, -1).encode()
+
+
+def test_a_multi_is_one_transaction_and_later_operations_see_earlier_ones() -> None:
+    peer = connected()
+    peer.children("/", watch=True)
+    peer.ask(
+        ops.MULTI,
+        body=multi_body(
+            created("/a"),
+            created("/a/b"),
+            (ops.CHECK, r.CheckVersionRequest("/a", 0)),
+            (ops.DELETE, r.DeleteRequest("/a/b", 0)),
+        ),
+    )
+    told, reply = peer.received()
+    assert told == Told(CHILDREN, "/")
+    assert isinstance(reply, Reply)
+    assert reply[:3] == (2, 2, 0)
+    paths = [r.CreateResponse(path).encode() for path in ("/a", "/a/b")]
+    assert reply.body == slot(1) + paths[0] + slot(1) + paths[1] + slot(13) + slot(2) + END
+
+
+def test_a_refused_multi_changes_nothing_and_says_who_was_it() -> None:
+    peer = connected()
+    peer.create("/x")
+    peer.exists("/a", watch=True)
+    reply = peer.multi(created("/a"), created("/x"), created("/b"))
+    codes = (0, NODE_EXISTS, INCONSISTENCY)
+    parts = [slot(-1, code) + r.ErrorResponse(code).encode() for code in codes]
+    assert reply == Reply(3, 3, 0, b"".join(parts) + END)
+    assert peer.exists("/a").err == NO_NODE
+    stat = peer.exists("/").body
+    assert (stat.cversion, stat.pzxid) == (0, 2)
+
+
+def test_an_empty_multi_is_a_transaction() -> None:
+    peer = connected()
+    assert peer.multi() == Reply(1, 2, 0, END)
+
+
+def test_a_multi_with_a_read_cannot_be_read() -> None:
+    peer = connected()
+    assert peer.multi(created("/a"), (ops.GET_DATA, r.GetDataRequest("/", False)))[1:] == (
+        2,
+        MARSHALLING,
+        b"",
+    )
+    assert peer.exists("/a").err == NO_NODE
+
+
+@pytest.mark.parametrize(
+    ("op", "flags", "answered", "owner"),
+    [
+        (ops.CREATE, 4, 15, True),
+        (ops.CREATE_CONTAINER, 4, 15, True),
+        (ops.CREATE_CONTAINER, 0, 1, False),
+        (ops.CREATE2, 0, 1, False),  # ZOOKEEPER-4026, mended in 3.8.2
+        (ops.CREATE2, 4, 15, True),
+    ],
+)
+def test_within_a_multi_the_flags_decide(
+    op: ops.Op, flags: int, answered: int, owner: bool
+) -> None:
+    """Found by the differential test: Op.Create looks at the flags, not at the opcode."""
+    peer = connected()
+    reply = peer.multi((op, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, flags)))
+    assert r.MultiHeader.unpack(reply.body)[0].type == answered
+    assert (peer.processor.state.tree.node("/a").owner != 0) is owner
+
+
+def test_a_newer_server_answers_a_create2_in_a_multi_with_the_stat() -> None:
+    peer = connected(version="3.9")
+    reply = peer.multi((ops.CREATE2, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)))
+    header, at = r.MultiHeader.unpack(reply.body)
+    assert header.type == ops.CREATE2.opcode
+    assert r.Create2Response.unpack(reply.body, at)[0].stat.czxid == 2
+
+
+def test_a_newer_server_makes_a_container_where_the_opcode_of_a_multi_says_so() -> None:
+    """Found by the differential test, as the three below."""
+    peer = connected(version="3.9")
+    request = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)
+    reply = peer.multi((ops.CREATE_CONTAINER, request))
+    assert r.MultiHeader.unpack(reply.body)[0].type == ops.CREATE2.opcode
+    assert peer.processor.state.tree.node("/a").owner == CONTAINER
+
+
+@pytest.mark.parametrize(
+    ("flags", "acl", "zxids"), [(-1, OPEN_ACL_UNSAFE, 1), (5, OPEN_ACL_UNSAFE, 0), (0, None, 0)]
+)
+def test_a_newer_server_reads_no_multi_with_an_odd_create(
+    flags: int, acl: tuple[r.ACL, ...] | None, zxids: int
+) -> None:
+    peer = connected(version="3.9")
+    tree = peer.processor.state.tree
+    before = tree.zxid
+    reply = peer.multi((ops.CREATE, r.CreateRequest("/a", b"", acl, flags)))
+    assert (reply.err, reply.body, tree.zxid) == (MARSHALLING, b"", before + zxids)
+
+
+def test_within_a_multi_a_ttl_without_its_mode_is_lost() -> None:
+    """Found by the differential test, as the one above."""
+    peer = connected()
+    request = r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 1000)
+    reply = peer.multi((ops.CREATE_TTL, request))
+    assert r.MultiHeader.unpack(reply.body)[0].type == ops.CREATE.opcode
+    bare = r.CreateRequest("/b", b"", OPEN_ACL_UNSAFE, 5)
+    assert peer.multi((ops.CREATE, bare)).err == MARSHALLING
+
+
+# --- other reads ----------------------------------------------------------------------------------
+
+
+def test_ephemerals_are_the_sessions_own_and_the_prefix_is_characters() -> None:
+    peer = connected()
+    other = Peer(peer.processor).connect()
+    for path in ("/a", "/ab", "/b"):
+        peer.create(path, EPHEMERAL)
+    other.create("/c", EPHEMERAL)
+
+    def ask(prefix: str | None) -> list[str]:
+        reply = peer.call(ops.GET_EPHEMERALS, r.GetEphemeralsRequest(prefix))
+        return sorted(reply.body.ephemerals)
+
+    assert ask("/a") == ["/a", "/ab"]
+    assert ask(None) == ask("") == ask("/") == ["/a", "/ab", "/b"]
+
+
+def test_children_with_the_stat_and_their_number() -> None:
+    peer = connected()
+    for path in ("/a", "/a/b", "/a/b/c"):
+        peer.create(path)
+    reply = peer.call(ops.GET_CHILDREN2, r.GetChildren2Request("/a", False))
+    assert reply.body.children == ("b",)
+    assert reply.body.stat.num_children == 1
+    number = peer.call(ops.GET_ALL_CHILDREN_NUMBER, r.GetAllChildrenNumberRequest("/a"))
+    assert number.body.total_number == 2
+
+
+def test_multi_read() -> None:
+    peer = connected()
+    peer.create("/a")
+    peer.ask(
+        ops.MULTI_READ,
+        body=multi_body(
+            (ops.GET_CHILDREN, r.GetChildrenRequest("/a", False)),
+            (ops.GET_DATA, r.GetDataRequest("/none", False)),
+        ),
+    )
+    (reply,) = peer.received()
+    assert isinstance(reply, Reply)
+    expected = slot(8) + r.GetChildrenResponse(()).encode()
+    expected += slot(-1, NO_NODE) + r.ErrorResponse(NO_NODE).encode() + END
+    assert reply[1:] == (2, 0, expected)
+
+
+@pytest.mark.parametrize(("reads", "body"), [(0, END), (1, b"")])
+def test_a_multi_read_of_writes_cannot_be_read(reads: int, body: bytes) -> None:
+    """Found by the differential test: of writes alone the answer has been begun."""
+    peer = connected()
+    parts: list[tuple[ops.Op, Record]] = [(ops.GET_DATA, r.GetDataRequest("/", False))] * reads
+    peer.ask(ops.MULTI_READ, body=multi_body(*parts, (ops.DELETE, r.DeleteRequest("/a", -1))))
+    assert peer.received() == [Reply(1, 1, MARSHALLING, body)]
+
+
+def test_the_configuration_is_for_reading() -> None:
+    peer = connected()
+    stat = peer.exists("/zookeeper/config").body
+    assert (stat.version, stat.aversion) == (0, -1)
+    assert peer.set("/zookeeper/config").err == NO_AUTH
+    assert peer.get("/zookeeper/config").body.data == b""

@@ -1,0 +1,689 @@
+"""The embedded server over TCP: clients, ensembles, faults, time, and peers that misbehave."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import zkwire.testing
+from tests.shell.test_client import undisturbed
+from tests.support.embedded import Peer, Reply, Told, connected
+from zkwire import (
+    Client,
+    NodeExistsError,
+    NoNodeError,
+    OutcomeUnknownError,
+    SequentialLock,
+    SessionExpiredError,
+)
+from zkwire.jute import records as r
+from zkwire.jute.frames import frame
+from zkwire.testing.proxy.faults import (
+    Action,
+    Gate,
+    HalfClose,
+    Hold,
+    black_hole,
+    cut_after,
+    cut_before,
+    delay,
+    drip,
+    drop,
+    forward,
+    hold,
+    rst_before,
+    split,
+    truncate,
+)
+from zkwire.testing.server import loop
+from zkwire.testing.server import peer as peers
+from zkwire.testing.server.clock import VirtualClock
+from zkwire.testing.server.faultpoints import FaultPoints
+from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.server import Ensemble, Server, serve
+from zkwire.testing.server.tree import DataTree
+
+T = TypeVar("T")
+
+SECONDS = 30.0
+ROOT = Path(__file__).resolve().parents[2]
+GREETING = frame(r.ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode())
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(tick=0.2) as running:
+        yield running
+
+
+def dial(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), SECONDS)
+
+
+def persist(read: Callable[[], T]) -> T:
+    """Repeat a read over lost connections."""
+    while True:
+        try:
+            return read()
+        except OutcomeUnknownError:
+            continue
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    try:
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+    except ConnectionResetError:
+        return b""
+
+
+# --- the main job ---------------------------------------------------------------------------------
+
+
+def test_a_client_and_a_lock(server: Server) -> None:
+    with Client(server.hosts) as client, Client(server.hosts) as other:
+        client.create("/a", b"x")
+        watch = other.exists("/a")
+        assert watch is not None
+        with pytest.raises(NodeExistsError):
+            other.create("/a")
+        with SequentialLock(client, "/lock") as lock:
+            assert not SequentialLock(other, "/lock").try_acquire()
+            assert lock.fence > watch.czxid
+        assert other.get_data("/a").data == b"x"
+        assert "/lock" in server.tree.nodes
+        assert {s.session_id for s in server.sessions} == {client.session_id, other.session_id}
+    assert len(server.sessions) == 0
+
+
+def test_permissions_are_told_with_their_names(server: Server) -> None:
+    anyone = r.Id("world", "anyone")
+    with Client(server.hosts) as client:
+        client.create("/a", acl=[r.ACL(3, anyone)])
+        (entry,) = client.get_acl("/a").acl
+        assert f"{entry.perms}" == "Perms.READ|WRITE"
+        assert entry == r.ACL(3, anyone)
+        server.tree.nodes["/a"].acl = (r.ACL(-1, anyone), r.ACL(32, anyone))
+        assert [repr(entry.perms) for entry in client.get_acl("/a").acl] == ["-1", "32"]
+
+
+def test_children_are_told_in_the_same_order_in_each_run(server: Server) -> None:
+    names = [f"{number:x}" for number in range(20)]
+    with Client(server.hosts) as client:
+        client.create("/a")
+        for name in names:
+            client.create(f"/a/{name}")
+        assert list(client.get_children("/a")) == names
+
+
+def test_the_package_exports_lazily() -> None:
+    assert zkwire.testing.Server is Server
+    assert zkwire.testing.Ensemble is Ensemble
+    assert zkwire.testing.FaultProxy.__name__ == "FaultProxy"
+    assert zkwire.testing.VirtualClock is VirtualClock
+    with pytest.raises(AttributeError, match="nothing"):
+        zkwire.testing.nothing  # noqa: B018
+    code = "import sys, zkwire.testing; assert 'socket' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_stop_and_start_at_the_same_port(server: Server) -> None:
+    port = server.port
+    with Client(server.hosts) as client:
+        client.create("/a", ephemeral=True)
+        server.stop()
+        with pytest.raises(OSError):  # noqa: PT011 - refused, in the words of the system
+            dial(server)
+        server.start()
+        assert server.port == port
+        stat = persist(lambda: client.exists("/a"))
+        assert stat is not None, "the session has lived on"
+
+
+def test_closing_twice_and_using_it_afterwards() -> None:
+    server = Server()
+    server.start()
+    server.close()
+    server.close()
+    with server:
+        assert server.port != 0
+        with Client(server.hosts) as client:
+            client.create("/a")
+
+
+@pytest.mark.parametrize("kind", [Server, Ensemble])
+def test_a_server_takes_no_orders_but_while_it_runs(kind: type[Server] | type[Ensemble]) -> None:
+    server = kind()
+    before = threading.active_count()
+    for _ in range(2):
+        for order in (server.clear, server.cut_all, partial(server.expire, 1)):
+            with pytest.raises(RuntimeError, match="started, or it is closed"):
+                order()
+        assert threading.active_count() == before
+        with server:
+            server.clear()
+
+
+def test_a_server_that_cannot_start_leaves_no_thread(server: Server) -> None:
+    other = Server(port=server.port)
+    ensemble = Ensemble(2)
+    ensemble.servers[1]._listener.port = server.port
+    before = threading.active_count()
+    for start in (other.start, other.__enter__, ensemble.servers[1].start, ensemble.__enter__):
+        with pytest.raises(OSError, match="in use"):
+            start()
+        assert threading.active_count() == before
+
+
+def test_a_member_that_cannot_start_again_ends_no_other(server: Server) -> None:
+    with Ensemble(2) as ensemble, Client(ensemble.servers[0].hosts) as client:
+        ensemble.servers[1].stop()
+        ensemble.servers[1]._listener.port = server.port
+        with pytest.raises(OSError, match="in use"):
+            ensemble.servers[1].start()
+        assert client.create("/a") == "/a"
+
+
+@pytest.mark.parametrize("members", [-1, 0, 128])
+def test_an_ensemble_has_one_to_127_members(members: int) -> None:
+    """The number of the server is the first byte of a session id, which is signed."""
+    with pytest.raises(ValueError, match="1 to 127"):
+        Ensemble(members)
+    assert len(Ensemble(127).servers) == 127
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"handshake_timeout": 0},
+        {"handshake_timeout": -1.0},
+        {"handshake_timeout": float("nan")},
+        {"handshake_timeout": float("inf")},
+        {"timeouts": (5, 1)},
+        {"timeouts": (-5, -1)},
+        {"timeouts": (0, 1)},
+        {"tick": 0},
+    ],
+)
+def test_a_time_that_is_none_is_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"timeout|tick"):
+        Server(**options)
+
+
+def test_a_configuration_is_bytes(server: Server) -> None:
+    before = server.tree.zxid
+    with pytest.raises(TypeError, match="not str"):
+        server.set_config("text")  # type: ignore[arg-type]
+    assert server.tree.zxid == before
+
+
+def test_who_wakes_a_loop_that_has_ended_meanwhile_is_not_hurt() -> None:
+    """Its thread may carry out the last order, and close all, before it is woken for it."""
+    server = Server()
+    server.start()
+    loop = server._running()
+    server.close()
+    loop._wake_up()
+
+
+def test_expiring_a_session(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a", ephemeral=True)
+        assert server.expire(client.session_id)
+        assert "/a" not in server.tree.nodes
+        with pytest.raises(SessionExpiredError):
+            persist(lambda: client.exists("/a"))
+    assert not server.expire(client.session_id)
+
+
+def test_one_seed_one_session_id() -> None:
+    ids = []
+    for _ in range(2):
+        with Server(seed=7) as server, Client(server.hosts) as client:
+            ids.append(client.session_id)
+    assert ids[0] == ids[1]
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def test_virtual_time_passes_only_when_told() -> None:
+    clock = VirtualClock(start=1000.0)
+    with Server(tick=2.0, now=clock) as server, dial(server) as connection:
+        connection.sendall(GREETING)
+        answer = r.ConnectResponse.decode(connection.recv(100)[4:])
+        create = struct.pack(">ii", 1, 1) + r.CreateRequest("/a", b"", _open(), 1).encode()
+        connection.sendall(frame(create))
+        connection.recv(100)
+        assert server.tree.node("/a").ctime == 1_000_000
+        clock.advance(answer.time_out / 1000 + 1.9)
+        assert "/a" in server.tree.nodes
+        clock.advance(0.1)
+        assert "/a" not in server.tree.nodes
+        assert read_to_end(connection) == b""
+    now = clock()
+    for seconds in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="not negative"):
+            clock.advance(seconds)
+    assert clock() == now
+
+
+def _open() -> tuple[r.ACL, ...]:
+    return (r.ACL(31, r.Id("world", "anyone")),)
+
+
+def test_a_silent_session_ends_in_real_time(server: Server) -> None:
+    with dial(server) as connection, Client(server.hosts) as client:
+        request = r.ConnectRequest(0, 0, 400, 0, bytes(16), False)
+        create = struct.pack(">ii", 1, 1) + r.CreateRequest("/a", b"", _open(), 1).encode()
+        connection.sendall(frame(request.encode()) + frame(create))
+        assert len(read_to_end(connection)) > len(GREETING), "answers, then the end"
+        assert client.exists("/a") is None
+
+
+# --- several servers ------------------------------------------------------------------------------
+
+
+def test_a_client_of_three_servers_loses_one_and_goes_on() -> None:
+    with Ensemble(3) as ensemble, Client(ensemble.hosts) as client:
+        client.create("/a", ephemeral=True)
+        session_id = client.session_id
+        for _ in range(4):
+            member = ensemble.server_for_session(session_id)
+            assert member is not None
+            member.stop()
+            stat = persist(partial(client.exists, "/a"))
+            assert stat is not None
+            assert stat.ephemeral_owner == client.session_id == session_id
+            assert ensemble.server_for_session(session_id) is not member
+            member.start()
+        assert ensemble.server_for_session(4711) is None
+
+
+def test_members_show_one_tree_and_their_modes() -> None:
+    with Ensemble(3) as ensemble:
+        first, second, third = ensemble.servers
+        with Client(first.hosts) as one, Client(third.hosts) as other:
+            one.create("/a")
+            assert other.exists("/a") is not None
+        with socket.create_connection(("127.0.0.1", second.port), SECONDS) as connection:
+            connection.sendall(b"srvr")
+            assert b"Mode: follower" in read_to_end(connection)
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_cut_after_means_carried_out_and_not_answered(server: Server) -> None:
+    with Client(server.hosts) as client:
+        server.on("create", nth=2, action=cut_after)
+        client.create("/a")
+        with pytest.raises(OutcomeUnknownError):
+            client.create("/b")
+        assert client.exists("/b") is not None
+
+
+def test_the_rules_that_still_wait_are_told(server: Server) -> None:
+    with Client(server.hosts) as client:
+        server.on("create2", action=cut_after)
+        server.on("create", action=forward)
+        server.refuse_next("create", -101)
+        server.on("get_data", nth=2, action=forward, reply=True)
+        client.create("/a")
+        client.get_data("/a")
+        assert server.unfired == ["request 1 of create2", "the reply to request 2 of get_data"]
+        server.clear()
+        assert server.unfired == []
+
+
+@pytest.mark.parametrize("action", [cut_before, rst_before])
+def test_cut_before_means_not_carried_out(server: Server, action: object) -> None:
+    with Client(server.hosts) as client:
+        server.on("create", action=action)  # type: ignore[arg-type]
+        with pytest.raises(OutcomeUnknownError):
+            client.create("/a")
+        assert client.exists("/a") is None
+        client.create("/a")  # once
+
+
+def test_a_held_reply_waits_and_so_does_what_is_behind_it(server: Server) -> None:
+    gate = Gate()
+    with Client(server.hosts) as client, Client(server.hosts) as other:
+        server.on("create", action=hold(gate), reply=True)
+        replies = [client.pipeline.create("/a"), client.pipeline.exists("/a")]
+        assert gate.wait_reached().op == "create"
+        assert other.exists("/a") is not None, "it has been carried out"
+        gate.release()
+        assert replies[0].result(SECONDS) == "/a"
+        assert replies[1].result(SECONDS) is not None
+
+
+def test_events_do_not_overtake_a_held_reply() -> None:
+    peer, gate = connected(), Gate()
+    points = FaultPoints(peer.processor, lambda: None)
+    peer.exists("/w", watch=True)
+    points.on("exists", action=hold(gate), reply=True)
+    ask = struct.pack(">ii", 7, 3) + r.ExistsRequest("/", False).encode()
+    points.process(peer.connection, ask, 0.0)
+    Peer(peer.processor).connect().create("/w")
+    assert points.holds(peer.connection)
+    assert points.released() == []
+    assert peer.connection.take_output() == b""
+    gate.release()
+    assert points.released() == [peer.connection]
+    points.resume(peer.connection)
+    reply, told = peer.received()
+    assert isinstance(reply, Reply)
+    assert told == Told(1, "/w")
+
+
+def test_a_held_request_has_not_been_carried_out(server: Server) -> None:
+    gate = Gate()
+    with Client(server.hosts) as client, Client(server.hosts) as other:
+        server.on("create", action=hold(gate))
+        reply = client.pipeline.create("/a")
+        gate.wait_reached()
+        assert other.exists("/a") is None
+        gate.release()
+        assert reply.result(SECONDS) == "/a"
+
+
+def test_dropped_and_swallowed(server: Server) -> None:
+    with Client(server.hosts, session_timeout=3.0) as client:
+        server.on("create", action=black_hole)
+        with pytest.raises(OutcomeUnknownError):
+            client.create("/a")
+        server.on("exists", action=forward)
+        server.on("create", action=drop, nth=1)
+        server.clear()
+        assert client.create("/a") == "/a"
+
+
+@pytest.mark.parametrize("reply", [True, False])
+@pytest.mark.parametrize("action", [delay(1.0), drip(1.0), split], ids=["delay", "drip", "split"])
+def test_a_mistake_in_an_action_is_told_at_the_end(action: Action, reply: bool) -> None:
+    server = Server()
+    server.start()
+    with Client(server.hosts) as client:
+        server.on("create", action=action, reply=reply)
+        with pytest.raises(OutcomeUnknownError):
+            client.create("/a")
+    with pytest.raises(ValueError, match="needs the fault proxy"):
+        server.close()
+    with server:
+        with pytest.raises(ValueError, match="unknown operation"):
+            server.on("nothing", action=forward)
+        with pytest.raises(ValueError, match="counts from 1"):
+            server.on("create", action=forward, nth=0)
+
+
+def test_half_a_request_is_none(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a")
+        server.on("delete", action=truncate(19))
+        with pytest.raises(OutcomeUnknownError):
+            client.delete("/a")
+        assert client.exists("/a") is not None
+
+
+def test_a_mistake_behind_a_gate_is_told_at_the_end_as_well() -> None:
+    server, gate = Server(), Gate()
+    server.start()
+    with Client(server.hosts) as client:
+        server.on("create", action=lambda frame: (Hold(gate, frame), HalfClose()))
+        reply = client.pipeline.create("/a")
+        gate.wait_reached()
+        gate.release()
+        with pytest.raises(OutcomeUnknownError):
+            reply.result(SECONDS)
+        assert client.create("/a") == "/a"
+    with pytest.raises(ValueError, match="needs the fault proxy"):
+        server.close()
+
+
+def test_nobody_waits_for_a_server_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    server.start()
+
+    def fail() -> None:
+        monkeypatch.undo()
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(server._running(), "_run_commands", fail)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        server.cut_all()
+    with pytest.raises(KeyError):
+        server.close()
+
+
+def test_cut_all(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a", ephemeral=True)
+        server.cut_all()
+        assert persist(lambda: client.exists("/a")) is not None
+
+
+# --- peers that misbehave -------------------------------------------------------------------------
+
+
+def test_garbage_costs_its_own_connection_only(server: Server, seed: int) -> None:
+    rng = random.Random(seed)
+    with Client(server.hosts) as client:
+        for _ in range(200):
+            garbage = rng.randbytes(rng.randrange(1, 60))
+            if rng.random() < 0.5:
+                opcode = rng.choice([1, 2, 3, 4, 5, 8, 14, 22, 100, 101, 103])
+                request = struct.pack(">ii", 1, opcode) + rng.randbytes(rng.randrange(40))
+                garbage = GREETING + frame(request) + garbage
+            with dial(server) as connection:
+                connection.sendall(garbage)
+                with suppress(OSError):  # the server may have ended it already
+                    connection.shutdown(socket.SHUT_WR)
+                read_to_end(connection)
+        assert client.create("/a") == "/a", f"seed {seed}"
+
+
+@pytest.mark.parametrize("length", [-1, 0xFFFFF + 1, 2**31 - 1])
+def test_a_forbidden_length_is_the_end_without_a_reply(server: Server, length: int) -> None:
+    with dial(server) as connection:
+        connection.sendall(GREETING)
+        greeting = connection.recv(41, socket.MSG_WAITALL)
+        assert len(greeting) == 41
+        connection.sendall(struct.pack(">i", length))
+        assert read_to_end(connection) == b""
+
+
+def test_a_thousand_idle_connections(server: Server) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * 1000 + 200  # both ends are ours
+    if soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            pytest.skip(f"only {hard} descriptors are allowed")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    with ExitStack() as stack:
+        for number in range(1000):
+            connection = stack.enter_context(dial(server))
+            connection.sendall(GREETING[: number % len(GREETING)])
+        with Client(server.hosts) as client:
+            started = time.perf_counter()
+            for number in range(100):
+                client.create(f"/{number}")
+            seconds = time.perf_counter() - started
+            print(f"100 creates beside 1,000 idle connections: {seconds:.3f} s")
+
+
+def test_one_who_does_not_read_costs_bounded_memory(server: Server) -> None:
+    with Client(server.hosts) as client, dial(server) as connection:
+        client.create("/big", bytes(1_000_000))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(GREETING)
+        ask = struct.pack(">ii", 1, 4) + r.GetDataRequest("/big", False).encode()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        connection.sendall(frame(ask) * 2000)  # for two gigabytes
+        for _ in range(50):
+            assert client.exists("/big") is not None, "the others are served"
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown < 64 * 1024, f"{grown} KiB"
+
+
+def test_requests_go_on_when_all_replies_leave_at_the_end_of_a_round(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes nothing while requests are carried out, and everything just behind."""
+    monkeypatch.setattr(loop, "_HIGH_WATER", 1000)
+    flush, refused = loop.Loop._flush, list[peers.Peer]()
+
+    def stubborn(self: loop.Loop, peer: peers.Peer) -> None:
+        if peer.backlog > 1000 and not refused:
+            refused.append(peer)
+        else:
+            flush(self, peer)
+
+    with Client(server.hosts) as client:
+        client.create("/a", bytes(900))
+        monkeypatch.setattr(loop.Loop, "_flush", stubborn)
+        replies = [client.pipeline.get_data("/a") for _ in range(20)]
+        assert all(len(reply.result(SECONDS).data) == 900 for reply in replies)
+    assert refused
+
+
+def test_no_free_descriptor_is_no_end(server: Server) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Client(server.hosts) as client, ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket()) for _ in range(8)]
+        top = max(s.fileno() for s in waiting)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (top + 1, hard))
+        try:
+            for each in waiting:
+                each.connect(("127.0.0.1", server.port))
+            assert client.create("/a") == "/a"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        waiting[0].close()
+        client.create("/b")
+        server.cut_all()
+        late = stack.enter_context(dial(server))
+        late.sendall(b"ruok")
+        assert read_to_end(late) == b"imok"
+
+
+@pytest.mark.parametrize("why", [errno.ECONNABORTED, errno.EMFILE])
+def test_who_could_not_be_accepted_is_accepted_later(
+    server: Server, monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    accept, errors = socket.socket.accept, [OSError(why, "once")]
+
+    def refuse_once(listener: socket.socket) -> tuple[socket.socket, object]:
+        if errors:
+            raise errors.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", refuse_once)
+    with dial(server) as connection:
+        connection.settimeout(SECONDS)
+        connection.sendall(b"ruok")
+        assert read_to_end(connection) == b"imok"
+    assert not errors
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_pipelined_creates(server: Server) -> None:
+    tops = (f"/{number}" for number in itertools.count())
+    with Client(server.hosts) as client:
+
+        def cpu_seconds() -> float:
+            top = client.create(next(tops))
+            started, cpu = time.perf_counter(), time.process_time()
+            replies = [client.pipeline.create(f"{top}/{number}") for number in range(10_000)]
+            for reply in replies:
+                reply.result(SECONDS)
+            seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+            print(f"10,000 pipelined creates: {seconds:.2f} s, {cpu:.2f} s of CPU, client included")
+            assert len(server.tree.node(top).children or ()) == 10_000
+            return cpu
+
+        undisturbed(cpu_seconds, 2.0, times=4)
+
+
+def test_memory_of_a_node() -> None:
+    from zkwire.testing.server.acl import Credentials
+
+    tree, caller = DataTree(), Credentials()
+    count = 10_000
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            tree.begin(0)
+            acl = (r.ACL(31, r.Id("world", "anyone")),)
+            tree.create(NewNode(f"/{number:06d}", None, acl), caller)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    print(f"memory of a node without data: {held / count:.0f} bytes")
+    assert held / count < 800
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_serve_says_what_it_is_and_ends_at_ctrl_c() -> None:
+    code = (
+        "import sys; from zkwire.testing.server.server import serve; sys.exit(serve('127.0.0.1:0'))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        assert "for tests, demos, teaching" in lines[0]
+        assert "Never for production" in lines[1]
+        hosts = lines[0].split(" listens at ")[1].split(",")[0]
+        with Client(hosts) as client:
+            client.create("/a")
+            with pytest.raises(NoNodeError):
+                client.get_data("/b")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 0
+
+
+def test_serve_refuses_what_is_no_address(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for listen in ("nowhere", "127.0.0.1:99999", "[::1:0", "::1]:0", "::1:0", "[]:0", "a:-1"):
+        assert serve(listen) == 2
+        assert f"PORT: {listen}\n" in capsys.readouterr().err
+    for listen in (server.hosts, "\xe9" * 70 + ":0"):
+        assert serve(listen) == 1
+        assert f"cannot listen at {listen}: " in capsys.readouterr().err
+
+
+def test_serve_that_cannot_say_where_it_listens() -> None:
+    command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, cwd=ROOT, env=buffered, stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert re.fullmatch(r"zkwire: OSError: .*No space left on device\n", done.stderr)

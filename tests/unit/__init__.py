@@ -1,0 +1,1 @@
+"""What needs no socket: values, jute, the automaton, recipes step by step, documents, layers."""

@@ -1,0 +1,361 @@
+"""The public surface, pinned: no name appears, vanishes or loses its docstring unnoticed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import zkwire
+from zkwire import errors
+from zkwire.jute.record import Record
+from zkwire.net.pipeline import Pipeline
+from zkwire.operations import Operations
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ERRORS = {
+    "AuthFailedError",
+    "BadArgumentsError",
+    "BadVersionError",
+    "ClientClosedError",
+    "ConnectionLossError",
+    "DataInconsistencyError",
+    "EphemeralOnLocalSessionError",
+    "ForkedError",
+    "GarbledError",
+    "InvalidACLError",
+    "LockLostError",
+    "LockTakenError",
+    "LockTimeoutError",
+    "MarshallingError",
+    "MultiError",
+    "NewConfigNoQuorumError",
+    "NoAuthError",
+    "NoChildrenForEphemeralsError",
+    "NoNodeError",
+    "NoWatcherError",
+    "NodeExistsError",
+    "NotEmptyError",
+    "NotReadOnlyError",
+    "NotSentError",
+    "OperationTimeoutError",
+    "OutcomeUnknownError",
+    "ProtocolError",
+    "QuotaExceededError",
+    "ReconfigDisabledError",
+    "ReconfigInProgressError",
+    "ReplyTooLargeError",
+    "RequestTimeoutError",
+    "RuntimeInconsistencyError",
+    "SequenceExhaustedError",
+    "ServerError",
+    "ServerTimeoutError",
+    "SessionExpiredError",
+    "SessionMovedError",
+    "ThrottledOpError",
+    "UnimplementedError",
+    "UnknownSessionError",
+    "UnreachableError",
+    "ZooKeeperError",
+}
+LOCKS = {"BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"}
+CONSTANTS = {"CREATOR_ALL_ACL", "OPEN_ACL_UNSAFE", "READ_ACL_UNSAFE"}
+VALUES = {
+    "ACL",
+    "AclAndStat",
+    "ChildrenAndStat",
+    "ClientInfo",
+    "Credentials",
+    "DataAndStat",
+    "Event",
+    "EventType",
+    "Id",
+    "PathAndStat",
+    "Perms",
+    "Stat",
+    "State",
+    "TraceFrame",
+    "WatchType",
+}
+FUNCTIONS = {"digest_auth", "digest_id"}
+OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
+FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "Semaphore"}
+TWINS = {"Client", "Transaction", *LOCKS, *FAMILY}  # for threads, and with Async for asyncio
+PUBLIC = (
+    ERRORS
+    | TWINS
+    | {f"Async{name}" for name in TWINS}
+    | CONSTANTS
+    | VALUES
+    | FUNCTIONS
+    | OF_A_MULTI
+    | {"Contender", "DigestMD5", "Lost", "Watch"}
+)
+
+OPERATIONS = {
+    "add_auth",
+    "add_watch",
+    "create",
+    "create_with_stat",
+    "delete",
+    "exists",
+    "get_acl",
+    "get_all_children_number",
+    "get_children",
+    "get_children_with_stat",
+    "get_config",
+    "get_data",
+    "get_ephemerals",
+    "multi",
+    "multi_read",
+    "reconfig",
+    "remove_watches",
+    "set_acl",
+    "set_data",
+    "sync",
+    "who_am_i",
+}
+# Those that are about something else than a node, and what they are about.
+FIRST_ARGUMENT = {
+    "add_auth": "scheme",
+    "get_config": None,
+    "get_ephemerals": "prefix",
+    "multi": "operations",
+    "multi_read": "operations",
+    "reconfig": None,
+    "who_am_i": None,
+}
+BY_POSITION = {"acl", "data", "secret", "version", "which"}
+FLAGS = {"container", "ephemeral", "recursive", "sequential", "ttl", "watch"}
+A_LOCKS = frozenset(
+    {
+        "acquire",
+        "check",
+        "fence",
+        "held",
+        "lease_remaining",
+        "lost",
+        "path",
+        "release",
+        "try_acquire",
+        "within",
+    }
+)
+MEMBERS = {
+    "Client": OPERATIONS
+    | {
+        "add_state_listener",
+        "close",
+        "connect",
+        "credentials",
+        "delete_tree",
+        "detach",
+        "ensure_path",
+        "lease_remaining",
+        "remove_state_listener",
+        "session_id",
+        "session_timeout",
+        "state",
+        "transaction",
+        "wait_for_state",
+        "walk",
+    },
+    "DigestMD5": {"exchange"},
+    "Watch": {"close", "ready", "wait"},
+    "Lost": {"add_callback", "is_set", "ready", "wait"},
+    **dict.fromkeys(LOCKS, A_LOCKS | {"guard"}),
+    **dict.fromkeys(("Lock", "SequentialLock"), A_LOCKS | {"contenders", "guard"}),
+}
+
+
+def members(kind: type) -> Iterator[tuple[str, object]]:
+    """The methods and properties of a class that zkwire itself gives it, the nearest ones."""
+    seen = set[str]()
+    for cls in kind.__mro__:
+        if cls.__module__.partition(".")[0] == "zkwire":
+            for name, member in vars(cls).items():
+                method = inspect.isroutine(member) and not inspect.ismemberdescriptor(member)
+                if name.startswith("_") or not (method or isinstance(member, property)):
+                    continue
+                if name not in seen:
+                    seen.add(name)
+                    yield name, member
+
+
+def test_the_public_names() -> None:
+    assert set(zkwire.__all__) == PUBLIC
+    assert len(set(zkwire.__all__)) == len(zkwire.__all__)
+
+
+def test_star() -> None:
+    names: dict[str, object] = {}
+    exec("from zkwire import *", names)
+    assert set(names) - {"__builtins__"} == PUBLIC
+
+
+def test_each_name_comes_from_the_module_that_the_table_names() -> None:
+    assert list(zkwire._HOMES) == zkwire.__all__
+    for name, module in zkwire._HOMES.items():
+        value = getattr(import_module(module), name)
+        assert value is getattr(zkwire, name)
+        assert getattr(value, "__module__", module) == module or name in LOCKS | OF_A_MULTI
+
+
+def test_type_checkers_look_for_names_where_they_are() -> None:
+    tree = ast.parse(inspect.getsource(zkwire))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
+    assert [node.module for node in imports] == sorted(set(zkwire._HOMES.values()))
+    assert {alias.name for node in imports for alias in node.names} == {"*"}
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchThing'"):
+        getattr(zkwire, "NoSuchThing")  # noqa: B009 - a type checker knows that it is none
+    assert set(dir(zkwire)) >= PUBLIC
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_a_public_name_can_be_used_and_looked_up(name: str) -> None:
+    value = getattr(zkwire, name)
+    if name in CONSTANTS:
+        assert isinstance(value, tuple)
+        return
+    function = name in FUNCTIONS | OF_A_MULTI
+    assert value.__doc__ if function else vars(value).get("__doc__"), "a docstring of its own"
+    assert not value.__name__.startswith("_")
+    if name not in {"Lock", "AsyncLock"} | OF_A_MULTI:
+        assert value.__name__ == name
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC - CONSTANTS - FUNCTIONS - OF_A_MULTI))
+def test_the_members_of_a_public_class_are_documented(name: str) -> None:
+    kind = getattr(zkwire, name)
+    for member_name, member in members(kind):
+        assert inspect.getdoc(member), f"{name}.{member_name}"
+
+
+def test_every_error_is_public() -> None:
+    all_errors = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.ZooKeeperError)
+    }
+    assert all_errors == ERRORS
+
+
+def test_the_lock_is_the_sequential_one() -> None:
+    assert zkwire.Lock is zkwire.SequentialLock
+    assert zkwire.AsyncLock is zkwire.AsyncSequentialLock
+
+
+@pytest.mark.parametrize("name", sorted(MEMBERS))
+def test_members(name: str) -> None:
+    kind = getattr(zkwire, name)
+    found = {member for member, _ in members(kind) if member not in FOR_THE_SHELL}
+    assert found == MEMBERS[name]
+
+
+# What a shell and the automaton call on what users hold, under the shell's lock.
+FOR_THE_SHELL = {
+    "arm",
+    "closed",
+    "deliver",
+    "disarm",
+    "end",
+    "identity",
+    "let_go",
+    "lose",
+    "take",
+    "add_waker",
+    "drop_waker",
+    "take_wakers",
+}
+
+
+@pytest.mark.parametrize("name", ["Client", "Transaction", *sorted(LOCKS)])
+def test_context_managers(name: str) -> None:
+    assert {"__enter__", "__exit__"} <= set(dir(getattr(zkwire, name)))
+
+
+def test_a_watch_is_iterable() -> None:
+    assert hasattr(zkwire.Watch, "__iter__")
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def test_the_operations() -> None:
+    assert {name for name, _ in members(Operations)} == OPERATIONS
+    assert {name for name, _ in members(Pipeline)} >= OPERATIONS
+
+
+def shape(function: Callable[..., object]) -> list[tuple[str, object, object]]:
+    parameters = inspect.signature(function).parameters.values()
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_an_operation_is_the_same_everywhere(name: str) -> None:
+    """Same names, same order, same defaults; and one documentation."""
+    one, other = getattr(zkwire.Client, name), getattr(Operations, name)
+    assert shape(one) == shape(other)
+    assert getattr(Pipeline, name) is other
+    assert one.__doc__ == other.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_an_operation_says_how_it_can_end(name: str) -> None:
+    doc = inspect.getdoc(getattr(Operations, name)) or ""
+    another = re.search(r"as (?:for )?:meth:`(\w+)`", doc)
+    if another:
+        doc += inspect.getdoc(getattr(Operations, another[1])) or ""
+    for said in ("Refused with", "Lost connection", "[Tt]ime limit"):
+        assert re.search(said, doc), said
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_the_arguments_of_an_operation(name: str) -> None:
+    """What it is about first; whatever is a flag, or may be left out of a read, only by name."""
+    _, *parameters = inspect.signature(getattr(Operations, name)).parameters.values()
+    first = FIRST_ARGUMENT.get(name, "path")
+    if first is not None:
+        assert parameters.pop(0).name == first
+    if name == "add_watch":
+        assert parameters.pop(0).name == "watch", "without one there is nothing to add"
+    for parameter in parameters:
+        by_position = parameter.name in BY_POSITION and name != "reconfig"
+        assert (parameter.kind is parameter.POSITIONAL_OR_KEYWORD) == by_position
+        assert by_position or parameter.name in FLAGS or name == "reconfig"
+
+
+def test_versions_are_any_unless_said_otherwise() -> None:
+    for name in OPERATIONS:
+        version = inspect.signature(getattr(Operations, name)).parameters.get("version")
+        assert version is None or version.default == -1
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def test_results_are_tuples() -> None:
+    for name in VALUES - {"EventType", "Perms", "State", "WatchType"}:
+        assert issubclass(getattr(zkwire, name), tuple)
+    for name in ("ACL", "ClientInfo", "Credentials", "Event", "Id", "Stat", "TraceFrame"):
+        assert issubclass(getattr(zkwire, name), Record)
+
+
+def test_the_version_is_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert zkwire.__version__ == project["version"]
+
+
+def test_types_are_promised() -> None:
+    assert (ROOT / "zkwire" / "py.typed").exists()

@@ -1,0 +1,301 @@
+"""The checker of histories: what is right passes, and each thing that can be wrong is found."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from tests.support.history import LATE, Record, check, from_line, to_line
+
+
+def of(text: str) -> list[Record]:
+    """A history of the lock "l": a line for each record, with its time, who, what and a number."""
+    found = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        at, who, what, *rest = line.replace("give up", "give_up").split()
+        number = int(rest[0]) if rest else 0
+        role = rest[1] if len(rest) > 1 else ""
+        key = "" if what in ("die", "pause", "resume", "calm") else "l"
+        limit = float(number) if number and what in ("ask", "calm", "lock") else None
+        fence = number if limit is None else 0
+        what = what.replace("_", " ")
+        found.append(Record(float(at), who, what, key, role, fence, limit, what == "lock"))
+    return found
+
+
+def names(history: list[Record]) -> set[str]:
+    return {text.partition(":")[0] for text in check(history)}
+
+
+def test_nothing_is_wrong_with_nothing() -> None:
+    assert check([]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """1 a ask
+           2 a grant 5
+           3 b ask
+           4 a release
+           5 b grant 6
+           6 b release""",
+        """2 a grant 5
+           3 a pause
+           4 b grant 6
+           5 a lose
+           6 a resume""",
+        """1 a grant 5
+           2 a die
+           3 b grant 6""",
+        """1 a grant 5
+           2 a disown
+           3 b grant 6
+           4 a release""",
+        """0 - lock 1
+           1 a ask 0 read
+           2 b ask 0 read
+           3 a arrive 5
+           4 b arrive 6
+           5 b grant 6 read
+           6 a grant 5 read""",
+        """0 - lock 2
+           1 a grant 7
+           2 b grant 6""",
+        """1 a grant 5 write
+           2 b ask 0 write
+           3 a grant 9 read
+           4 a release 0 write
+           5 a release 0 read
+           6 b grant 6 write""",
+        """1 a ask 3
+           2 a pause
+           8 a resume
+           9 a give up""",
+        """1 a ask 3
+           4.2 a give up""",
+        """1 - calm 9
+           2 a ask
+           8 a grant 5
+           30 a release""",
+        """1 - calm 3
+           2 a ask 60
+           3 a grant 4
+           4 b ask 60
+           9 a wake""",
+    ],
+)
+def test_what_is_right_passes(text: str) -> None:
+    assert check(of(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ME", "1 a grant 5\n2 b grant 6"),
+        ("ME", "1 a grant 5 read\n2 b grant 6 write"),
+        ("ME", "0 - lock 2\n1 a grant 5\n2 b grant 6\n3 c grant 7"),
+        ("ME", "1 a grant 5\n2 a pause\n3 b grant 6\n4 a resume\n5 a lose"),
+        ("FENCE", "1 a grant 5\n2 a release\n3 b grant 5"),
+        ("FENCE", "1 a grant 5\n2 a release\n3 b grant 4"),
+        ("FENCE", "1 a grant 5 write\n2 a release\n3 b grant 4 read"),
+        ("FENCE", "0 - lock 2\n1 a grant 5\n2 b grant 3\n3 b release\n4 c grant 3"),
+        ("FIFO", "0 - lock 1\n1 a arrive 5\n2 b arrive 6\n3 b grant 6"),
+        ("TIME", "1 a ask 3\n4.3 a give up"),
+        ("TIME", "1 a ask 3\n5 a grant 4"),
+        ("LIVE", "1 a ask\n2 - calm 9\n3 b wake"),
+        ("LIVE", "1 a ask 3\n2 - calm 90\n5 b wake"),
+        ("LIVE", "1 a ask\n2 - calm 3\n8 a grant 4"),
+        ("ORPHAN", "1 - left"),
+        ("FORMAT", "1 a dances"),
+    ],
+)
+def test_what_is_wrong_is_found(name: str, text: str) -> None:
+    assert names(of(text)) == {name}
+
+
+def test_one_end_may_wake_one() -> None:
+    first, second, third = (Record(n, who, "wake", "l") for n, who in enumerate("aab"))
+    asked = Record(0.0, "a", "ask", "l", limit=9.0)
+    assert check([asked, first, second]) == []
+    assert names([asked, first, third]) == {"HERD"}
+
+
+def test_locks_are_looked_at_each_for_itself() -> None:
+    assert check([Record(1.0, "a", "grant", "l", fence=5), Record(2, "b", "grant", "m")]) == []
+
+
+def test_a_timeout_is_kept_almost() -> None:
+    ask = Record(1.0, "a", "ask", "l", limit=3.0)
+    assert check([ask, Record(4.0 + LATE - 0.01, "a", "give up", "l")]) == []
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def write(at: float, end: float, value: str, zxid: int, **more: object) -> Record:
+    version = more.pop("version", zxid)
+    return Record(at, "w", "write", "/n", end=end, value=value, zxid=zxid, version=version, **more)  # type: ignore[arg-type]
+
+
+def read(at: float, end: float, value: str, zxid: int, who: str = "r", **more: object) -> Record:
+    return Record(at, who, "read", "/n", end=end, value=value, zxid=zxid, version=zxid, **more)  # type: ignore[arg-type]
+
+
+X, Y = write(1, 2, "x", 1), write(3, 4, "y", 2)
+LOST = Record(3, "v", "write", "/n", end=4, value="z", ok=None)
+REFUSED = Record(5, "v", "write", "/n", end=6, value="z", ok=False, expected=7)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [X, Y, read(5, 6, "y", 2)],
+        [X, Y, read(5, 6, "x", 1)],  # of a server that is behind
+        [X, Y, read(5, 6, "y", 2), read(7, 8, "x", 1, "s")],  # of another session
+        [X, Y, read(5, 6, "y", 2, session="1"), read(7, 8, "x", 1, session="2")],
+        [X, Y, read(3.5, 3.6, "y", 2)],  # before it was answered
+        [write(1, 4, "x", 2), write(2, 3, "y", 1)],  # together, in the other order
+        [X, LOST, read(5, 6, "z", 2)],
+        [X, LOST, read(5, 6, "x", 1)],
+        [X, LOST, write(5, 6, "y", 3)],
+        [X, REFUSED],
+        [X, Y, Record(5, "v", "write", "/n", end=6, value="z", ok=False, expected=1)],
+        [X, LOST, Record(5, "v", "write", "/n", end=6, value="q", ok=False, expected=1)],
+        [X, write(3, 4, "y", 2, expected=1), read(5, 6, "", 0, "s")],
+        [read(1, 2, "before", 7), read(3, 4, "before", 7)],
+        [X, LOST, replace(LOST, value="q"), write(5, 6, "y", 4)],
+        [X, LOST, read(5, 6, "z", 2), read(7, 8, "x", 1, "v")],  # it was never told of its own
+    ],
+)
+def test_operations_that_may_be_pass(history: list[Record]) -> None:
+    assert check(history) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "history"),
+    [
+        ("WRITES", [write(1, 2, "x", 2), write(3, 4, "y", 1)]),
+        ("WRITES", [write(1, 2, "x", 9), write(3, 4, "y", 9)]),
+        ("WRITES", [X, write(3, 4, "y", 2, version=3)]),  # something is between that nobody wrote
+        ("WRITES", [X, write(3, 4, "y", 2, version=1)]),  # one of them is lost
+        ("WRITES", [X, write(3, 4, "y", 2, expected=0)]),
+        ("WRITES", [X, Record(5, "v", "write", "/n", end=6, value="z", ok=False, expected=1)]),
+        ("READS", [X, Y, read(5, 6, "y", 1)]),
+        ("READS", [X, Y, read(5, 6, "y", 7)]),
+        ("READS", [X, Y, read(5, 6, "y", 2), read(7, 8, "x", 1)]),  # back in time
+        ("READS", [X, Y, read(5, 6, "x", 1, "w")]),  # not its own write
+        ("READS", [X, Y, read(1, 2.5, "y", 2)]),  # from the future
+        ("READS", [X, Y, read(5, 6, "x", 1, synced=True)]),
+        ("READS", [X, REFUSED, read(7, 8, "z", 2)]),
+        ("READS", [read(1, 2, "x", 1), read(3, 4, "y", 1)]),
+        ("FENCE", [write(1, 2, "x", 1, fence=9), write(3, 4, "y", 2, fence=8)]),
+        (
+            "FENCE",
+            [write(1, 2, "x", 1, fence=9), Record(0, "v", "grant", "l", fence=9)],
+        ),
+        ("READS", [X, read(3, 4, "of nobody", 9)]),
+        ("READS", [read(1, 2, "before", 1), read(3, 4, "of nobody", 2)]),
+        ("READS", [X, Y, replace(read(5, 6, "x", 1), version=7)]),
+        ("READS", [X, LOST, read(5, 6, "z", 2), read(7, 8, "z", 3)]),
+        ("WRITES", [X, write(3, 4, "y", 3), replace(LOST, at=50, end=60)]),
+        ("WRITES", [X, LOST, write(5, 6, "y", 3), write(7, 8, "q", 5)]),
+        ("WRITES", [read(1, 2, "before", 1), write(3, 4, "x", 3)]),
+        ("FENCE", [write(1, 2, "x", 1, fence=9), replace(LOST, fence=5), read(5, 6, "z", 2)]),
+    ],
+)
+def test_operations_that_cannot_be_are_found(name: str, history: list[Record]) -> None:
+    assert name in names(history)
+
+
+# --- the checker against made-up runs -------------------------------------------------------------
+
+
+def made_up(seed: int, rounds: int = 60) -> list[Record]:
+    """A correct run: grants one after the other, and in each a write and reads of an old state."""
+    rng, found, now, values = Random(seed), [], 0.0, [("", 0)]
+    seen = {"r": 0, "s": 0}
+    found.append(Record(0.0, "-", "lock", "l", ordered=True))
+    for number in range(1, rounds):
+        who = rng.choice("abc")
+        fence = number * 10
+        found += [
+            Record(now + 0.1, who, "ask", "l", limit=5.0),
+            Record(now + 0.2, who, "arrive", "l", fence=fence),
+            Record(now + 1, who, "grant", "l", fence=fence),
+            Record(now + 2, who, "write", "/n", "", fence, end=now + 3, value=f"{number}",
+                   zxid=fence + 1, version=number),
+            Record(now + 4, who, rng.choice(("release", "lose")), "l"),
+        ]  # fmt: skip
+        values.append((f"{number}", fence + 1))
+        for reader, before in seen.items():
+            version = seen[reader] = rng.randint(before, number)
+            value, zxid = values[version]
+            at = now + rng.choice((3.1, 3.5))
+            found.append(Record(at, reader, "read", "/n", end=at + 0.3, value=value, zxid=zxid,
+                                version=version))  # fmt: skip
+        now += 5
+    return found
+
+
+def spoilt(history: list[Record], rng: Random) -> tuple[list[Record], str]:
+    """The same with one thing wrong, and what that is."""
+    kind = rng.choice(("no release", "stale read", "same fence", "lost write", "early"))
+    found = list(history)
+
+    def pick(what: str) -> int:
+        places = [n for n, r in enumerate(found) if r.what == what]
+        return rng.choice(places[5:-5])
+
+    def change(place: int, **new: object) -> None:
+        found[place] = Record(**{name: getattr(found[place], name) for name in FIELDS} | new)
+
+    if kind == "no release":
+        grants = [r for r in found if r.what == "grant"]
+        later = rng.choice([n for n in range(1, 50) if grants[n].who != grants[n - 1].who])
+        at = found.index(grants[later]) - 3
+        while found[at].what not in ("release", "lose"):
+            at -= 1
+        del found[at]
+        return found, "ME"
+    if kind == "stale read":
+        place = max(n for n, r in enumerate(found) if r.what == "read")
+        change(place, value="1", zxid=11, version=1, synced=True)
+        return found, "READS"
+    if kind == "same fence":
+        change(pick("grant"), fence=10)
+        return found, "FENCE"
+    if kind == "lost write":
+        change(pick("write"), version=1)
+        return found, "WRITES"
+    place = pick("write")
+    change(place, zxid=found[place].zxid + 40, at=found[place].at - 0.5, end=found[place].at)
+    return found, "WRITES"
+
+
+FIELDS = Record.__slots__
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_run_passes_and_the_same_run_spoilt_does_not(seed: int) -> None:
+    history = made_up(seed)
+    assert check(history) == []
+    wrong, name = spoilt(history, Random(seed))
+    assert name in names(wrong)
+
+
+def test_a_long_history_takes_little_time() -> None:
+    history = made_up(1, 3500)
+    assert len(history) > 20_000
+    begun = time.process_time()
+    assert check(history) == []
+    assert time.process_time() - begun < 5.0  # about 0.15 s; what is quadratic takes minutes
+
+
+def test_a_record_is_a_line() -> None:
+    for record in (X, LOST, REFUSED, *of("1 a ask 3\n2 a grant 5 read")):
+        assert from_line(to_line(record)) == record
+        assert "\n" not in to_line(record)

@@ -1,0 +1,195 @@
+"""``import zkwire`` is cheap and does nothing: no thread, no socket, no descriptor, little loaded.
+
+Each import happens in a Python of its own, without site packages and environment, so that nothing
+but zkwire can be the cause of what is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TypedDict
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# None of them is needed before a client is made, and some of them never.
+NOT_LOADED = {
+    "asyncio",
+    "concurrent.futures",
+    "contextlib",
+    "dataclasses",
+    "hashlib",
+    "inspect",
+    "linecache",  # no record is compiled before its first use
+    "logging",
+    "multiprocessing",
+    "random",
+    "selectors",
+    "socket",
+    "ssl",
+    "subprocess",
+    "threading",
+    "typing",
+    "zkwire.cli",
+    "zkwire.blocking.locks",
+    "zkwire.net.sasl",
+    "zkwire.testing",
+    "zkwire.session.trace",
+}
+
+PROBE = """
+import json, sys
+
+def descriptors():
+    import os
+    if not os.path.isdir("/proc/self/fd"):
+        return []
+    return [os.readlink(f"/proc/self/fd/{n}") for n in sorted(os.listdir("/proc/self/fd"), key=int)
+            if os.path.exists(f"/proc/self/fd/{n}")]
+
+sys.path.insert(0, sys.argv[1])
+import _thread
+done = []
+
+def noted(name, start):
+    return lambda *args, **named: done.append(name) or start(*args, **named)
+
+for name in ("start_new_thread", "start_joinable_thread"):  # no audit event before Python 3.12
+    if hasattr(_thread, name):
+        setattr(_thread, name, noted(name, getattr(_thread, name)))
+quiet = ("import", "compile", "exec", "marshal.", "object.", "_thread.", "open", "os.listdir",
+         "sys._getframe")
+sys.addaudithook(lambda event, args: event.startswith(quiet) or done.append(event))
+loaded, before = set(sys.modules), descriptors()
+done.clear()
+exec(sys.argv[2])
+done, deeds = [], done
+print(json.dumps({
+    "loaded": sorted(set(sys.modules) - loaded),
+    "descriptors": sorted(set(descriptors()) - set(before)),
+    "deeds": deeds,
+}))
+"""
+
+
+class Seen(TypedDict):
+    """What a statement has done to the process."""
+
+    loaded: list[str]
+    descriptors: list[str]
+    deeds: list[str]
+
+
+def run(statement: str) -> Seen:
+    """What executing the statement has done; no module is loaded that it does not ask for."""
+    probe = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-W", "error", "-c", PROBE, str(ROOT), statement],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert probe.stderr == ""
+    seen: Seen = json.loads(probe.stdout)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def imported() -> Seen:
+    """What an import of the client does, and with it of all that it needs."""
+    return run("from zkwire import Client")
+
+
+def test_an_import_does_nothing(imported: Seen) -> None:
+    assert "zkwire.session.session" in imported["loaded"]
+    assert imported["deeds"] == []
+    assert imported["descriptors"] == []
+
+
+def test_an_import_of_the_package_loads_nothing_else() -> None:
+    """Each name is loaded when it is first asked for."""
+    loaded = run("import zkwire")["loaded"]
+    assert [name for name in loaded if name.startswith("zkwire")] == ["zkwire"]
+
+
+def test_an_import_loads_little(imported: Seen) -> None:
+    assert NOT_LOADED.isdisjoint(imported["loaded"])
+    # Of Python's own, what a plain `import enum, functools, struct, contextlib` loads, about.
+    foreign = [name for name in imported["loaded"] if not name.startswith("zkwire")]
+    assert len(foreign) < 40, foreign
+
+
+def test_who_asks_for_a_lock_gets_no_more_than_that() -> None:
+    loaded = set(run("import zkwire; zkwire.Lock")["loaded"])
+    assert "zkwire.recipes.sequential" in loaded
+    assert loaded.isdisjoint({"asyncio", "hashlib", "zkwire.net.sasl", "zkwire.session.trace"})
+
+
+def test_threads_may_ask_for_late_names_at_the_same_time() -> None:
+    """Each in another order: whoever comes first loads a module, the others wait for all of it."""
+    program = """
+import threading, zkwire
+names = sorted(zkwire.__all__)
+start = threading.Barrier(8)
+seen = []
+
+def ask(turn):
+    start.wait()
+    seen.append({name: getattr(zkwire, name) for name in names[turn:] + names[:turn]})
+
+threads = [threading.Thread(target=ask, args=(3 * turn,)) for turn in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert all(each == {name: vars(zkwire)[name] for name in names} for each in seen)
+print(len(seen))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("8\n", "")
+
+
+def test_an_import_prints_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import zkwire"], cwd=ROOT, capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_making_a_client_starts_nothing() -> None:
+    seen = run("import zkwire; client = zkwire.Client('127.0.0.1:1')")
+    assert {
+        "socket.__new__",
+        "socket.connect",
+        "start_new_thread",
+        "start_joinable_thread",
+    }.isdisjoint(seen["deeds"])
+    assert seen["descriptors"] == []
+    assert {"asyncio", "ssl", "logging", "zkwire.testing"}.isdisjoint(seen["loaded"])
+
+
+@pytest.mark.parametrize(
+    ("statement", "deed"),
+    [
+        ("import _socket; s = _socket.socket()", "socket.__new__"),
+        (
+            "import _thread; lock = _thread.allocate_lock(); lock.acquire()\n"
+            "_thread.start_new_thread(lock.acquire, ())",
+            "start_new_thread",
+        ),
+        ("import os; os.putenv('A', 'B')", "os.putenv"),
+        ("import posix; posix.system('true')", "os.system"),
+    ],
+)
+def test_a_deed_would_be_seen(statement: str, deed: str) -> None:
+    assert run(statement)["deeds"] == [deed]
+
+
+def test_what_is_left_would_be_seen() -> None:
+    assert run("import os; f = os.open('/dev/zero', os.O_RDONLY)")["descriptors"] == ["/dev/zero"]
+    assert "typing" in run("import typing")["loaded"]

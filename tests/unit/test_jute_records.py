@@ -1,0 +1,562 @@
+"""All records of the protocol: their layouts, golden bytes, and what must hold for any bytes.
+
+The invariant of a decoder: any bytes give a record or a ProtocolError, and a record only if they
+are its encoding to the last byte. It is checked against `read_record`, a second decoder that is
+too slow and too simple to be wrong in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.test_jute_record import Everything
+from zkwire.errors import ProtocolError
+from zkwire.jute import records as r
+from zkwire.jute.frames import frame
+from zkwire.jute.multi import MultiResponse
+from zkwire.jute.record import FIXED, Field, Record
+from zkwire.jute.records import RECORDS
+from zkwire.session import own_frames
+from zkwire.wire import ops
+
+CODECS: tuple[type[Record], ...] = (*RECORDS, Everything)
+EXAMPLES = settings(derandomize=True, deadline=None, max_examples=12)
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+KIB = 1024
+MIB = 1024 * KIB
+
+every_record = pytest.mark.parametrize("cls", CODECS, ids=lambda cls: cls.__name__)
+
+# --- the schema -----------------------------------------------------------------------------------
+
+# What goes over the wire, in its order. i32, i64: signed; buf: bytes; [x]: a vector; x?: may be
+# null here; ...: a last field that old peers leave out.
+SCHEMA = """
+Id: scheme str, id str
+ACL: perms i32, id Id
+Stat: czxid i64, mzxid i64, ctime i64, mtime i64, version i32, cversion i32, aversion i32,
+    ephemeral_owner i64, data_length i32, num_children i32, pzxid i64
+ClientInfo: auth_scheme str, user str
+ConnectRequest: protocol_version i32, last_zxid_seen i64, time_out i32, session_id i64,
+    passwd buf?, read_only bool...
+ConnectResponse: protocol_version i32, time_out i32, session_id i64, passwd buf?, read_only bool...
+SetWatches: relative_zxid i64, data_watches [str], exist_watches [str], child_watches [str]
+SetWatches2: relative_zxid i64, data_watches [str], exist_watches [str], child_watches [str],
+    persistent_watches [str], persistent_recursive_watches [str]
+RequestHeader: xid i32, type i32
+MultiHeader: type i32, done bool, err i32
+AuthPacket: type i32, scheme str, auth buf?
+ReplyHeader: xid i32, zxid i64, err i32
+GetDataRequest: path str, watch bool
+SetDataRequest: path str, data buf?, version i32
+ReconfigRequest: joining_servers str?, leaving_servers str?, new_members str?, cur_config_id i64
+SetDataResponse: stat Stat
+GetSASLRequest: token buf?
+SetSASLRequest: token buf?
+SetSASLResponse: token buf?
+CreateRequest: path str, data buf?, acl [ACL]?, flags i32
+CreateTTLRequest: path str, data buf?, acl [ACL]?, flags i32, ttl i64
+DeleteRequest: path str, version i32
+GetChildrenRequest: path str, watch bool
+GetAllChildrenNumberRequest: path str
+GetChildren2Request: path str, watch bool
+CheckVersionRequest: path str, version i32
+GetMaxChildrenRequest: path str
+GetMaxChildrenResponse: max i32
+SetMaxChildrenRequest: path str, max i32
+SyncRequest: path str
+SyncResponse: path str
+GetACLRequest: path str
+SetACLRequest: path str, acl [ACL]?, version i32
+SetACLResponse: stat Stat
+AddWatchRequest: path str, mode i32
+WatcherEvent: type i32, state i32, path str
+ErrorResponse: err i32
+CreateResponse: path str
+Create2Response: path str, stat Stat
+ExistsRequest: path str, watch bool
+ExistsResponse: stat Stat
+GetDataResponse: data buf?, stat Stat
+GetChildrenResponse: children [str]
+GetAllChildrenNumberResponse: total_number i32
+GetChildren2Response: children [str], stat Stat
+GetACLResponse: acl [ACL], stat Stat
+CheckWatchesRequest: path str, type i32
+RemoveWatchesRequest: path str, type i32
+GetEphemeralsRequest: prefix_path str?
+GetEphemeralsResponse: ephemerals [str]
+WhoAmIResponse: client_info [ClientInfo]
+"""
+
+WORDS = {
+    "Bool": "bool",
+    "Int": "i32",
+    "Long": "i64",
+    "Buffer": "buf",
+    "Secret": "buf",
+    "UString": "str",
+}
+
+
+def shown(field: Field) -> str:
+    word = WORDS.get(field.word, field.word)
+    word = f"[{word}]" if field.vector else word
+    return f"{field.name} {word}{'?' * field.nullable}{'...' * field.tail}"
+
+
+def test_the_layouts_are_the_protocols() -> None:
+    schema = dict(line.split(": ", 1) for line in re.sub(r"\n +", " ", SCHEMA).strip().splitlines())
+    layouts = {cls.__name__: ", ".join(map(shown, cls.layout())) for cls in RECORDS}
+    assert layouts == schema
+    assert list(layouts) == list(schema)
+
+
+def test_what_may_not_be_shown_is_secret() -> None:
+    secret = {
+        f"{cls.__name__}.{f.name}" for cls in RECORDS for f in cls.layout() if f.word == "Secret"
+    }
+    assert secret == {
+        "ConnectRequest.passwd",
+        "ConnectResponse.passwd",
+        "AuthPacket.auth",
+        "GetSASLRequest.token",
+        "SetSASLRequest.token",
+        "SetSASLResponse.token",
+    }
+    for shown_record in (
+        r.ConnectRequest(0, 0, 10, 0, b"hunter2", False),
+        r.ConnectResponse(0, 10, 1, b"hunter2", None),
+        r.AuthPacket(0, "digest", b"hunter2"),
+        r.GetSASLRequest(b"hunter2"),
+        r.SetSASLRequest(b"hunter2"),
+        r.SetSASLResponse(b"hunter2"),
+    ):
+        assert "<hidden>" in repr(shown_record)
+        assert "hunter2" not in repr(shown_record)
+
+
+def test_elements_of_vectors_take_bytes() -> None:
+    """Or a count of two thousand million would cost four bytes."""
+    vectors = [field for cls in CODECS for field in cls.layout() if field.vector]
+    assert vectors
+    assert all(field.least >= 4 for field in vectors)
+
+
+@pytest.mark.parametrize("op", ops.OPS.values(), ids=repr)
+def test_the_records_of_an_operation_are_in_the_schema(op: ops.Op) -> None:
+    """A multi's reply is no record but several, strung together."""
+    assert {op.request, op.reply} <= {None, MultiResponse, *RECORDS}
+    assert (op.reply is MultiResponse) == (op in {ops.MULTI, ops.MULTI_READ})
+
+
+def test_a_stat_has_68_bytes() -> None:
+    stat = r.Stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+    assert stat.encode() == struct.pack(">qqqqiiiqiiq", *range(1, 12))
+    assert len(stat.encode()) == 68
+
+
+# --- golden frames --------------------------------------------------------------------------------
+
+WORLD = (r.ACL(31, r.Id("world", "anyone")),)
+
+# Frames that servers accepted, or sent.
+GOLDEN: dict[str, tuple[str, list[Record]]] = {
+    "connect request": (
+        "0000002d000000000000000000000000000027100000000000000000"
+        "0000001000000000000000000000000000000000 00",
+        [r.ConnectRequest(0, 0, 10_000, 0, bytes(16), False)],
+    ),
+    "ping": ("00000008fffffffe0000000b", [r.RequestHeader(-2, 11)]),
+    "exists": (
+        "0000000f0000000100000003000000022f6101",
+        [r.RequestHeader(1, 3), r.ExistsRequest("/a", True)],
+    ),
+    "create": (
+        "000000320000000200000001000000022f610000000178000000010000001f"
+        "00000005776f726c6400000006616e796f6e6500000001",
+        [r.RequestHeader(2, 1), r.CreateRequest("/a", b"x", WORLD, 1)],
+    ),
+    "auth": (
+        "0000001dfffffffc00000064000000000000000664696765737400000003753a70",
+        [r.RequestHeader(-4, 100), r.AuthPacket(0, "digest", b"u:p")],
+    ),
+    "set watches": (
+        "00000022fffffff800000065000000000000001000000001000000022f610000000000000000",
+        [r.RequestHeader(-8, 101), r.SetWatches(16, ("/a",), (), ())],
+    ),
+    "multi": (
+        "00000024000000030000000e0000000d00ffffffff000000022f6100000000ffffffff01ffffffff",
+        [
+            r.RequestHeader(3, 14),
+            r.MultiHeader(13, False, -1),
+            r.CheckVersionRequest("/a", 0),
+            r.MultiHeader(-1, True, -1),
+        ],
+    ),
+    "close session": ("0000000800000004fffffff5", [r.RequestHeader(4, -11)]),
+    "notification": (
+        "0000001effffffffffffffffffffffff000000000000000200000003000000022f61",
+        [r.ReplyHeader(-1, -1, 0), r.WatcherEvent(2, 3, "/a")],
+    ),
+    "no node": ("00000010000000010000000000000007ffffff9b", [r.ReplyHeader(1, 7, -101)]),
+    "session gone": (
+        "0000002500000000000000000000000000000000000000100000000000000000000000000000000000",
+        [r.ConnectResponse(0, 0, 0, bytes(16), False)],
+    ),
+    "session gone, from a 3.3 server": (
+        "00000024000000000000000000000000000000000000001000000000000000000000000000000000",
+        [r.ConnectResponse(0, 0, 0, bytes(16), None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_frames_are_written(name: str) -> None:
+    encoded, records = GOLDEN[name]
+    assert frame(b"".join(record.encode() for record in records)) == bytes.fromhex(encoded)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_frames_are_read(name: str) -> None:
+    encoded, records = GOLDEN[name]
+    data, at = bytes.fromhex(encoded), 4
+    for record in records[:-1]:
+        found, at = type(record).unpack(data, at)
+        assert found == record
+    assert type(records[-1]).decode(data, at) == records[-1]
+
+
+def test_the_clients_own_frames_are_the_golden_ones() -> None:
+    golden = {name: bytes.fromhex(encoded) for name, (encoded, _) in GOLDEN.items()}
+    assert golden["ping"] == own_frames.PING
+    assert golden["close session"] == own_frames.header(4, ops.CLOSE_SESSION.opcode, 0)
+    assert golden["auth"] == own_frames.authentication("digest", b"u:p")
+    body = r.ExistsRequest.pack("/a", True)
+    assert golden["exists"] == own_frames.header(1, ops.EXISTS.opcode, len(body)) + body
+
+
+# --- a second codec -------------------------------------------------------------------------------
+
+
+class MalformedError(Exception):
+    """The second decoder's refusal."""
+
+
+class Reader:
+    """Bytes, of which nobody can take more than there are."""
+
+    def __init__(self, data: bytes) -> None:
+        self.rest = data
+
+    def take(self, count: int) -> bytes:
+        if not 0 <= count <= len(self.rest):
+            raise MalformedError(f"{count} of {len(self.rest)} bytes")
+        taken, self.rest = self.rest[:count], self.rest[count:]
+        return taken
+
+    def fixed(self, code: str) -> Any:
+        return struct.unpack(">" + code, self.take(struct.calcsize(">" + code)))[0]
+
+
+HALVES = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
+
+
+def join_halves(match: re.Match[bytes]) -> bytes:
+    high, low = map(ord, match[0].decode("utf-8", "surrogatepass"))
+    return chr(0x10000 + (high - 0xD800) * 0x400 + (low - 0xDC00)).encode()
+
+
+def read_word(reader: Reader, word: str, record: type[Record] | None, nullable: bool) -> Any:
+    if record is not None:
+        return read_record(reader, record)
+    if word in FIXED:
+        return reader.fixed(FIXED[word])
+    length = reader.fixed("i")
+    if nullable and length == -1:
+        return None
+    data = reader.take(length)
+    if word != "UString":
+        return data
+    try:
+        return HALVES.sub(join_halves, data).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(str(error)) from None
+
+
+def read_field(reader: Reader, field: Field) -> Any:
+    if field.tail and not reader.rest:
+        return None
+    if not field.vector:
+        return read_word(reader, field.word, field.record, field.nullable)
+    count = reader.fixed("i")
+    if field.nullable and count == -1:
+        return None
+    if not 0 <= count <= len(reader.rest):
+        raise MalformedError(f"{count} elements")
+    return tuple(read_word(reader, field.word, field.record, False) for _ in range(count))
+
+
+def read_record(reader: Reader, cls: type[Record]) -> Any:
+    make: Any = cls
+    return make(*[read_field(reader, field) for field in cls.layout()])
+
+
+def read_whole(cls: type[Record], data: bytes) -> Any:
+    reader = Reader(data)
+    record = read_record(reader, cls)
+    if reader.rest:
+        raise MalformedError(f"{len(reader.rest)} bytes left")
+    return record
+
+
+def write_record(record: Any) -> tuple[bytes, list[tuple[int, int, bool]]]:
+    """The encoding, and of each length or count in it: offset, value, whether it may be null."""
+    out, lengths = b"", list[tuple[int, int, bool]]()
+    for field, value in zip(record.layout(), record, strict=True):
+        if field.tail and value is None:
+            continue
+        elements = value if field.vector and value is not None else (value,)
+        if field.vector:
+            count = -1 if value is None else len(value)
+            lengths.append((len(out), count, field.nullable))
+            out += struct.pack(">i", count)
+            elements = value or ()
+        for element in elements:
+            if field.record is not None:
+                inner, places = write_record(element)
+                lengths += [(len(out) + at, n, nullable) for at, n, nullable in places]
+                out += inner
+            elif field.word in FIXED:
+                out += struct.pack(">" + FIXED[field.word], element)
+            else:
+                data = element.encode() if isinstance(element, str) else element
+                length = -1 if data is None else len(data)
+                lengths.append((len(out), length, field.nullable and not field.vector))
+                out += struct.pack(">i", length) + (data or b"")
+    return out, lengths
+
+
+def outcome(cls: type[Record], data: bytes) -> Record | None:
+    """What zkwire makes of the bytes, None for its refusal; the second decoder must agree.
+
+    As text, because a NaN is not equal to itself.
+    """
+    try:
+        expected = read_whole(cls, data)
+    except MalformedError:
+        expected = None
+    try:
+        found = cls.decode(data)
+    except ProtocolError:
+        found = None
+    assert bare(found) == bare(expected), data.hex()
+    # The same bytes in the middle of a chunk: what lies around them changes nothing.
+    around = b"\0\0\0\1" + data + b"\0\0\0\1" * 8
+    try:
+        embedded = cls.decode(around, 4, 4 + len(data))
+    except ProtocolError:
+        embedded = None
+    assert bare(embedded) == bare(expected), data.hex()
+    return found
+
+
+def bare(value: object) -> str:
+    """All of a value, with what a record's repr hides."""
+    return repr(tuple(map(bare, value))) if isinstance(value, tuple) else repr(value)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "Bool": st.booleans(),
+    "Byte": st.integers(-128, 127),
+    "Int": st.integers(INT_MIN, INT_MAX),
+    "Long": st.integers(-(2**63), 2**63 - 1),
+    "Float": st.floats(width=32, allow_nan=False),
+    "Double": st.floats(allow_nan=False),
+    "Buffer": st.binary(max_size=12),
+    "Secret": st.binary(max_size=12),
+    "UString": st.text(max_size=6),
+}
+
+
+def values_of(field: Field) -> st.SearchStrategy[Any]:
+    values = VALUES[field.word] if field.record is None else records_of(field.record)
+    if field.vector:
+        values = st.lists(values, max_size=3).map(tuple)
+    return st.none() | values if field.nullable or field.tail else values
+
+
+def records_of(cls: type[Record]) -> st.SearchStrategy[Any]:
+    make: Any = cls
+    return st.tuples(*map(values_of, cls.layout())).map(lambda values: make(*values))
+
+
+SAMPLES: dict[str, object] = {
+    "Bool": True,
+    "Byte": -2,
+    "Int": 0x01020304,
+    "Long": 0x0102030405060708,
+    "Float": 1.5,
+    "Double": -2.5,
+    "Buffer": b"\x00\xff",
+    "Secret": b"pw",
+    "UString": "/\u00e4\U0001f600",
+}
+
+
+def sample_of(cls: type[Record]) -> Any:
+    """A record with something in every field, two of it in every vector."""
+    make: Any = cls
+    values = []
+    for field in cls.layout():
+        value = SAMPLES[field.word] if field.record is None else sample_of(field.record)
+        values.append((value, value) if field.vector else value)
+    return make(*values)
+
+
+def tail_bytes(record: Any) -> int:
+    """How many bytes at the end an old peer leaves out."""
+    last = record.layout()[-1]
+    return struct.calcsize(">" + FIXED[last.word]) if last.tail and record[-1] is not None else 0
+
+
+# --- what must hold -------------------------------------------------------------------------------
+
+
+@every_record
+@EXAMPLES
+@given(st.data())
+def test_round_trip(cls: type[Record], data: st.DataObject) -> None:
+    record = data.draw(records_of(cls))
+    encoded, _ = write_record(record)
+    assert record.encode() == encoded
+    assert cls.pack(*record) == encoded
+    assert bare(cls.decode(encoded)) == bare(record)
+    assert cls.unpack(b"?" + encoded + b"?", 1, 1 + len(encoded)) == (record, 1 + len(encoded))
+    assert type(cls.decode(encoded)) is cls
+
+
+@every_record
+@EXAMPLES
+@given(st.data())
+def test_a_truncated_record_is_refused(cls: type[Record], data: st.DataObject) -> None:
+    record = data.draw(records_of(cls))
+    encoded = record.encode()
+    for cut in range(1, len(encoded) + 1):
+        kept = len(encoded) - cut
+        if cut == tail_bytes(record):
+            assert cls.decode(encoded[:kept]) == (*record[:-1], None)
+            continue
+        with pytest.raises(ProtocolError):
+            cls.decode(encoded[:kept])
+        with pytest.raises(ProtocolError):
+            cls.decode(encoded, 0, kept)
+        with pytest.raises(ProtocolError):
+            cls.unpack(encoded, 0, kept)
+
+
+@every_record
+@EXAMPLES
+@given(st.data())
+def test_trailing_bytes_are_refused(cls: type[Record], data: st.DataObject) -> None:
+    record = data.draw(records_of(cls))
+    encoded = record.encode()
+    behind = data.draw(st.binary(min_size=1, max_size=9))
+    if not (cls.layout()[-1].tail and record[-1] is None):
+        with pytest.raises(ProtocolError, match="trailing"):
+            cls.decode(encoded + behind)
+        assert cls.unpack(encoded + behind) == (record, len(encoded))
+
+
+@every_record
+def test_no_flipped_byte_does_harm(cls: type[Record]) -> None:
+    encoded = sample_of(cls).encode()
+    for at, byte in enumerate(encoded):
+        others = {byte ^ (1 << bit) for bit in range(8)} | {0x00, 0x7F, 0x80, 0xFF, 0xED}
+        for other in others - {byte}:
+            outcome(cls, encoded[:at] + bytes([other]) + encoded[at + 1 :])
+
+
+@every_record
+@EXAMPLES
+@given(st.data())
+def test_no_wrong_length_does_harm(cls: type[Record], data: st.DataObject) -> None:
+    record = data.draw(records_of(cls))
+    encoded, lengths = write_record(record)
+    for at, length, nullable in lengths:
+        for wrong in {INT_MIN, -2, -1, 0, length - 1, length + 1, INT_MAX} - {length}:
+            mutated = encoded[:at] + struct.pack(">i", wrong) + encoded[at + 4 :]
+            found = outcome(cls, mutated)
+            if wrong in {INT_MIN, -2, INT_MAX} or (wrong == -1 and not nullable):
+                assert found is None, (at, wrong)
+
+
+@every_record
+@EXAMPLES
+@given(st.data())
+def test_no_bytes_do_harm(cls: type[Record], data: st.DataObject) -> None:
+    """Any bytes, and an encoding in which any stretch has been replaced."""
+    outcome(cls, data.draw(st.binary(max_size=80)))
+    encoded = data.draw(records_of(cls)).encode()
+    start = data.draw(st.integers(0, len(encoded)))
+    stop = data.draw(st.integers(start, min(start + 9, len(encoded))))
+    outcome(cls, encoded[:start] + data.draw(st.binary(max_size=9)) + encoded[stop:])
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def peak_of_decoding(cls: type[Record], data: bytes) -> int:
+    cls.decode(sample_of(cls).encode())  # compiles it
+    tracemalloc.start()
+    try:
+        cls.decode(data)
+    except ProtocolError:
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return peak
+
+
+@every_record
+def test_a_lying_length_costs_nothing(cls: type[Record]) -> None:
+    """Whatever a length or a count claims, memory is taken only for bytes that are there."""
+    encoded, lengths = write_record(sample_of(cls))
+    for at, _, _ in lengths:
+        for room in (0, 4, 60, 100 * KIB):
+            # As many elements as there could be if they were empty, which they are not; too many.
+            for claimed in (room // 4, room + 1, INT_MAX):
+                data = encoded[:at] + struct.pack(">i", claimed) + b"\x7f" * room
+                assert peak_of_decoding(cls, data) <= 3 * len(data) + 64 * KIB, (at, claimed)
+
+
+@pytest.mark.parametrize(
+    ("cls", "element"),
+    [
+        (r.GetChildrenResponse, b"\0\0\0\0"),
+        (r.GetChildrenResponse, b"\0\0\0\x0bname-000001"),
+        (r.WhoAmIResponse, b"\0\0\0\0" * 2),
+        (r.SetACLRequest, b"\0\0\0\0" * 3),
+    ],
+)
+def test_memory_is_in_proportion_to_the_frame(cls: type[Record], element: bytes) -> None:
+    """The densest vectors: Python's objects are larger than what they stand for, by a constant."""
+    count = 256 * KIB // len(element)
+    data = struct.pack(">i", count) + element * count
+    if cls is r.SetACLRequest:
+        data = b"\0\0\0\0" + data + b"\0\0\0\0"
+    assert peak_of_decoding(cls, data) <= 24 * len(data) + 64 * KIB
+
+
+def test_a_buffer_is_copied_once() -> None:
+    data = struct.pack(">i", MIB) + bytes(MIB + 68)
+    assert peak_of_decoding(r.GetDataResponse, data) <= len(data) + 64 * KIB

@@ -1,0 +1,533 @@
+"""The structure of the package, read from its source: who may import whom, and who may touch what.
+
+`violations` reads every module below a package and says what is against the rules; the tests apply
+it to zkwire, and to a small tree of planted mistakes, each of which it must find.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "zkwire"
+
+# The rooms from the bottom to the top: a module imports from its own room and from those before.
+ROOMS = [
+    *("errors", "jute", "wire", "session", "operations", "recipes"),  # the core: no I/O
+    *("net", "blocking", "aio", "zkwire"),
+    *("testing", "cli", "__main__"),
+]
+CORE = ROOMS[: ROOMS.index("net")]
+NOT_EACH_OTHER = {"blocking", "aio"}
+MAY_USE_TESTING = {"testing", "cli"}
+
+# The world outside: sockets, threads, clocks, chance.
+IMPURE = {
+    *("socket", "ssl", "select", "selectors", "_socket", "_ssl"),
+    *("threading", "_thread", "queue", "asyncio", "multiprocessing", "subprocess", "signal", "os"),
+    *("time", "random", "secrets", "uuid"),
+}
+
+# What a recipe may know of the automaton: it runs in any shell, and in simulation.
+RECIPES_MAY_USE = {"session.waitable", "session.watch", "session.liveness"}
+
+# Too expensive to load for everybody who imports zkwire.
+EXPENSIVE = {"asyncio", "concurrent", "dataclasses", "logging", "typing"}
+# Loaded only by who asks for it.
+LATE = ("aio", "testing", "cli")
+
+# Clocks that can be set, and what tells their time.
+WALL_CLOCKS = {"time": {"time", "time_ns", "ctime", "gmtime", "localtime", "strftime"}}
+# A server stamps nodes with the time of day.
+MAY_READ_WALL_CLOCK = {"testing.server.loop"}
+
+
+class Import(NamedTuple):
+    """One imported module, or one name from it."""
+
+    module: str
+    name: str | None
+    line: int
+    typing_only: bool
+    in_function: bool
+
+
+def imports_of(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import]:
+    """All imports of a module, wherever they stand; relative ones are made absolute."""
+
+    def visit(node: ast.AST, typing_only: bool, in_function: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, None, node.lineno, typing_only, in_function)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                kept = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*kept, base] if base else kept)
+            for alias in node.names:
+                yield Import(base, alias.name, node.lineno, typing_only, in_function)
+        elif isinstance(node, ast.If) and is_type_checking(node.test):
+            for statement in node.body:
+                yield from visit(statement, True, in_function)
+            for statement in node.orelse:
+                yield from visit(statement, typing_only, in_function)
+        else:
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, typing_only, in_function or inside)
+
+    yield from visit(tree, False, False)
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
+    return name == "TYPE_CHECKING"
+
+
+def names_in(tree: ast.Module) -> set[str]:
+    """The names that a module's own statements bind, under whatever condition."""
+    names = set[str]()
+    todo: list[ast.AST] = [*tree.body]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name.partition(".")[0])
+        todo.extend(ast.iter_child_nodes(node))
+    return names
+
+
+def wall_clock_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Where a module reads a clock that can be set."""
+    aliases = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = aliases.get(node.value.id, "")
+            if node.attr in WALL_CLOCKS.get(module, ()):
+                yield node.lineno, f"{module}.{node.attr}"
+            if node.attr == "CLOCK_REALTIME":
+                yield node.lineno, node.attr
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, a.name) for a in node.names if a.name == "datetime")
+        elif isinstance(node, ast.ImportFrom) and node.module == "datetime":
+            if {alias.name for alias in node.names} - {"timedelta"}:  # which has no clock
+                yield node.lineno, "datetime"
+        elif isinstance(node, ast.ImportFrom) and node.module in WALL_CLOCKS:
+            found = {alias.name for alias in node.names} & WALL_CLOCKS[node.module]
+            yield from ((node.lineno, f"{node.module}.{name}") for name in sorted(found))
+
+
+class Package:
+    """Its modules: ``errors``, ``jute.record``, ...; the package itself is ``zkwire``."""
+
+    def __init__(self, root: Path) -> None:
+        self.name = root.name
+        self.trees: dict[str, ast.Module] = {}
+        self.packages: set[str] = set()
+        for file in sorted(root.rglob("*.py")):
+            parts = file.relative_to(root).with_suffix("").parts
+            if parts[-1] == "__init__":
+                parts = parts[:-1]
+                self.packages.add(".".join(parts) or self.name)
+            self.trees[".".join(parts) or self.name] = ast.parse(file.read_bytes(), str(file))
+
+    def imports(self, module: str) -> Iterator[Import]:
+        full = self.name if module == self.name else f"{self.name}.{module}"
+        return imports_of(self.trees[module], full, module in self.packages)
+
+    def own(self, imported: Import) -> tuple[str, str | None] | None:
+        """The module of this package that is imported and the name from it; None if foreign."""
+        top, _, module = imported.module.partition(".")
+        if top != self.name:
+            return None
+        inner = f"{module}.{imported.name}" if module else str(imported.name)
+        if imported.name is not None and inner in self.trees:
+            return inner, None
+        return module or self.name, imported.name
+
+
+def room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
+    """What is wrong with an import of one of the package's own modules, types included."""
+    target = package.own(imported)
+    if target is None:
+        return
+    other, name = target
+    if other not in package.trees:
+        yield f"imports {other}, which does not exist"
+        return
+    known = names_in(package.trees[other])
+    if name not in {None, "*"} and name not in known and "__getattr__" not in known:
+        yield f"imports {name} from {other}, which does not define it"
+    here, there = room(module), room(other)
+    if here not in ROOMS or there not in ROOMS:
+        return
+    if ROOMS.index(there) > ROOMS.index(here):
+        yield f"imports {other}, which stands above it"
+    elif here != there and {here, there} == NOT_EACH_OTHER:
+        yield f"imports {other}; the shells do not know each other"
+    elif there == "testing" and here not in MAY_USE_TESTING:
+        yield f"imports {other}; testing is for tests"
+    elif (here, there) == ("recipes", "session") and other not in RECIPES_MAY_USE:
+        yield f"imports {other}, which no recipe may know"
+
+
+def check_foreign(package: Package, module: str, imported: Import) -> Iterator[str]:
+    """What is wrong with an import of somebody else's module."""
+    top = imported.module.partition(".")[0]
+    if top == package.name or imported.typing_only:
+        return
+    if top in IMPURE and room(module) in CORE:
+        yield f"imports {top}: only the shells may touch the world outside"
+    if top in EXPENSIVE and not imported.in_function and room(module) not in LATE:
+        yield f"loads {top}, which is expensive, when it is imported"
+    if top not in sys.stdlib_module_names and room(module) not in LATE:
+        yield f"imports {top}, which does not come with Python"
+
+
+def circles(arrows: Mapping[str, set[str]]) -> list[list[str]]:
+    """The groups of modules in which each one leads to every other."""
+    reached = {module: reachable(arrows, module) for module in arrows}
+    groups = {
+        tuple(sorted(other for other in reached[module] if module in reached.get(other, set())))
+        for module in arrows
+    }
+    return sorted(list(group) for group in groups if group)
+
+
+def reachable(arrows: Mapping[str, set[str]], start: str) -> set[str]:
+    """The modules to which arrows lead from one, itself only over others or by itself."""
+    found, todo = set[str](), [start]
+    while todo:
+        for other in arrows.get(todo.pop(), set()) - found:
+            found.add(other)
+            todo.append(other)
+    return found
+
+
+def arrows_of(package: Package) -> dict[str, set[str]]:
+    """Which modules of the package each of its modules imports, types included."""
+    arrows: dict[str, set[str]] = {module: set() for module in package.trees}
+    for module in package.trees:
+        for imported in package.imports(module):
+            target = package.own(imported)
+            if target is not None:
+                arrows[module].add(target[0])
+    return arrows
+
+
+def violations(root: Path) -> list[str]:
+    """All that is against the rules, as ``module:line: what``."""
+    package, found = Package(root), list[tuple[str, int, str]]()
+    for module, tree in package.trees.items():
+        if room(module) not in ROOMS:
+            found.append((module, 1, "has no place in ROOMS"))
+        for imported in package.imports(module):
+            for check in (check_own, check_foreign):
+                found += [(module, imported.line, w) for w in check(package, module, imported)]
+        if module not in MAY_READ_WALL_CLOCK:
+            found += [(module, line, f"reads {clock}") for line, clock in wall_clock_uses(tree)]
+        found += [
+            (module, node.lineno, "catches everything: bare except")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ExceptHandler) and node.type is None
+        ]
+    for group in circles(arrows_of(package)):
+        found.append((group[0], 1, f"is in a circle: {', '.join(group)}"))
+    return [f"{module}:{line}: {what}" for module, line, what in sorted(found)]
+
+
+# --- zkwire ---------------------------------------------------------------------------------------
+
+
+def test_the_package_keeps_its_rules() -> None:
+    assert violations(PACKAGE) == []
+
+
+def test_the_rooms_are_those_that_there_are() -> None:
+    package = Package(PACKAGE)
+    assert {room(module) for module in package.trees} == set(ROOMS)
+    assert [m for m in MAY_READ_WALL_CLOCK if not list(wall_clock_uses(package.trees[m]))] == []
+    assert set(package.trees) >= RECIPES_MAY_USE
+
+
+def test_few_arrows_lead_from_room_to_room() -> None:
+    """What a new one costs is that its two ends can no longer be read apart."""
+    arrows = arrows_of(Package(PACKAGE))
+    between = {
+        (room(module), room(other))
+        for module, others in arrows.items()
+        for other in others
+        if room(module) != room(other)
+    }
+    assert len(between) <= 60, sorted(between)
+
+
+# --- planted mistakes -----------------------------------------------------------------------------
+
+GOOD = {
+    "errors.py": "class ZooKeeperError(Exception): ...\n",
+    "jute/__init__.py": "",
+    "jute/record.py": "from zkwire.errors import ZooKeeperError\n",
+    "wire/__init__.py": "",
+    "wire/paths.py": "import struct\nfrom ..errors import ZooKeeperError as Error\n",
+    "wire/ops.py": "from zkwire.wire import paths\nfrom zkwire.jute import record as r\n",
+    "session/__init__.py": "",
+    "session/watch.py": "class Watch: ...\n",
+    "session/session.py": """
+        from zkwire.wire.ops import paths
+        TYPE_CHECKING = False
+        if TYPE_CHECKING:
+            from random import Random
+            from typing import Any
+            from zkwire.session.watch import Watch
+            class Hold: ...
+        """,
+    "net/__init__.py": "",
+    "net/dial.py": """
+        TYPE_CHECKING = False
+        if TYPE_CHECKING:
+            from zkwire.session.session import Hold
+        """,
+    "blocking/__init__.py": "",
+    "blocking/client.py": """
+        import socket, time
+        from zkwire.session.session import TYPE_CHECKING
+        def connect():
+            import asyncio
+            return time.monotonic(), time.sleep(0), time.clock_gettime(time.CLOCK_BOOTTIME)
+        class Client: ...
+        """,
+    "aio/__init__.py": "",
+    "aio/client.py": "import asyncio\nfrom zkwire.net import dial\n",
+    "recipes/__init__.py": "",
+    "recipes/runtime.py": """
+        TYPE_CHECKING = False
+        if TYPE_CHECKING:
+            from zkwire.session.watch import Watch
+        """,
+    "recipes/lock.py": "from ..wire.paths import Error\nfrom . import runtime\n",
+    "__init__.py": """
+        from zkwire.blocking.client import Client
+        from .errors import ZooKeeperError
+        """,
+    "testing/__init__.py": "import pytest, asyncio\n",
+    "testing/server.py": "from zkwire import Client\nfrom zkwire.testing import proxy\n",
+    "testing/proxy.py": "import typing\n",
+    "cli/__init__.py": "",
+    "cli/main.py": "import os\nfrom zkwire.testing.server import proxy\n",
+    "__main__.py": "from zkwire.cli.main import proxy\n",
+}
+
+PLANTED = {
+    "upwards": (
+        "wire/paths.py",
+        "import zkwire.session.session",
+        "wire.paths:1: imports session.session, which stands above it",
+    ),
+    "upwards, from": (
+        "wire/paths.py",
+        "from zkwire.session.session import Hold",
+        "wire.paths:1: imports session.session, which stands above it",
+    ),
+    "upwards, relative": (
+        "jute/record.py",
+        "from ..wire import ops",
+        "jute.record:1: imports wire.ops, which stands above it",
+    ),
+    "upwards, in a function": (
+        "jute/record.py",
+        "def f():\n  from zkwire.wire import ops",
+        "jute.record:2: imports wire.ops, which stands above it",
+    ),
+    "upwards, behind a condition": (
+        "jute/record.py",
+        "try:\n  import zkwire.wire.ops\nexcept ImportError: ...",
+        "jute.record:2: imports wire.ops, which stands above it",
+    ),
+    "upwards, for types": (
+        "wire/paths.py",
+        "TYPE_CHECKING = False\nif TYPE_CHECKING:\n  from zkwire.session.watch import Watch",
+        "wire.paths:3: imports session.watch, which stands above it",
+    ),
+    "upwards, where types are not checked": (
+        "jute/record.py",
+        "if TYPE_CHECKING: ...\nelse:\n  import zkwire.wire.ops",
+        "jute.record:3: imports wire.ops, which stands above it",
+    ),
+    "from the package itself": (
+        "session/session.py",
+        "from zkwire import Client",
+        "session.session:1: imports zkwire, which stands above it",
+    ),
+    "itself": ("wire/ops.py", "import zkwire.wire.ops", "wire.ops:1: is in a circle: wire.ops"),
+    "a circle": (
+        "session/watch.py",
+        "import zkwire.session.session",
+        "session.session:1: is in a circle: session.session, session.watch",
+    ),
+    "one shell in the other": (
+        "aio/client.py",
+        "import zkwire.blocking.client",
+        "aio.client:1: imports blocking.client; the shells do not know each other",
+    ),
+    "missing": (
+        "wire/paths.py",
+        "import zkwire.missing",
+        "wire.paths:1: imports missing, which does not exist",
+    ),
+    "missing, for types": (
+        "wire/paths.py",
+        "if TYPE_CHECKING:\n  from zkwire.missing import x",
+        "wire.paths:2: imports missing, which does not exist",
+    ),
+    "a missing name, for types": (
+        "net/dial.py",
+        "import typing_\nif typing_.TYPE_CHECKING:\n  from zkwire.session.session import Missing",
+        "net.dial:3: imports Missing from session.session, which does not define it",
+    ),
+    "a missing name": (
+        "session/session.py",
+        "from zkwire.wire.ops import missing",
+        "session.session:1: imports missing from wire.ops, which does not define it",
+    ),
+    "a new room": ("newcomer.py", "", "newcomer:1: has no place in ROOMS"),
+    "a recipe that knows the client": (
+        "recipes/lock.py",
+        "from zkwire.blocking.client import Client",
+        "recipes.lock:1: imports blocking.client, which stands above it",
+    ),
+    "a recipe that knows the automaton": (
+        "recipes/lock.py",
+        "import zkwire.session.session",
+        "recipes.lock:1: imports session.session, which no recipe may know",
+    ),
+    "testing": (
+        "__init__.py",
+        "from zkwire.testing import proxy",
+        "zkwire:1: imports testing.proxy, which stands above it",
+    ),
+    "testing, from the top": (
+        "__main__.py",
+        "from zkwire.testing import proxy",
+        "__main__:1: imports testing.proxy; testing is for tests",
+    ),
+    "the command, from testing": (
+        "testing/server.py",
+        "import zkwire.cli.main",
+        "testing.server:1: imports cli.main, which stands above it",
+    ),
+    "a socket": (
+        "session/session.py",
+        "import socket",
+        "session.session:1: imports socket: only the shells may touch the world outside",
+    ),
+    "a clock, in a method": (
+        "session/session.py",
+        "class Session:\n  def f(self):\n    from time import monotonic",
+        "session.session:3: imports time: only the shells may touch the world outside",
+    ),
+    "a submodule": (
+        "wire/paths.py",
+        "import os.path as p",
+        "wire.paths:1: imports os: only the shells may touch the world outside",
+    ),
+    "chance in a recipe": (
+        "recipes/lock.py",
+        "import random",
+        "recipes.lock:1: imports random: only the shells may touch the world outside",
+    ),
+    "expensive": (
+        "blocking/client.py",
+        "import dataclasses",
+        "blocking.client:1: loads dataclasses, which is expensive, when it is imported",
+    ),
+    "expensive, in a class": (
+        "blocking/client.py",
+        "class C:\n  from concurrent.futures import Future",
+        "blocking.client:2: loads concurrent, which is expensive, when it is imported",
+    ),
+    "not Python's own": (
+        "blocking/client.py",
+        "def f():\n  import kazoo.client",
+        "blocking.client:2: imports kazoo, which does not come with Python",
+    ),
+    "the time of day": (
+        "blocking/client.py",
+        "import time\ntime.time()",
+        "blocking.client:2: reads time.time",
+    ),
+    "the time of day, renamed": (
+        "testing/server.py",
+        "import time as t\ndef f(): return t.time_ns",
+        "testing.server:2: reads time.time_ns",
+    ),
+    "the time of day, taken out": (
+        "cli/main.py",
+        "from time import time as now",
+        "cli.main:1: reads time.time",
+    ),
+    "the time of day, by number": (
+        "blocking/client.py",
+        "import time\ntime.clock_gettime(time.CLOCK_REALTIME)",
+        "blocking.client:2: reads CLOCK_REALTIME",
+    ),
+    "a date": ("testing/proxy.py", "import datetime", "testing.proxy:1: reads datetime"),
+    "a date, taken out": (
+        "blocking/client.py",
+        "from datetime import datetime",
+        "blocking.client:1: reads datetime",
+    ),
+    "catching everything": (
+        "testing/proxy.py",
+        "try: ...\nexcept: ...",
+        "testing.proxy:2: catches everything: bare except",
+    ),
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small package that keeps the rules."""
+    root = tmp_path / "zkwire"
+    for name, source in GOOD.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lines = source.strip("\n").splitlines()
+        indent = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+        file.write_text("\n".join(line[indent:] for line in lines).rstrip() + "\n")
+    return root
+
+
+def test_a_good_tree_is_good(tree: Path) -> None:
+    assert violations(tree) == []
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_is_found(tree: Path, name: str) -> None:
+    file, source, expected = PLANTED[name]
+    path = tree / file
+    path.write_text(f"{source}\n{path.read_text() if path.exists() else ''}")
+    found = [found for found in violations(tree) if "typing_" not in found]
+    assert expected in found
+    lines = source.count("\n") + 1
+    others = [f for f in found if f != expected and "circle" not in f]  # an upward arrow closes one
+    assert [f for f in others if int(f.split(":")[1]) <= lines] == []

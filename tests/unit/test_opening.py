@@ -1,0 +1,503 @@
+"""What comes before the first request: credentials, SASL, read-only servers, resumed sessions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scripted import (
+    PASSWD,
+    SESSION_ID,
+    TIMEOUT,
+    Script,
+    Sent,
+    failure,
+    reply_frame,
+    script_in,
+    types,
+)
+from zkwire.errors import AuthFailedError, NotSentError
+from zkwire.jute.records import AuthPacket, GetSASLRequest, SetSASLResponse
+from zkwire.session.read_write_search import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.wire import ops
+from zkwire.wire.model import Credentials, EventType, State
+
+ACCEPTED = reply_frame(ops.AUTH_XID)
+REJECTED = reply_frame(ops.AUTH_XID, 0, -115)
+OTHER_ID = 0x2000_0000_0000_0001
+
+
+def _secrets(sent: list[Sent]) -> list[bytes | None]:
+    return [one.read(AuthPacket).auth for one in sent if one.name == "auth"]
+
+
+# --- authentication as a call ---------------------------------------------------------------------
+
+
+def test_an_authentication_is_answered_before_older_requests() -> None:
+    """Servers answer it at once, so its answer is not matched with the line of requests."""
+    script = script_in(State.CONNECTED)
+    older = script.call("exists", "/a")
+    call = script.call("add_auth", "digest", b"u:p")
+    younger = script.call("exists", "/b")
+    sent = script.flush()
+    assert {one.name for one in sent} == {"exists", "auth"}
+    assert [one.read(AuthPacket) for one in sent if one.name == "auth"] == [
+        AuthPacket(0, "digest", b"u:p")
+    ]
+    script.feed(ACCEPTED)
+    assert call.value() is None
+    assert not older.ready
+    script.answer(older)
+    script.answer(younger)
+    assert failure(younger) is None
+
+
+def test_several_authentications_are_answered_in_their_order() -> None:
+    script = script_in(State.CONNECTED)
+    calls = [script.call("add_auth", "digest", b"u:%d" % number) for number in range(3)]
+    assert _secrets(script.flush()) == [b"u:0", b"u:1", b"u:2"]
+    for number in range(3):
+        assert [call.ready for call in calls] == [n < number for n in range(3)]
+        script.feed(ACCEPTED)
+    assert all(call.ready for call in calls)
+
+
+def test_a_lost_connection_leaves_an_authentication_to_the_next() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("add_auth", "digest", b"u:p")
+    script.flush()
+    script.lose()
+    assert not call.ready
+    script.greet()
+    assert _secrets(script.flush()) == [b"u:p"]
+    assert not script.state.usable
+    script.feed(ACCEPTED)
+    assert call.value() is None
+    assert script.state.usable
+
+
+@pytest.mark.parametrize("state", [State.NOT_STARTED, State.DISCONNECTED, State.CONNECTING])
+def test_an_authentication_without_a_connection_goes_out_with_the_next(state: State) -> None:
+    script = script_in(state)
+    call = script.call("add_auth", "digest", b"u:p")
+    script.dial()
+    assert [sent.name for sent in script.flush()] == ["connect"]
+    script.welcome()
+    assert _secrets(script.restore()) == [b"u:p"]
+    assert call.value() is None
+
+
+def test_an_authentication_during_the_restoration_goes_out_at_once() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/a")
+    script.greet_again()
+    script.flush()
+    call = script.call("add_auth", "digest", b"u:p")
+    assert _secrets(script.flush()) == [b"u:p"]
+    script.feed(reply_frame(ops.SET_WATCHES_XID))
+    assert not script.state.usable
+    script.feed(ACCEPTED)
+    assert script.state.usable
+    assert call.ready
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_an_authentication_waits_for_a_connection_no_longer_than_a_session_timeout(
+    connected: bool,
+) -> None:
+    """However many attempts fail meanwhile.  The credential stays."""
+    script = script_in(State.CONNECTED if connected else State.DISCONNECTED)
+    call = script.call("add_auth", "digest", b"u:p")
+    if connected:
+        script.flush()
+        script.lose()
+    begun = script.now
+    while script.now < begun + 2 * TIMEOUT and not call.ready:
+        script.advance(0.5)
+        if script.session.target is not None:
+            script.session.connection_lost(script.now, 0, "refused")
+    assert failure(call) is NotSentError
+    assert script.now == pytest.approx(begun + TIMEOUT)
+    assert "was not sent" in str(call.error())
+    script.connect()
+    assert _secrets(script.sent) == [b"u:p"]
+
+
+def test_the_deadline_of_an_authentication_is_kept() -> None:
+    script = script_in(State.DISCONNECTED)
+    script.session.act_at = script.now + 100 * TIMEOUT
+    script.call("add_auth", "digest", b"u:p")
+    assert script.session.next_deadline() == script.now + TIMEOUT
+
+
+def test_the_same_credential_is_remembered_once() -> None:
+    script = script_in(State.CONNECTED)
+    script.session.add_auth("digest", b"u:p")
+    calls = [script.call("add_auth", "digest", b"u:p") for _ in range(2)]
+    script.call("add_auth", "ip", b"u:p")
+    for secret in _secrets(script.flush()):
+        assert secret == b"u:p"
+        script.feed(ACCEPTED)
+    assert all(call.ready for call in calls)
+    script.reconnect()
+    sent = [one.read(AuthPacket) for one in script.sent if one.name == "auth"]
+    assert sent == [AuthPacket(0, "digest", b"u:p"), AuthPacket(0, "ip", b"u:p")]
+
+
+def test_a_rejection_ends_the_session_and_names_the_scheme_alone() -> None:
+    script = script_in(State.CONNECTED)
+    other = script.call("create", "/a")
+    call = script.call("add_auth", "odd", b"hunter2")
+    script.flush()
+    script.feed(REJECTED)
+    assert script.state is State.AUTH_FAILED
+    for one in (call, other):
+        assert failure(one) is AuthFailedError
+        assert "'odd'" in str(one.error())
+        assert "hunter2" not in str(one.error())
+    with pytest.raises(AuthFailedError, match="'odd'"):
+        script.call("exists", "/a")
+
+
+def test_the_credential_that_is_rejected_is_the_one_that_was_sent_first() -> None:
+    script = script_in(State.CONNECTED)
+    script.call("add_auth", "good", b"1")
+    script.call("add_auth", "bad", b"2")
+    script.flush()
+    script.feed(ACCEPTED + REJECTED)
+    assert "'bad'" in str(script.session.ending())
+
+
+def test_an_answer_that_nobody_asked_for_ends_no_call() -> None:
+    script = script_in(State.CONNECTED)
+    script.feed(ACCEPTED)
+    call = script.call("add_auth", "digest", b"u:p")
+    assert not call.ready
+    script.flush()
+    script.feed(ACCEPTED)
+    assert call.value() is None
+
+
+def test_an_authentication_cannot_be_given_up() -> None:
+    script = script_in(State.DISCONNECTED)
+    call = script.call("add_auth", "digest", b"u:p")
+    assert not script.session.withdraw(call)
+    script.connect()
+    assert call.value() is None
+
+
+@pytest.mark.parametrize("state", [State.NOT_STARTED, State.CONNECTED])
+def test_the_end_ends_authentications(state: State) -> None:
+    script = script_in(state)
+    call = script.call("add_auth", "digest", b"u:p")
+    script.log_when_ready(call, "ended")
+    script.session.closed()
+    assert script.wake() == ["ended"]
+    assert call.error() is not None
+
+
+# --- SASL -----------------------------------------------------------------------------------------
+
+
+def _with_sasl() -> Script:
+    script = Script(sasl=True)
+    script.dial()
+    script.flush()
+    return script
+
+
+def _answer(xid: int, token: bytes | None) -> bytes:
+    return reply_frame(xid, 0, 0, SetSASLResponse(token).encode())
+
+
+def _sasl(script: Script) -> None:
+    """The whole exchange, of one token."""
+    script.session.sasl_token(b"token")
+    (sent,) = script.flush()
+    script.feed(_answer(sent.xid, b"proof"))
+    script.session.sasl_done(script.now)
+
+
+def test_a_sasl_exchange() -> None:
+    script = _with_sasl()
+    assert script.session.challenge is None
+    script.welcome()
+    assert script.session.challenge == b"", "the client begins"
+    seen = []
+    for number, answer in enumerate([b"challenge", b"proof", None]):
+        script.session.sasl_token(b"token %d" % number)
+        assert script.session.challenge is None, "there is nothing to answer now"
+        (sent,) = script.flush()
+        assert (sent.name, sent.read(GetSASLRequest).token) == ("sasl", b"token %d" % number)
+        seen.append(sent.xid)
+        script.feed(_answer(sent.xid, answer))
+        assert script.session.challenge == (answer or b"")
+        assert script.state is State.HANDSHAKE
+    assert seen == [1, 2, 3]
+    script.session.sasl_done(script.now)
+    assert script.state is State.CONNECTED
+    assert script.session.challenge is None
+    call = script.call("exists", "/a")
+    script.flush()
+    assert call.xid == 4, "one line of xids"
+
+
+def test_nothing_else_is_sent_before_the_mechanism_is_satisfied() -> None:
+    script = script_in(State.CONNECTED)
+    script.session._identity.sasl = True
+    script.watching("get_data", "/a")
+    script.session.add_auth("digest", b"u:p")
+    script.flush()
+    script.greet_again()
+    script.call("exists", "/b")
+    script.session.add_auth("digest", b"v:p")
+    assert script.names() == []
+    script.advance(TIMEOUT / 3)
+    assert script.names() == []
+    script.session.sasl_token(b"token")
+    (sent,) = script.flush()
+    assert sent.name == "sasl"
+    script.feed(_answer(sent.xid, b"proof"))
+    assert script.names() == []
+    script.session.sasl_done(script.now)
+    assert script.names() == ["auth", "auth", "set_watches"]
+    script.feed(ACCEPTED * 2 + reply_frame(ops.SET_WATCHES_XID))
+    assert script.names() == ["exists"]
+
+
+def test_each_connection_has_an_exchange_of_its_own() -> None:
+    script = _with_sasl()
+    script.welcome()
+    _sasl(script)
+    script.greet_again()
+    assert script.session.challenge == b""
+    _sasl(script)
+    assert script.state is State.CONNECTED
+
+
+def test_a_token_that_comes_too_late_is_dropped() -> None:
+    script = _with_sasl()
+    script.welcome()
+    script.lose()
+    script.session.sasl_token(b"late")
+    script.session.sasl_done(script.now)
+    assert script.state is State.DISCONNECTED
+    script.dial()
+    assert script.names() == ["connect"]
+    script.session.sasl_token(b"early")
+    script.session.sasl_done(script.now)
+    assert script.names() == []
+    assert not script.state.usable
+
+
+def test_a_rejected_exchange_ends_the_session() -> None:
+    script = _with_sasl()
+    call = script.call("exists", "/a")
+    script.welcome()
+    script.session.sasl_token(b"hunter2")
+    (sent,) = script.flush()
+    script.feed(reply_frame(sent.xid, 0, -115))
+    assert script.state is State.AUTH_FAILED
+    assert failure(call) is AuthFailedError
+    assert "SASL" in str(call.error())
+    assert "hunter2" not in str(call.error())
+
+
+def test_a_mechanism_that_does_not_believe_the_server_ends_the_session() -> None:
+    script = _with_sasl()
+    script.welcome()
+    script.session.sasl_failed("the proof is wrong")
+    assert script.state is State.AUTH_FAILED
+    assert "the proof is wrong" in str(script.session.ending())
+
+
+@pytest.mark.parametrize("state", [State.CONNECTED, State.DISCONNECTED, State.EXPIRED])
+def test_a_failure_that_comes_too_late_is_nobodys(state: State) -> None:
+    script = script_in(state)
+    script.session.sasl_failed("late")
+    assert script.state is state
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\x05abc", b"\xff\xff\xff\xfe"])
+def test_garbage_in_an_exchange_costs_one_connection(body: bytes) -> None:
+    script = _with_sasl()
+    script.welcome()
+    script.session.sasl_token(b"token")
+    (sent,) = script.flush()
+    script.feed(reply_frame(sent.xid, 0, 0, body))
+    assert script.drop_if_broken()
+    assert script.state is State.DISCONNECTED
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_answer_that_is_not_expected_costs_one_connection(asked: bool) -> None:
+    script = _with_sasl()
+    script.welcome()
+    xid = 1
+    if asked:
+        script.session.sasl_token(b"token")
+        (sent,) = script.flush()
+        script.feed(_answer(sent.xid, b""))
+        xid = sent.xid
+    script.feed(_answer(xid, b"twice"))
+    assert script.session.broken is not None
+
+
+# --- read-only servers ----------------------------------------------------------------------------
+
+
+def _read_only(servers: int = 3) -> Script:
+    """A session that has only ever seen a server that has lost the ensemble."""
+    script = Script(servers=servers, read_only=True)
+    script.connect(read_only=True)
+    return script
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_the_greeting_says_whether_such_a_server_will_do(wanted: bool) -> None:
+    script = Script(read_only=wanted)
+    script.dial()
+    (sent,) = script.flush()
+    assert sent.connect_request().read_only is wanted
+
+
+def test_the_state_says_that_the_server_is_read_only() -> None:
+    script = _read_only()
+    assert script.state is State.CONNECTED_READ_ONLY
+    call = script.call("exists", "/a")
+    script.answer(call)
+    assert failure(call) is None
+
+
+def test_the_search_begins_after_a_tenth_of_a_second_and_slows_down() -> None:
+    script = _read_only()
+    pauses = list[float]()
+    for _ in range(14):
+        answered = script.now
+        while script.session.asking is None:
+            due = script.session.next_deadline()
+            assert due is not None
+            script.advance(due - script.now)
+            script.pong()
+        pauses.append(round(script.now - answered, 3))
+        script.session.answered(b"ro", script.now)
+        assert script.session.asking is None
+    doubling = [FIRST_PAUSE * 2**number for number in range(10)]
+    assert pauses == pytest.approx([*doubling, *[LONGEST_PAUSE] * 4])
+
+
+def test_the_search_goes_round() -> None:
+    script, asked = _read_only(), []
+    for _ in range(4):
+        script.advance(LONGEST_PAUSE / 100)
+        while script.session.asking is None:
+            script.advance(0.1)
+            script.pong()
+        asked.append(script.session.asking[1])
+        script.session.answered(b"", script.now)
+    assert asked == [2, 3, 1, 2]
+
+
+@pytest.mark.parametrize("answer", [b"", b"ro", b"null", b"imok", b"xrw"])
+def test_only_a_read_write_server_is_moved_to(answer: bytes) -> None:
+    script = _read_only()
+    script.advance(FIRST_PAUSE)
+    script.session.answered(answer, script.now)
+    assert script.session.broken is None
+
+
+def test_moving_to_a_read_write_server() -> None:
+    """With a new session: the old one is known to the read-only server alone.  Watches stay."""
+    script = _read_only()
+    watch = script.watching("get_data", "/a")
+    script.advance(FIRST_PAUSE)
+    asked = script.session.asking
+    script.session.answered(b"rw", script.now)
+    assert script.drop_if_broken()
+    script.dial()
+    assert script.session.server == asked
+    (sent,) = script.flush()
+    request = sent.connect_request()
+    assert (request.session_id, request.passwd) == (0, bytes(16))
+    script.welcome(session_id=OTHER_ID)
+    assert [one.name for one in script.restore()] == ["set_watches"]
+    assert script.state is State.CONNECTED
+    assert script.session.session_id == OTHER_ID
+    script.event(EventType.NODE_DATA_CHANGED, "/a")
+    assert types(watch) == [EventType.NODE_DATA_CHANGED]
+    script.advance(1.0)
+    assert script.session.asking is None
+    script.lose()
+    script.dial()
+    assert script.flush()[0].connect_request().session_id == OTHER_ID
+
+
+def test_a_real_session_stays_what_it_is_on_a_read_only_server() -> None:
+    """Its nodes and locks live on; a new session in its place would be a silent expiry."""
+    script = Script(servers=2, read_only=True)
+    script.connect()
+    script.reconnect(read_only=True)
+    assert script.state is State.CONNECTED_READ_ONLY
+    script.lose()
+    script.dial()
+    request = script.flush()[0].connect_request()
+    assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)
+
+
+def test_a_real_session_is_never_replaced_by_a_read_only_one() -> None:
+    script = Script(servers=2, read_only=True)
+    script.connect()
+    script.greet_again(session_id=OTHER_ID, read_only=True)
+    assert script.state is State.EXPIRED
+
+
+@pytest.mark.parametrize("answer", [b"", b"ro", b"rw"])
+def test_an_answer_after_the_loss_means_nothing(answer: bytes) -> None:
+    script = _read_only()
+    script.advance(FIRST_PAUSE)
+    script.lose()
+    assert script.session.asking is None
+    script.session.answered(answer, script.now)
+    script.connect()
+    script.session.answered(answer, script.now)
+    assert script.state is State.CONNECTED
+    script.advance(TIMEOUT / 2)
+    assert script.session.asking is None
+    assert script.session.broken is None
+
+
+# --- resumed sessions -----------------------------------------------------------------------------
+
+
+def test_a_resumed_session_shows_its_id_and_password() -> None:
+    script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
+    assert script.session.session_id == OTHER_ID
+    script.dial()
+    request = script.flush()[0].connect_request()
+    assert (request.session_id, request.passwd) == (OTHER_ID, b"p" * 16)
+    assert request.last_zxid_seen == 0
+    script.welcome(session_id=OTHER_ID, passwd=b"p" * 16)
+    assert script.state is State.CONNECTED
+    assert script.session.credentials == Credentials(OTHER_ID, b"p" * 16)
+
+
+def test_a_session_that_is_gone_cannot_be_resumed() -> None:
+    script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
+    script.dial()
+    script.flush()
+    script.gone()
+    assert script.state is State.EXPIRED
+
+
+def test_a_session_is_resumed_or_gone_but_never_another() -> None:
+    script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
+    script.greet(session_id=SESSION_ID)
+    assert script.state is State.EXPIRED
+
+
+def test_credentials_go_from_one_session_to_the_next() -> None:
+    first = script_in(State.CONNECTED)
+    second = Script(resume=first.session.credentials)
+    second.dial()
+    request = second.flush()[0].connect_request()
+    assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)

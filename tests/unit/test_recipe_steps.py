@@ -1,0 +1,1119 @@
+"""Single steps of recipes, each with answers that the test has written down: what is hard to make
+happen on a server at the right moment. No client, no time, no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any
+
+import pytest
+
+from tests.shell.test_client_threads import Interruption
+from tests.support.scripted import STAT
+from zkwire import AsyncClient, Client
+from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
+from zkwire.aio.owners import value_of_each_task
+from zkwire.blocking.locks import (
+    BlockingLock,
+    MultiLock,
+    NonBlockingLock,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+)
+from zkwire.blocking.owners import value_of_each_thread
+from zkwire.blocking.run import run
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    LockLostError,
+    LockTakenError,
+    MultiError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    SequenceExhaustedError,
+    ServerError,
+    SessionExpiredError,
+    ThrottledOpError,
+)
+from zkwire.jute.records import Stat
+from zkwire.recipes.attempt import Attempt
+from zkwire.recipes.contenders import contenders
+from zkwire.recipes.lease import SemaphoreLease
+from zkwire.recipes.lost import Lost, OwnNodeWatch
+from zkwire.recipes.multi_lock import AllLocks
+from zkwire.recipes.read_write import ReadLockQueue
+from zkwire.recipes.sequential import SequentialQueue
+from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.trees import ensure_path, walk
+from zkwire.session.watch import ClosedWatchError
+from zkwire.wire.model import DataAndStat, Event, EventType, State
+
+# ruff: noqa: PT012 - how a scope ends is what the tests of the shells are about
+
+OWN = STAT.ephemeral_owner
+LAST = 2147483647
+
+
+class Answer:
+    """A reply that has come already."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+        yield
+
+
+class Runtime:
+    """A client of which only the answers exist, by the names of verbs; ``asked`` is what it saw.
+
+    A lock's own node is made and listed without being written down.
+    """
+
+    session_id = OWN
+    session_timeout = 9.0
+    operation_timeout = None
+    lease_deadline = 100.0
+    connection = "the first"
+
+    def __init__(self, **answers: list[object]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.spawned: list[Callable[[Any], Coroutine[Any, Any, object]]] = []
+        self.late: list[Callable[[], object]] = []
+        self.usable = True
+        self.time = 0.0
+        self.engaged: set[object] = set()
+        self.going: set[str] = set()
+        self._made: list[str] = []
+
+    @property
+    def operations(self) -> Runtime:
+        return self
+
+    def __getattr__(self, name: str) -> Callable[..., Answer]:
+        return lambda *arguments, **_: self._answer(name, *arguments)
+
+    def _answer(self, name: str, *arguments: Any) -> Answer:
+        self.asked.append(name)
+        if self.answers.get(name):
+            return Answer(self.answers[name].pop(0))
+        if name == "create_with_stat":
+            self._made.append(f"{arguments[0]}0000000001")
+            return Answer((self._made[-1], STAT))
+        if name == "get_children":
+            return Answer([node.rpartition("/")[2] for node in self._made])
+        return Answer(None)
+
+    def check(self) -> None: ...
+    def check_open(self) -> None: ...
+    def caller(self) -> None: ...
+    def hold(self, hold: object) -> None: ...
+    def unhold(self, hold: object) -> None: ...
+    def forget(self, watch: object) -> None: ...
+    def when_ready(self, waitable: object, function: object) -> None: ...
+
+    def shortly(self, function: Callable[[], object]) -> None:
+        self.late.append(function)
+
+    def withdraw(self, reply: object) -> bool:
+        return False
+
+    def _stand_guard(self, node: str, fence: int, guard: object) -> Answer:
+        return Answer(None)
+
+    def local(self, make: Callable[[], object]) -> Callable[[], object]:
+        in_a_task, in_a_thread = value_of_each_task(make), value_of_each_thread(make)
+
+        def own() -> object:
+            return in_a_task() if asyncio._get_running_loop() else in_a_thread()
+
+        return own
+
+    def when_caller_ends(self, lock: object) -> None: ...
+
+    def now(self) -> float:
+        return self.time
+
+    def unique(self) -> str:
+        return "unique"
+
+    def spawn(self, work: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+        self.spawned.append(work)
+
+    async def connected(self, deadline: float | None) -> None: ...
+
+    async def until(self, reply: Awaitable[Any], deadline: float | None) -> Any:
+        return await reply
+
+    async def event(self, watch: object, deadline: float | None) -> Event | None:
+        return None
+
+
+def sequential(**answers: list[object]) -> tuple[SequentialQueue, Runtime]:
+    world: Any = Runtime(**answers)
+    return SequentialQueue(world, "/lock"), world
+
+
+def single(**answers: list[object]) -> tuple[SingleNodeLock, Runtime]:
+    world: Any = Runtime(**answers)
+    return SingleNodeLock(world, "/lock"), world
+
+
+def an_attempt(node: str | None = None) -> Attempt:
+    attempt = Attempt(OWN, "unique")
+    attempt.node = node
+    return attempt
+
+
+def client_of(world: Runtime, kind: type[Any] = Client) -> Any:
+    client = object.__new__(kind)
+    client._world = world
+    return client
+
+
+# --- what all share -------------------------------------------------------------------------------
+
+
+def test_a_recipe_that_suspends_under_the_blocking_client_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="suspended"):
+        run(asyncio.sleep(0))
+
+
+def test_contenders_that_a_lost_connection_hides_are_read_again() -> None:
+    world: Any = Runtime(
+        get_children=[["x-0000000004"]],
+        get_data=[OutcomeUnknownError("lost"), DataAndStat(b"text", STAT)],
+    )
+    assert [seen.text for seen in run(contenders(world, "/lock"))] == ["text"]
+
+
+def test_leases_that_somebody_has_deleted_are_looked_for_again() -> None:
+    world: Any = Runtime(get_children=[NoNodeError("gone"), ["b"]])
+    core = SemaphoreLease(world, "/s", 1, "")
+    assert run(core._await_change(["a"], None)) == ["b"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_path_that_must_not_be_made_will_do_if_it_is_there(there: bool) -> None:
+    world: Any = Runtime(create=[NoAuthError("no")], exists=[STAT if there else None])
+    with contextlib.nullcontext() if there else pytest.raises(NoAuthError):
+        run(ensure_path(world, "/a", (), None))
+
+
+def test_a_path_whose_making_is_lost_is_made_again() -> None:
+    world: Any = Runtime(create=[NotSentError("lost"), NodeExistsError("there")])
+    run(ensure_path(world, "/a", (), None))
+    assert world.asked == ["create", "create"]
+
+
+def test_a_path_above_the_root_cannot_be_made() -> None:
+    world: Any = Runtime(create=[NoNodeError("no chroot")])
+    with pytest.raises(NoNodeError):
+        run(ensure_path(world, "/", (), None))
+
+
+async def _walked(world: Any) -> list[str]:
+    return [node async for node in walk(world, "/", lambda: None)]
+
+
+def test_a_walk_reads_again_what_a_lost_connection_hides() -> None:
+    lost = OutcomeUnknownError("lost")
+    # The readings of one level leave together, so the second of /a comes behind the first of /b.
+    world = Runtime(get_children=[lost, ["a", "b"], lost, lost, [], NoNodeError("gone")])
+    assert run(_walked(world)) == ["/", "/a"]
+
+
+def test_each_step_of_a_walk_has_a_deadline_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    world: Any = Runtime(get_children=[["a"], NotSentError("lost"), []])
+    until, deadlines = world.until, list[float | None]()
+
+    async def noting(reply: Awaitable[Any], deadline: float | None) -> Any:
+        deadlines.append(deadline)
+        return await until(reply, deadline)
+
+    async def walked() -> list[str]:
+        return [node async for node in walk(world, "/", iter([1.0, 2.0, 3.0]).__next__)]
+
+    monkeypatch.setattr(world, "until", noting)
+    assert run(walked()) == ["/", "/a"]
+    assert deadlines == [1.0, 2.0, 3.0]
+
+
+def test_a_node_that_vanishes_before_its_turn_is_no_part_of_the_walk() -> None:
+    world = Runtime(get_children=[["a", "b"], NoNodeError("gone"), []])
+    assert run(_walked(world)) == ["/", "/b"]
+
+
+# --- all locks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool) -> None:
+    core, world = sequential()
+    assert run(core._acquire_by(None, True))
+    errors: list[BaseException] = [KeyboardInterrupt()] * (1 + twice)
+
+    def unhold(hold: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    world.unhold = unhold  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):  # it is raised all the same
+        core._release_later()
+    assert len(world.spawned) == 1
+    assert not core._engaged
+
+
+def test_a_clean_up_goes_on_over_lost_connections_until_the_session_is_over() -> None:
+    core, world = sequential(delete=[NotSentError("lost"), SessionExpiredError("over")])
+    assert run(core._acquire_by(None, True))
+    core._release_later()
+    run(world.spawned[0](world))
+    assert world.asked[-2:] == ["delete", "delete"]
+
+
+def test_a_withdrawal_after_the_end_of_the_session_is_done() -> None:
+    core, world = sequential()
+    assert run(core._acquire_by(None, True))
+
+    def spawn(work: object) -> None:
+        raise SessionExpiredError("over")
+
+    world.spawn = spawn  # type: ignore[method-assign]
+    core._release_later()
+    assert not core.held
+
+
+def test_a_release_after_the_lease_has_run_out_says_that_the_lock_was_lost() -> None:
+    core, world = sequential()
+    assert run(core._acquire_by(None, True))
+    world.time = Runtime.lease_deadline
+    with pytest.raises(LockLostError, match="for a session timeout"):
+        run(core._release_by(None))
+    assert len(world.spawned) == 1
+
+
+def test_a_release_that_meets_the_end_of_the_session_says_that_the_lock_was_lost() -> None:
+    core, _ = sequential(delete=[SessionExpiredError("over")])
+    assert run(core._acquire_by(None, True))
+    with pytest.raises(LockLostError, match="the session has expired"):
+        run(core._release_by(None))
+    assert not core._engaged
+
+
+def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_was_lost() -> None:
+    core, world = sequential()
+    assert run(core._acquire_by(None, True))
+
+    async def wait_in_vain(deadline: float | None) -> None:
+        assert deadline == world.lease_deadline
+        world.time = world.lease_deadline
+        raise OperationTimeoutError("no server could be reached in time")
+
+    world.usable = False
+    world.connected = wait_in_vain  # type: ignore[method-assign]
+    with pytest.raises(LockLostError, match="no server has answered for a session timeout"):
+        run(core._release_by(None))
+    assert "delete" not in world.asked
+    assert not core._engaged
+
+
+def test_a_guard_that_comes_behind_the_end_of_the_session_harms_nobody() -> None:
+    core, world = sequential()
+
+    def refuse(node: str, fence: int, guard: object) -> Answer:
+        raise SessionExpiredError("over")
+
+    world._stand_guard = refuse  # type: ignore[method-assign]
+    assert run(core._acquire_by(None, True))
+    (stand,) = world.late
+    stand()
+    assert core.held, "until the end of the session reaches it as a hold"
+
+
+def test_a_lock_that_is_released_before_its_guard_stands_needs_none() -> None:
+    core, world = sequential()
+    stood: list[object] = []
+    world._stand_guard = lambda *guarded: stood.append(guarded)  # type: ignore[assignment,method-assign]
+    world.forget = stood.append  # type: ignore[assignment,method-assign]
+    assert run(core._acquire_by(None, True))
+    run(core._release_by(None))
+    (stand,) = world.late
+    stand()
+    assert stood == []
+
+
+def test_a_guard_that_is_dismissed_while_it_is_asked_for_is_forgotten() -> None:
+    """The request comes from the I/O thread, the release from any other."""
+    core, world = sequential()
+    forgotten: list[object] = []
+    world.forget = forgotten.append  # type: ignore[assignment,method-assign]
+
+    def release_meanwhile(node: str, fence: int, guard: OwnNodeWatch) -> Answer:
+        run(core._release_by(None))
+        assert guard.closed
+        raise ClosedWatchError("the watch has been closed")
+
+    world._stand_guard = release_meanwhile  # type: ignore[method-assign,assignment]
+    assert run(core._acquire_by(None, True))
+    (stand,) = world.late
+    stand()
+    assert len(forgotten) == 1
+
+
+def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
+    """Another thread may release it at once."""
+    core, world = sequential()
+    seen: list[bool] = []
+    world.hold = lambda hold: seen.append(core.held)  # type: ignore[method-assign]
+    world.shortly = lambda function: seen.append(core.held)  # type: ignore[method-assign]
+    assert run(core._acquire_by(None, True))
+    assert seen == [False, False]
+    assert core.held
+
+
+def test_a_release_that_has_begun_before_acquire_returns_is_left_alone() -> None:
+    class Hasty(SequentialQueue):
+        async def _acquire(self, deadline: float | None, wait: bool) -> bool:
+            won = await super()._acquire(deadline, wait)
+            self._pending_cleanup = (
+                self._granted
+            )  # the first thing that a release does, in another thread
+            return won
+
+    world: Any = Runtime()
+    core = Hasty(world, "/lock")
+    assert run(core._acquire_by(None, True))
+    assert not world.spawned
+    assert core.held
+
+
+def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
+    class Interrupted(SequentialQueue):
+        def _grant(self, attempt: Attempt) -> None:
+            super()._grant(attempt)
+            raise KeyboardInterrupt
+
+    world: Any = Runtime()
+    core = Interrupted(world, "/lock")
+    with pytest.raises(KeyboardInterrupt):
+        run(core._acquire_by(None, True))
+    assert not core.held
+    assert len(world.spawned) == 1
+
+
+def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
+    core, world = sequential()
+    world.time = Runtime.lease_deadline
+    with pytest.raises(LockLostError, match="in the moment"):
+        run(core._acquire_by(None, True))
+    assert len(world.spawned) == 1
+
+
+def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
+    """What the lost attempt may have left is cleaned up behind it."""
+    lock, world = sequential()
+    assert run(lock._acquire_by(None, True))
+    lost = lock.lost
+    lost.lose("its node was deleted")
+    assert not lock.held
+    assert run(lock._acquire_by(None, True))
+    assert lock.held
+    assert lock.lost is not lost
+    assert len(world.spawned) == 1
+
+
+def test_a_loss_shows_what_has_become_of_it() -> None:
+    core, _ = sequential()
+    assert run(core._acquire_by(None, True))
+    both = AllLocks([core]).lost
+    assert (repr(core.lost), repr(both)) == ("<Lost: not lost>", "<AnyLost: not lost>")
+    both._parts = [core.lost]
+    core.lost.lose("stolen")
+    assert (repr(core.lost), repr(both)) == ("<Lost: stolen>", "<AnyLost: stolen>")
+    released, _ = sequential()
+    released.lost.let_go()
+    both._parts = [released.lost]
+    assert (repr(released.lost), repr(both)) == ("<Lost: released>", "<AnyLost: released>")
+
+
+# --- the sequential lock --------------------------------------------------------------------------
+
+
+def nothing(core: SequentialQueue, world: Runtime) -> None:
+    """Nothing happens beside the event."""
+
+
+def reconnect(core: SequentialQueue, world: Runtime) -> None:
+    """Set again on a new connection, watches fire in another order."""
+    world.connection = "another"
+
+
+def sleep_too_long(core: SequentialQueue, world: Runtime) -> None:
+    """The session may be gone, and the node with it; the look would tell, and renews the lease."""
+    world.time = world.lease_deadline
+
+
+def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
+    """Somebody has deleted the node of the one that waits."""
+    assert core._guard is not None
+    core._guard.deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
+    assert not core.lost.is_set(), "it has never held"
+
+
+@pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])
+def test_whose_turn_it_is_by_the_event_alone(
+    meanwhile: Callable[[SequentialQueue, Runtime], None],
+) -> None:
+    """Only a child that was the next one and still stands, on one connection, in its lease."""
+    own = f"{OWN:016x}-unique-lock-0000000001"
+    theirs = DataAndStat(b"", Stat(*[*STAT[:7], 5, *STAT[8:]]))
+    core, world = sequential(get_children=[["x-lock-0000000000", own]], get_data=[theirs])
+
+    async def event(watch: object, deadline: float | None) -> Event:
+        meanwhile(core, world)
+        return Event(EventType.NODE_DELETED, "/lock/x-lock-0000000000", State.CONNECTED)
+
+    world.event = event  # type: ignore[method-assign]
+    if meanwhile in (sleep_too_long, lose_the_place):  # here, where the answers do not change
+        with pytest.raises(LockLostError, match="in the moment"):
+            run(core._acquire_by(None, True))
+    else:
+        assert run(core._acquire_by(None, True))
+    looks = world.asked.count("get_children")
+    assert looks == (1 if meanwhile is nothing else 2)
+
+
+@pytest.mark.parametrize("loss", [NotSentError, OutcomeUnknownError])
+def test_a_place_in_the_queue_is_kept_when_only_the_listing_is_lost(
+    loss: type[ConnectionLossError],
+) -> None:
+    core, world = sequential(get_children=[loss("lost")])
+    assert run(core._acquire_by(None, True))
+    assert world.asked == ["create_with_stat", "get_children", "get_children"]
+
+
+def test_a_create_that_was_not_sent_is_repeated_without_a_look() -> None:
+    core, world = sequential(create_with_stat=[NotSentError("lost")], get_children=[["x"]])
+    assert run(core._acquire_by(None, True))
+    assert world.asked == ["create_with_stat", "get_children"] * 2
+
+
+def test_who_does_not_hold_has_nothing_to_leave() -> None:
+    core, world = sequential()
+    run(core._step_out(None))
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "spawned"),
+    [(NoNodeError, 0), (OutcomeUnknownError, 1), (OperationTimeoutError, 1)],
+)
+def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
+    error: type[Exception], spawned: int
+) -> None:
+    core, world = sequential(delete=[error("no")])
+    attempt = an_attempt("/lock/x-lock-0000000002")
+    attempt.entered = True
+    run(core._step_back(attempt, None))
+    assert len(world.spawned) == spawned
+    assert not attempt.entered
+
+
+@pytest.mark.parametrize(("error", "then"), [(NoNodeError, []), (NoAuthError, ["warn"])])
+def test_a_node_that_is_gone_or_must_stay_is_left_alone(
+    error: type[Exception], then: list[str]
+) -> None:
+    """A node that may not be deleted blocks everybody until its session ends: so it is told of."""
+    core, world = sequential(delete=[error("no")])
+    operations: Any = world
+    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
+    assert world.asked == ["delete", *then]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (EventType.NODE_DELETED, "was deleted"),
+        (EventType.NODE_CHILDREN_CHANGED, "was deleted"),
+        (EventType.CHILD_WATCH_REMOVED, "may not be watched"),
+    ],
+)
+def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: str) -> None:
+    world: Any = Runtime()
+    own = OwnNodeWatch()
+    own.lost = Lost(world)
+    own.deliver(Event(kind, "/lock/x", State.CONNECTED))
+    assert own.gone
+    assert own.lost.reason == f"its node /lock/x {why}"
+
+
+def test_a_clean_up_that_is_refused_for_now_is_repeated() -> None:
+    core, world = sequential(delete=[ThrottledOpError("busy")])
+    operations: Any = world
+    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
+    assert world.asked == ["delete", "delete"]
+
+
+@pytest.mark.parametrize("number", [-1, LAST - 999])
+def test_near_the_end_of_the_numbers_nobody_enters(number: int) -> None:
+    node = f"/lock/{an_attempt().id}-lock-{number:010d}"
+    core, world = sequential(create_with_stat=[(node, STAT)])
+    with pytest.raises(SequenceExhaustedError):
+        run(core._acquire_by(None, True))
+    assert len(world.spawned) == 1
+
+
+# --- the read-write lock --------------------------------------------------------------------------
+
+
+def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockQueue, Runtime]:
+    """A reader beside a write lock whose node has these names, one at each look."""
+    names = iter(writers)
+
+    class Writer:
+        @property
+        def _own_place(self) -> str | None:
+            return next(names, None)
+
+    world, writer = Runtime(**answers), Writer()
+    loose: Any = (world, "/lock", "", writer)
+    return ReadLockQueue(*loose), world
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_downgrade_in_doubt_looks_for_its_node_when_the_writer_has_gone(made: bool) -> None:
+    reader = f"{an_attempt().id}-__READ__0000000001"
+    core, world = downgrade(
+        "w-__WRIT__0000000001",
+        multi=[OutcomeUnknownError("lost")],
+        exists=[None, STAT],
+        get_children=[[], [reader] if made else []],
+    )
+    attempt = an_attempt()
+    run(core._join(attempt, None))
+    assert attempt.node is not None
+    assert ("create_with_stat" in world.asked) != made
+
+
+def test_a_downgrade_that_is_refused_says_why() -> None:
+    core, _ = downgrade(multi=[MultiError([None, NoAuthError("no")], 1)])
+    with pytest.raises(NoAuthError):
+        run(core._stand_beside("w-__WRIT__0000000001", an_attempt(), None))
+
+
+def test_a_downgrade_whose_queue_is_gone_at_once_sees_nobody() -> None:
+    core, _ = downgrade(exists=[STAT], get_children=[NoNodeError("gone")])
+    attempt = an_attempt()
+    assert run(core._stand_beside("w-__WRIT__0000000001", attempt, None)) == []
+
+
+# --- the locks of one node ------------------------------------------------------------------------
+
+
+def changed(**fields: int) -> Stat:
+    """A stat as usual, but for these."""
+    return Stat(
+        *(fields.get(name, value) for name, value in zip(Stat.__fields__, STAT, strict=True))
+    )
+
+
+ALONE = changed(num_children=1)  # of the tokens' parent
+OTHER = changed(czxid=STAT.czxid + 1)
+
+
+def refused(index: int, error: ServerError) -> MultiError:
+    return MultiError([None] * index + [error], index)
+
+
+def taken() -> MultiError:
+    return refused(0, NodeExistsError("there"))
+
+
+def own() -> DataAndStat:
+    return DataAndStat(an_attempt().id.encode(), STAT)
+
+
+def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
+    core, _ = single(multi=[taken()], get_data=[own()], get_children=[[]], exists=[STAT])
+    assert run(core._acquire_by(None, True))
+    assert core.held
+
+
+def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
+    core, world = single(multi=[NotSentError("lost"), taken()])
+    assert not run(core._acquire_by(None, False))
+    assert world.asked == ["multi", "multi"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
+    creates: list[object] = [OutcomeUnknownError("lost")] if lost else []
+    theirs = DataAndStat(b"", STAT)
+    core, _ = single(multi=[*creates, taken()], get_data=[theirs])
+    with pytest.raises(NodeExistsError, match="/lock is no lock"):
+        run(core._acquire_by(None, not lost))
+
+
+def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
+    core, world = single(multi=[refused(1, BadVersionError("written"))], get_data=[own()])
+    operations: Any = world
+    run(core._leave(operations, an_attempt()))
+    assert world.asked == ["multi", "sync", "get_data", "multi"]
+
+
+def test_a_node_whose_token_somebody_deletes_is_still_cleaned_up() -> None:
+    core, world = single(multi=[refused(0, NoNodeError("gone"))], get_data=[own()])
+    operations: Any = world
+    run(core._leave(operations, an_attempt()))
+    assert world.asked == ["multi", "sync", "get_data", "delete"]
+
+
+def test_a_token_that_may_not_be_deleted_is_told() -> None:
+    core, world = single(multi=[refused(0, NoAuthError("closed"))])
+    operations: Any = world
+    with pytest.raises(NoAuthError):
+        run(core._leave(operations, an_attempt()))
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool) -> None:
+    """Somebody has written into it, or has made it anew by hand."""
+    core, world = single(multi=[[None, STAT, None, ALONE], refused(1, BadVersionError("2"))])
+    assert run(core._acquire_by(None, False))
+    world.answers["get_data"] = [own() if written else DataAndStat(b"", OTHER)]
+    with contextlib.nullcontext() if written else pytest.raises(LockLostError):
+        run(core._release_by(None))
+    assert world.asked == ["multi", "multi", "sync", "get_data"]
+    assert world.spawned
+
+
+# --- the shells -----------------------------------------------------------------------------------
+
+
+def test_the_locks_of_a_multi_lock_are_of_one_client() -> None:
+    with pytest.raises(ValueError, match="one client"):
+        AllLocks([sequential()[0], SequentialQueue(Runtime(), "/other")])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(broken: bool) -> None:
+    client = client_of(Runtime())
+    multi, reentrant = MultiLock(SequentialLock(client, "/a")), ReentrantLock(client, "/b")
+    for lock, lost in ((multi, multi.locks[0].lost), (reentrant, reentrant.lock.lost)):
+        with pytest.raises(KeyError if broken else LockLostError), lock:
+            lost.lose("stolen")
+            if broken:
+                raise KeyError
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> None:
+    client = client_of(Runtime(), AsyncClient)
+
+    async def scenario() -> None:
+        multi = AsyncMultiLock(AsyncSequentialLock(client, "/a"))
+        reentrant = AsyncReentrantLock(client, "/b")
+        for lock, lost in ((multi, multi.locks[0].lost), (reentrant, reentrant.lock.lost)):
+            with pytest.raises(KeyError if broken else LockLostError):
+                async with lock:
+                    lost.lose("stolen")
+                    if broken:
+                        raise KeyError
+
+    asyncio.run(scenario())
+
+
+def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
+    with pytest.raises(LockLostError), ReentrantLock(client_of(Runtime()), "/b") as lock:
+        lock.check()
+        lock.lost.lose("stolen")
+        with pytest.raises(LockLostError, match="/b is not held: stolen"):
+            lock.check()
+        with pytest.raises(LockLostError, match="stolen"), lock:
+            pytest.fail("the body runs")
+        assert lock._lock._owned, "it is still to be released"
+
+
+def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
+    async def scenario() -> None:
+        lock = AsyncReentrantLock(client_of(Runtime(), AsyncClient), "/b")
+        assert await lock.acquire()
+        lock.check()
+        lock.lost.lose("stolen")
+        with pytest.raises(LockLostError, match="stolen"):
+            await lock.__aenter__()
+        assert lock._lock._owned, "it is still to be released"
+        with pytest.raises(LockLostError):
+            await lock.release()
+
+    asyncio.run(scenario())
+
+
+def test_a_place_in_the_queue_is_told_to_what_can_be_called() -> None:
+    not_a_function: Any = 1
+    with pytest.raises(TypeError, match="on_position must be callable, not 1"):
+        SequentialLock(client_of(Runtime()), "/a").acquire(on_position=not_a_function)
+
+    async def scenario() -> None:
+        lock = AsyncSequentialLock(client_of(Runtime(), AsyncClient), "/a")
+        with pytest.raises(TypeError, match="on_position must be callable, not 1"):
+            await lock.acquire(on_position=not_a_function)
+
+    asyncio.run(scenario())
+
+
+def test_a_multi_lock_of_a_task_says_what_it_holds() -> None:
+    world = Runtime()
+
+    async def scenario() -> None:
+        both = AsyncMultiLock(AsyncSequentialLock(client_of(world, AsyncClient), "/a"))
+        assert await both.acquire(0)
+        assert both.lease_remaining() == Runtime.lease_deadline
+        await both.release()
+        assert both.lease_remaining() == 0.0
+
+    asyncio.run(scenario())
+
+
+def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = AsyncMultiLock(AsyncSequentialLock(client_of(Runtime(), AsyncClient), "/a"))
+
+    async def refuse(timeout: float | None = None) -> bool:
+        return False
+
+    monkeypatch.setattr(both, "_take", refuse)
+
+    async def scenario() -> None:
+        with pytest.raises(LockTakenError):
+            async with both:
+                pass
+
+    asyncio.run(scenario())
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+class Nodes(Runtime):
+    """A client whose server knows which nodes there are; somebody else's lease is one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes = ["/s/leases/other-lease-0000000000"]
+
+    def _answer(self, name: str, *arguments: Any) -> Answer:
+        self.asked.append(name)
+        path = arguments[0] if arguments else ""
+        if name == "create_with_stat":
+            self.nodes.append(f"{path}{len(self.nodes):010}")
+            return Answer((self.nodes[-1], STAT))
+        if name == "delete":
+            if path not in self.nodes:
+                return Answer(NoNodeError("gone"))
+            self.nodes.remove(path)
+        if name == "get_children":
+            pairs = [node.rpartition("/") for node in self.nodes]
+            return Answer([child for parent, _, child in pairs if parent == path])
+        return Answer(DataAndStat(b"1", STAT) if name == "get_data" else None)
+
+    def clean_up(self) -> list[str]:
+        """What is left when everything has run that was to clean up."""
+        for work in self.spawned:
+            run(work(self))
+        return self.nodes[1:]
+
+
+def a_lease_in_vain(client: Any) -> None:
+    assert not Semaphore(client, "/s", 1).lease().acquire(1.0)
+
+
+def a_lease_in_vain_at_once(client: Any) -> None:
+    assert not Semaphore(client, "/s", 1).lease().acquire(0)
+
+
+def a_lease_for_a_body(client: Any) -> None:
+    with Semaphore(client, "/t", 1).lease():
+        pass
+    with Semaphore(client, "/t", 1).lease().within(1.0):
+        pass
+
+
+def a_lock_within_a_limit(client: Any) -> None:
+    with SequentialLock(client, "/a").within(1.0):
+        pass
+
+
+def several_locks(client: Any) -> None:
+    with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")):
+        pass
+
+
+def twice_the_same(client: Any) -> None:
+    with ReentrantLock(client, "/a") as lock, lock:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, LookupError])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        a_lease_in_vain,
+        a_lease_in_vain_at_once,
+        a_lease_for_a_body,
+        a_lock_within_a_limit,
+        several_locks,
+        twice_the_same,
+    ],
+)
+def test_an_interrupt_anywhere_leaves_no_node(
+    scenario: Callable[[Any], None], kind: type[BaseException]
+) -> None:
+    """But for one before anything of `__exit__` has run."""
+    n, clients = 0, list[Any]()  # all of them: an interrupt of a finalizer is raised nowhere
+    while True:
+        n += 1
+        world = Nodes()
+        client = client_of(world)
+        clients.append(client)
+        raised: BaseException | None = None
+        with Interruption(n, kind) as interruption:
+            try:
+                scenario(client)
+            except (kind, LockTakenError) as error:
+                raised = error
+        where = interruption.where
+        if where is None:
+            break
+        assert isinstance(raised, kind), f"swallowed: {where}"
+        if not where.endswith("__exit__"):
+            assert world.clean_up() == [], where
+    assert n > 100
+    assert world.clean_up() == []
+
+
+class Unconnected(Runtime):
+    """A client that finds no server; ``limits`` are the deadlines up to which it has looked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[float | None] = []
+
+    async def connected(self, deadline: float | None) -> None:
+        self.limits.append(deadline)
+        raise OperationTimeoutError("no server could be reached in time")
+
+
+def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
+    world: Any = Unconnected()
+    locks: list[Any] = [NonBlockingLock, BlockingLock, SequentialLock, ReentrantLock]
+    for kind in locks:
+        assert not kind(client_of(world), "/a").acquire(0)
+    assert not MultiLock(SequentialLock(client_of(world), "/a")).acquire(0)
+    assert not Semaphore(client_of(world), "/s", 1).lease().acquire(0)
+    assert world.limits == [world.time] * 6
+
+
+# --- in two hands ---------------------------------------------------------------------------------
+
+
+def test_what_is_being_released_cannot_be_acquired() -> None:
+    """Or else what is owed to the server would be that of two attempts."""
+    core, world = sequential()
+    assert run(core._acquire_by(None, True))
+    tried: list[object] = []
+
+    def delete(*_: object) -> Answer:
+        with pytest.raises(RuntimeError, match="releasing"):
+            run(core._acquire_by(None, True))
+        tried.append(core._engaged)
+        return Answer(None)
+
+    world.delete = delete  # type: ignore[attr-defined]
+    run(core._release_by(None))
+    assert tried == [True]
+    assert not core._engaged
+    assert not world.engaged
+    assert run(core._acquire_by(None, True))
+
+
+def test_who_waits_as_long_as_it_takes_does_so_for_what_is_missing_above() -> None:
+    late = OperationTimeoutError("no server for two session timeouts")
+    core, world = sequential(create_with_stat=[NoNodeError("no parent")], create=[late, "/lock"])
+    assert run(core._acquire_by(None, True))
+    assert world.asked.count("create") == 2
+
+
+def test_a_body_does_not_run_without_its_lock() -> None:
+    world: Any = Nodes()
+    world.nodes.append("/a/other-lock-0000000000")
+    lock = ReentrantLock(client_of(world), "/a")
+    lock.lock._lock._acquire_by = refuse
+    with pytest.raises(LockTakenError, match="/a is held"), lock:
+        pytest.fail("the body runs")
+
+
+async def refuse(*_: object) -> bool:
+    return False
+
+
+def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
+    world: Any = Nodes()
+    client = client_of(world)
+    one, two = SequentialLock(client, "/a"), SequentialLock(client, "/b")
+    both = MultiLock(one, two)
+    assert one.acquire()
+    for call in (both.release, both.acquire):
+        with pytest.raises(RuntimeError):
+            call()
+    assert one.held
+    assert not two.held
+
+
+def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
+    """Another one may have been made in its place, of another count."""
+    world: Any = Nodes()
+    core = SemaphoreLease(world, "/s", 1)
+    attempt = an_attempt("/s/leases/gone")
+    attempt.stat = STAT
+    run(core._join(attempt, None))
+    assert world.asked == ["get_data", "create_with_stat", "get_children"]
+
+
+# --- what only an interrupt, or somebody else's hand, can reach -----------------------------------
+
+
+async def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
+    world: Any = Nodes()
+    lock = SequentialLock(client_of(world), "/a")
+    with pytest.raises(KeyboardInterrupt), lock:
+        lock._lock.release = interrupted
+    assert not lock.held
+    assert world.clean_up() == []
+
+
+def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None:
+    world: Any = Nodes()
+    lock = AsyncSequentialLock(client_of(world, AsyncClient), "/a")
+
+    async def body() -> None:
+        async with lock:
+            lock._lock.release = interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        run(body())
+    assert not lock.held
+    assert world.clean_up() == []
+
+
+def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
+    lock = ReentrantLock(client_of(Nodes()), "/a")
+    release = lock.lock._lock.release
+    assert lock.acquire()
+    lock.lock._lock.release = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        lock.release()
+    assert lock.held
+    lock.lock._lock.release = release
+    assert lock.acquire()
+    lock._lock._release_later()
+    assert lock.held
+    lock._lock._release_later()
+    assert not lock.held
+
+
+def test_the_same_under_asyncio() -> None:
+    async def main() -> None:
+        lock = AsyncReentrantLock(client_of(Nodes(), AsyncClient), "/a")
+        release = lock.lock._lock.release
+        assert await lock.acquire()
+
+        async def failing(*_: object) -> None:
+            raise LookupError
+
+        lock.lock._lock.release = failing
+        with pytest.raises(LookupError):
+            await lock.release()
+        assert lock.held
+        lock.lock._lock.release = release
+        assert await lock.acquire()
+        lock._lock._release_later()
+        assert lock.held
+        async with lock:
+            assert lock._owned
+        lock._lock._release_later()
+        assert not lock.held
+        lock.lock._lock._acquire_by = refuse
+        with pytest.raises(LockTakenError, match="/a is held"):
+            await lock.__aenter__()
+
+    asyncio.run(main())
+
+
+def test_outside_of_a_task_there_is_nobody_to_hold_or_to_cancel() -> None:
+    client = client_of(Nodes(), AsyncClient)
+    mine, plain = AsyncReentrantLock(client, "/a"), AsyncSequentialLock(client, "/b")
+    assert run(plain.acquire())
+    refused: list[str] = []
+
+    def look() -> None:
+        for call in (lambda: mine.held, lambda: run(plain.cancel_on_loss().__aenter__())):
+            with pytest.raises(RuntimeError) as caught:
+                call()
+            refused.append(str(caught.value))
+
+    loop = asyncio.new_event_loop()
+    loop.call_soon(look)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert [text.rpartition(" ")[2] for text in refused] == ["task", "none"]
+
+
+def test_what_is_in_other_hands_is_left_to_them() -> None:
+    client = client_of(Nodes())
+    both = MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b"))
+    assert both.acquire()
+    all_locks: Any = both._lock
+    things: list[Any] = [*all_locks._parts, all_locks]
+    for thing in things:
+        thing._busy = True
+        thing._release_later()
+        with pytest.raises(RuntimeError, match="another thread or task"):
+            run(thing._acquire_by(None, True))
+        thing._busy = False
+    assert both.held
+    core = all_locks._parts[0]
+    core._disengage()
+    assert core in core._runtime.engaged
+
+
+def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:
+    world: Any = Runtime()
+    with pytest.raises(TypeError, match="text must be a str"):
+        SequentialQueue(world, "/a", None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="surrogate"):
+        SequentialQueue(world, "/a", "\ud800")
+    with pytest.raises(TypeError, match="must be a Client, not str"):
+        SequentialLock("localhost", "/a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="callable"):
+        SequentialQueue(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]

@@ -1,0 +1,570 @@
+"""What becomes of a call: sent once and in order, answered by its reply, ended exactly once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.scripted import (
+    ANSWERS,
+    NO_NODE,
+    TIMEOUT,
+    Script,
+    event_frame,
+    failure,
+    maybe_applied,
+    script_in,
+    usable_again,
+)
+from zkwire.errors import (
+    SERVER_ERRORS,
+    AuthFailedError,
+    NotSentError,
+    OutcomeUnknownError,
+    ServerError,
+    SessionExpiredError,
+    SessionMovedError,
+    error_for,
+)
+from zkwire.jute.records import SyncResponse
+from zkwire.session.request import Request
+from zkwire.session.request_queue import SEND_BATCH
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import State
+
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+LAST_XID = 2**31 - 1
+EXISTS_A = bytes.fromhex("0000000f0000000100000003000000022f6101")
+CLOSE_4 = bytes.fromhex("0000000800000004fffffff5")
+
+
+# --- on the wire ----------------------------------------------------------------------------------
+
+
+def test_a_request_byte_by_byte() -> None:
+    script = script_in(State.CONNECTED)
+    script.call("exists", "/a", watch=Watch())
+    assert script.session.data_to_send(script.now) == EXISTS_A
+
+
+def test_a_close_byte_by_byte() -> None:
+    script = script_in(State.CONNECTED)
+    for _ in range(3):
+        script.answer(script.call("sync"))
+    script.session.close(script.now)
+    assert script.session.data_to_send(script.now) == CLOSE_4
+
+
+def test_requests_go_out_in_the_order_of_the_calls() -> None:
+    script = script_in(State.DISCONNECTED)
+    operations = ["exists", "delete", "get_data", "sync", "get_children"]
+    for verb in operations[:3]:
+        script.call(verb, "/a")
+    script.connect()
+    for verb in operations[3:]:
+        script.call(verb, "/a")
+    script.flush()
+    assert [sent.name for sent in script.sent[1:]] == operations
+
+
+def test_known_A18_xids_rise_from_one_over_all_connections() -> None:
+    script = script_in(State.CONNECTED)
+    xids = []
+    for _ in range(3):
+        for _ in range(4):
+            script.call("exists", "/a")
+        xids += [sent.xid for sent in script.flush()]
+        script.reconnect()
+    assert xids == list(range(1, 13))
+
+
+def test_known_A18_a_request_has_no_xid_before_it_is_handed_out() -> None:
+    script = script_in(State.CONNECTED)
+    first, second = script.call("exists", "/1"), script.call("exists", "/2")
+    assert script.session.withdraw(first)
+    assert [sent.xid for sent in script.flush()] == [1]
+    assert second.xid == 1
+
+
+def test_known_A19_the_xid_behind_the_last_one_is_one() -> None:
+    script = Script(first_xid=LAST_XID - 2)
+    script.connect()
+    calls = [script.call("exists", f"/{number}") for number in range(5)]
+    assert [sent.xid for sent in script.flush()] == [LAST_XID - 2, LAST_XID - 1, LAST_XID, 1, 2]
+    for call in calls:
+        script.answer(call)
+    assert {failure(call) for call in calls} == {None}
+
+
+def test_known_A20_no_request_ever_has_the_xid_zero() -> None:
+    script = Script(first_xid=LAST_XID)
+    script.connect()
+    script.call("exists", "/a")
+    script.call("exists", "/a")
+    script.session.close(script.now)
+    assert [sent.xid for sent in script.flush()] == [LAST_XID, 1, 2]
+
+
+def test_much_is_handed_out_in_pieces_of_whole_frames() -> None:
+    script = script_in(State.CONNECTED)
+    for number in range(10):
+        script.call("set_data", f"/{number}", bytes(100_000))
+    sizes = []
+    while script.session.has_output:
+        sizes.append(len(script.session.data_to_send(script.now)))
+    assert sum(sizes) > 1_000_000
+    assert max(sizes) < SEND_BATCH + 100_100
+    assert len(sizes) == 4
+
+
+def test_queued_and_idle_count_what_is_not_sent_and_not_answered() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("exists", "/a")
+    script.call("exists", "/b")
+    assert (script.session.queued, script.session.unanswered) == (2, 0)
+    script.flush()
+    assert (script.session.queued, script.session.unanswered) == (0, 2)
+    script.answer(call)
+    assert script.session.unanswered
+    script.lose()
+    assert not script.session.unanswered
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_the_record_of_the_reply() -> None:
+    script = script_in(State.CONNECTED)
+    data, names, created, deleted = (
+        script.call("get_data", "/a"),
+        script.call("get_children", "/a"),
+        script.call("create", "/a"),
+        script.call("delete", "/a"),
+    )
+    for call in (data, names, created, deleted):
+        script.answer(call)
+    assert data.value() == (b"data", ANSWERS[ops.GET_DATA].stat)  # type: ignore[union-attr]
+    assert names.value() == ["one", "two"]
+    assert created.value() == "/created"
+    assert deleted.value() is None
+
+
+def test_a_call_that_has_not_ended_has_no_value() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("exists", "/a")
+    script.flush()
+    assert not call.ready
+    assert call.error() is None
+    with pytest.raises(RuntimeError):
+        call.value()
+
+
+def test_no_node_is_an_answer_to_exists_alone() -> None:
+    script = script_in(State.CONNECTED)
+    exists, data = script.call("exists", "/a"), script.call("get_data", "/a")
+    script.answer(exists, error=NO_NODE)
+    script.answer(data, error=NO_NODE)
+    assert exists.value() is None
+    assert failure(data) is SERVER_ERRORS[NO_NODE]
+
+
+def test_a_body_behind_a_refusal_is_not_looked_at() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("get_data", "/a")
+    script.answer(call, SyncResponse("/whatever"), error=-5)
+    assert failure(call) is SERVER_ERRORS[-5]
+    assert script.session.broken is None
+
+
+ENDING = {-112, -115, -118, -124}
+ALL_CODES = [*range(-150, 0), 1, 42, 2**31 - 1, -(2**31), -999]
+
+
+def test_known_A13_every_error_code_ends_its_call_and_no_more() -> None:
+    script = script_in(State.CONNECTED)
+    for code in ALL_CODES:
+        if code not in ENDING:
+            call = script.call("set_data", "/a", b"")
+            script.answer(call, error=code)
+            assert failure(call) is SERVER_ERRORS.get(code, ServerError), code
+            error = call.error()
+            assert isinstance(error, ServerError)
+            assert (error.code, error.op, error.path) == (code, "set_data", "/a")
+            assert error.maybe_applied == (code in {-4, -5, -7, -122}), (
+                "some servers execute it later"
+            )
+    assert script.state is State.CONNECTED
+    assert script.session.broken is None
+
+
+@pytest.mark.parametrize("code", sorted(ENDING))
+def test_known_A13_the_codes_about_the_session_end_their_call_as_well(code: int) -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("create", "/a")
+    script.answer(call, error=code)
+    assert failure(call) is type(error_for(code, None, None))
+
+
+def test_an_expiry_in_a_reply_ends_the_session() -> None:
+    script = script_in(State.CONNECTED)
+    head, other = script.call("create", "/a"), script.call("create", "/b")
+    script.flush()
+    script.answer(head, error=-112)
+    assert script.state is State.EXPIRED
+    assert (failure(head), failure(other)) == (SessionExpiredError, SessionExpiredError)
+
+
+@pytest.mark.parametrize("code", [-115, -124])
+def test_missing_credentials_in_a_reply_end_the_session(code: int) -> None:
+    script = script_in(State.CONNECTED)
+    head, other = script.call("create", "/a"), script.call("create", "/b")
+    script.flush()
+    script.answer(head, error=code)
+    assert script.state is State.AUTH_FAILED
+    assert (failure(head), failure(other)) == (AuthFailedError, AuthFailedError)
+
+
+def test_known_A34_a_moved_session_costs_the_connection() -> None:
+    script = script_in(State.CONNECTED)
+    head, other = script.call("create", "/a"), script.call("create", "/b")
+    script.flush()
+    script.feed(script.reply_to(head, error=-118) + script.reply_to(other))
+    assert script.session.broken is not None
+    assert script.state is State.CONNECTED
+    assert failure(head) is SessionMovedError
+    assert not other.ready
+    script.lose()
+    assert failure(other) is OutcomeUnknownError
+    assert usable_again(script)
+
+
+def test_an_answer_is_the_same_however_its_bytes_arrive() -> None:
+    whole, pieces = script_in(State.CONNECTED), script_in(State.CONNECTED)
+    values = []
+    for script, sizes in ((whole, []), (pieces, [1] * 10_000)):
+        calls = [script.call("get_data", "/a"), script.call("get_children", "/b")]
+        script.feed(b"".join(map(script.reply_to, calls)), sizes)
+        values.append([call.value() for call in calls])
+    assert values[0] == values[1]
+
+
+# --- wakers ---------------------------------------------------------------------------------------
+
+
+def test_wakers_come_out_once_and_in_the_order_of_the_wire() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    first, second = script.call("exists", "/1"), script.call("exists", "/2")
+    script.flush()
+    script.log_when_ready(second, "second")
+    script.log_when_ready(watch, "event")
+    script.log_when_ready(first, "first")
+    script.log_when_ready(first, "first again")
+    script.feed(script.reply_to(first) + event_frame(2, "/a") + script.reply_to(second))
+    assert script.wake() == ["first", "first again", "event", "second"]
+    assert script.wake() == []
+    script.session.closed()
+    assert script.wake() == []
+
+
+def test_lost_calls_are_woken_in_their_order() -> None:
+    script = script_in(State.CONNECTED)
+    for number in range(5):
+        script.log_when_ready(script.call("exists", "/a"), str(number))
+        if number == 2:
+            script.flush()
+    script.lose()
+    assert script.wake() == ["0", "1", "2", "3", "4"]
+
+
+# --- a broken connection --------------------------------------------------------------------------
+
+
+def _batch(script: Script) -> list[Request]:
+    return [
+        script.call("create", "/a", b"x" * 20),
+        script.call("exists", "/b"),
+        script.call("set_data", "/c", b"y" * 7),
+        script.call("delete", "/d"),
+        script.call("sync"),
+    ]
+
+
+def _lost_at(written: int, before: int) -> list[type | None]:
+    """How five calls end whose connection broke ``written`` bytes behind its first ``before``."""
+    script = script_in(State.CONNECTED)
+    assert script.written == before
+    calls = _batch(script)
+    script.flush()
+    script.lose(before + written)
+    return [failure(call) for call in calls]
+
+
+def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before() -> None:
+    script = script_in(State.CONNECTED)
+    before = script.written
+    calls = _batch(script)
+    script.flush()
+    for written in range(script.written - before + 1):
+        expected = [
+            OutcomeUnknownError if call.end - before <= written else NotSentError for call in calls
+        ]
+        assert _lost_at(written, before) == expected, written
+
+
+def test_the_ends_of_the_calls_are_the_ends_of_their_frames() -> None:
+    script = script_in(State.CONNECTED)
+    script.session.add_auth("digest", b"u:p")
+    calls = _batch(script)
+    script.flush()
+    assert [end for _, end in script.ends()][2:] == [call.end for call in calls]
+
+
+@settings(PROPERTY)
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.data())
+def test_of_a_broken_batch_a_prefix_is_unknown_and_the_rest_not_sent(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(TIMEOUT / 3)  # a ping and some credentials are in the stream as well
+    calls = []
+    for number, size in enumerate(sizes):
+        calls.append(script.call("set_data", "/a", bytes(size)))
+        if data.draw(st.booleans()):
+            script.session.add_auth("digest", bytes(number))
+        if data.draw(st.booleans()):
+            script.flush()
+    ends = [end for sent, end in script.ends() if sent.name == "set_data"]
+    edges = [end - less for end in ends for less in (0, 1)]
+    written = data.draw(st.sampled_from([*edges, 0, script.written]))
+    script.lose(written)
+    unknown = sum(end <= written for end in ends)
+    kinds = [OutcomeUnknownError] * unknown + [NotSentError] * (len(calls) - unknown)
+    assert [failure(call) for call in calls] == kinds
+    assert [maybe_applied(call) for call in calls] == [
+        kind is OutcomeUnknownError for kind in kinds
+    ]
+
+
+def test_a_call_that_was_not_handed_out_was_not_sent() -> None:
+    script = script_in(State.CONNECTED)
+    sent = script.call("create", "/a")
+    script.flush()
+    queued = script.call("create", "/b")
+    script.lose(script.written + 10_000)
+    assert (failure(sent), failure(queued)) == (OutcomeUnknownError, NotSentError)
+
+
+def test_an_answered_call_is_not_lost() -> None:
+    script = script_in(State.CONNECTED)
+    answered, lost = script.call("create", "/a"), script.call("create", "/b")
+    script.answer(answered)
+    script.lose()
+    assert failure(answered) is None
+    assert failure(lost) is OutcomeUnknownError
+
+
+def test_only_a_change_may_have_been_applied() -> None:
+    script = script_in(State.CONNECTED)
+    calls = _batch(script)
+    script.flush()
+    script.lose()
+    assert [maybe_applied(call) for call in calls] == [True, False, True, True, False]
+
+
+def test_a_loss_says_what_to_do_next() -> None:
+    script = script_in(State.CONNECTED)
+    change, read = script.call("create", "/a"), script.call("exists", "/a")
+    script.flush()
+    script.lose(why="reset by peer")
+    assert "may have been executed" in str(change.error())
+    assert "repeat it freely" in str(read.error())
+    assert "reset by peer" in str(read.error())
+
+
+def test_known_B3_nothing_is_sent_twice() -> None:
+    script = script_in(State.CONNECTED)
+    script.call("create", "/a")
+    script.flush()
+    script.call("create", "/b")
+    script.reconnect()
+    assert [sent.name for sent in script.sent] == ["connect"]
+
+
+def test_positions_count_anew_on_each_connection() -> None:
+    script = script_in(State.CONNECTED)
+    script.call("set_data", "/a", bytes(10_000))
+    script.flush()
+    script.reconnect()
+    call = script.call("create", "/b")
+    script.flush()
+    assert call.end == script.written
+    script.lose()
+    assert failure(call) is OutcomeUnknownError
+
+
+# --- calls without a connection -------------------------------------------------------------------
+
+
+def test_calls_survive_failed_attempts() -> None:
+    script = script_in(State.DISCONNECTED)
+    calls = _batch(script)
+    script.now = script.session.act_at
+    script.session.on_deadline(script.now)
+    script.lose(why="refused")
+    script.dial()
+    script.lose(why="cut before the welcome")
+    script.session.add_auth("digest", b"u:p")
+    script.greet()
+    script.flush()
+    script.lose(why="cut behind the welcome")
+    assert not any(call.ready for call in calls)
+    script.connect()
+    for call in calls:
+        script.answer(call)
+    assert {failure(call) for call in calls} == {None}
+
+
+@pytest.mark.parametrize(
+    "state", [State.NOT_STARTED, State.CONNECTING, State.HANDSHAKE, State.DISCONNECTED]
+)
+def test_known_A36_calls_wait_for_a_server_no_longer_than_a_session_timeout(state: State) -> None:
+    script = script_in(state)
+    first = script.call("create", "/a")
+    if state is State.NOT_STARTED:
+        script.session.start(script.now)
+    script.advance(1.0)
+    second = script.call("create", "/b")
+    script.log_when_ready(first, "first")
+    script.log_when_ready(second, "second")
+    script.advance(TIMEOUT - 1.001)
+    assert script.wake() == []
+    script.advance(0.001)
+    assert script.wake() == ["first"]
+    assert failure(first) is NotSentError
+    assert not maybe_applied(first)
+    script.advance(1.0)
+    assert script.wake() == ["second"]
+
+
+@pytest.mark.parametrize("granted", [TIMEOUT / 5, TIMEOUT * 5])
+def test_calls_wait_for_the_timeout_that_was_granted(granted: float) -> None:
+    """Those that were queued before it was, too; so nobody ends behind his time."""
+    script = Script()
+    early = script.call("create", "/a"), script.call("add_auth", "digest", b"u:p")
+    script.greet(timeout=granted)
+    script.lose()
+    script.advance(granted / 4)
+    late = script.call("create", "/b"), script.call("add_auth", "digest", b"a:b")
+    for calls, rest in ((early, granted * 3 / 4), (late, granted / 4 - 0.001)):
+        script.advance(rest - 0.001)
+        assert [call.ready for call in calls] == [False, False]
+        script.advance(0.002)
+        assert [failure(call) for call in calls] == [NotSentError, NotSentError]
+        assert all(f"for {granted:.1f} s" in str(call.error()) for call in calls)
+
+
+def test_the_error_of_a_call_that_waited_in_vain_names_the_last_failure() -> None:
+    script = script_in(State.DISCONNECTED)
+    call = script.call("create", "/a")
+    script.now = script.session.act_at
+    script.session.on_deadline(script.now)
+    script.lose(why="no route to host")
+    script.jump(TIMEOUT)
+    script.session.on_deadline(script.now)
+    assert "no route to host" in str(call.error())
+
+
+def test_a_call_on_a_usable_connection_has_no_time_limit_of_its_own() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("exists", "/a")
+    script.flush()
+    for _ in range(20):
+        script.advance(TIMEOUT / 3)
+        script.pong()
+    assert not call.ready
+
+
+def test_a_call_that_waited_for_a_connection_is_sent_in_spite_of_a_late_welcome() -> None:
+    script = script_in(State.DISCONNECTED)
+    call = script.call("create", "/a")
+    script.dial()
+    script.flush()
+    script.jump(TIMEOUT - 0.001)
+    script.welcome()
+    assert script.names() == ["create"]
+    script.jump(TIMEOUT / 2)
+    script.session.on_deadline(script.now)
+    assert not call.ready
+
+
+# --- given up -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.CONNECTED, State.DISCONNECTED, State.HANDSHAKE])
+def test_a_call_given_up_before_it_was_sent_never_is(state: State) -> None:
+    script = script_in(state)
+    kept, given_up = script.call("create", "/kept"), script.call("create", "/given up")
+    assert script.session.withdraw(given_up)
+    assert failure(given_up) is NotSentError
+    assert not maybe_applied(given_up)
+    if state is State.DISCONNECTED:
+        script.dial()
+        script.flush()
+    if state is not State.CONNECTED:
+        script.welcome()
+    assert script.names() == ["create"]
+    script.answer(kept)
+    assert failure(kept) is None
+
+
+def test_a_call_given_up_after_it_was_sent_keeps_its_place() -> None:
+    script = script_in(State.CONNECTED)
+    given_up, next_one = script.call("create", "/1"), script.call("create", "/2")
+    script.flush()
+    assert not script.session.withdraw(given_up)
+    assert not given_up.ready
+    script.answer(given_up)
+    script.answer(next_one)
+    assert failure(next_one) is None
+
+
+def test_an_ended_call_cannot_be_given_up() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("create", "/a")
+    script.lose()
+    outcome = call.outcome
+    assert not script.session.withdraw(call)
+    assert call.outcome is outcome
+
+
+def test_a_call_given_up_is_woken_once() -> None:
+    script = script_in(State.DISCONNECTED)
+    call = script.call("create", "/a")
+    script.log_when_ready(call, "ended")
+    script.session.withdraw(call)
+    script.session.withdraw(call)
+    script.advance(2 * TIMEOUT)
+    assert script.wake() == ["ended"]
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first to last", "last to first"])
+def test_many_that_are_given_up_are_no_costlier_than_their_number(order: int) -> None:
+    class Counted(Request):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return self is other
+
+        __hash__ = object.__hash__
+
+    script = script_in(State.DISCONNECTED)
+    calls = [Counted(ops.EXISTS) for _ in range(100)]
+    for call in calls:
+        script.session.submit(call, script.now)
+    for call in calls[::order]:
+        assert script.session.withdraw(call)
+    assert Counted.compared <= len(calls)

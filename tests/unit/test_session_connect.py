@@ -1,0 +1,643 @@
+"""From a dialled connection to a usable one, and what a broken one takes with it."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tests.support.scripted import (
+    GONE,
+    SESSION_ID,
+    Claim,
+    Script,
+    Sent,
+    armed,
+    event_frame,
+    failure,
+    reply_frame,
+    script_in,
+    types,
+    welcome_frame,
+)
+from zkwire.errors import AuthFailedError, SessionExpiredError
+from zkwire.jute.frames import frame
+from zkwire.jute.records import AuthPacket
+from zkwire.session.watch import Watch
+from zkwire.session.watch_table import BATCH_BYTES
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, State
+
+NEW_SESSION = bytes.fromhex(
+    "0000002d" "00000000" "0000000000000000" "00002710" "0000000000000000"
+    "00000010" "00000000000000000000000000000000" "00"
+)  # fmt: skip
+OLD_SESSION = bytes.fromhex(
+    "0000002d" "00000000" "0000000000000123" "00002710" "8000000000000042"
+    "00000010" "000102030405060708090a0b0c0d0e0f" "00"
+)  # fmt: skip
+AUTH_U_P = bytes.fromhex("0000001dfffffffc00000064000000000000000664696765737400000003753a70")
+SET_WATCHES_A = bytes.fromhex(
+    "00000022fffffff8000000650000000000000010" "00000001000000022f61" "0000000000000000"
+)  # fmt: skip
+
+
+# --- the greeting ---------------------------------------------------------------------------------
+
+
+def test_the_first_connect_request_byte_by_byte() -> None:
+    script = Script(timeout=10.0)
+    script.session.start(script.now)
+    script.session.connection_made(script.now)
+    assert script.session.data_to_send(script.now) == NEW_SESSION
+
+
+def test_a_later_connect_request_byte_by_byte() -> None:
+    script = Script(timeout=10.0)
+    session_id = 0x42 - 2**63  # negative: of a server whose number is above 127
+    script.connect(session_id=session_id)
+    script.answer(script.call("exists", "/a"), zxid=0x123)
+    script.lose()
+    script.session.on_deadline(script.now)
+    script.session.connection_made(script.now)
+    assert script.session.data_to_send(script.now) == OLD_SESSION
+
+
+@pytest.mark.parametrize(
+    ("read_only", "length", "state"),
+    [
+        (None, 36, State.CONNECTED),
+        (False, 37, State.CONNECTED),
+        (True, 37, State.CONNECTED_READ_ONLY),
+    ],
+)
+def test_a_welcome_has_36_or_37_bytes(read_only: bool | None, length: int, state: State) -> None:
+    script = script_in(State.HANDSHAKE)
+    answer = welcome_frame(read_only=read_only)
+    assert len(answer) == 4 + length
+    script.feed(answer)
+    assert script.state is state
+
+
+@pytest.mark.parametrize("answer", [welcome_frame(), GONE, reply_frame(0, 0, -119)])
+def test_an_answer_may_come_byte_by_byte(answer: bytes) -> None:
+    whole, pieces = script_in(State.HANDSHAKE), script_in(State.HANDSHAKE)
+    whole.feed(answer)
+    pieces.feed(answer, [1] * len(answer))
+    assert pieces.state is whole.state
+    assert pieces.session.broken == whole.session.broken
+
+
+@pytest.mark.parametrize("connected_before", [False, True])
+def test_a_reply_header_instead_of_a_welcome_means_try_another_server(
+    connected_before: bool,
+) -> None:
+    script = Script(servers=2)
+    if connected_before:
+        script.connect()
+        script.lose()
+    script.dial()
+    script.flush()
+    refused_by = script.session.server
+    script.feed(reply_frame(0, 0, -119))
+    assert script.state is State.HANDSHAKE
+    assert "localSessionsEnabled=true" in (script.session.broken or "")
+    assert script.drop_if_broken()
+    script.connect()
+    assert script.session.server != refused_by
+
+
+GARBAGE = {
+    "text": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "four letters": b"This ZooKeeper instance is not currently serving requests\n",
+    "no body": frame(b""),
+    "one byte": frame(b"\0"),
+    "35 bytes": frame(welcome_frame()[4:39]),
+    "38 bytes": frame(welcome_frame()[4:] + b"\0"),
+    "a long password claimed": frame(welcome_frame()[4:20] + b"\x7f\xff\xff\xff" + bytes(17)),
+    "a negative password": frame(welcome_frame()[4:20] + b"\xff\xff\xff\xfe" + bytes(17)),
+    "a negative length": struct.pack(">i", -1),
+    "the least length": struct.pack(">i", -(2**31)),
+    "the greatest length": struct.pack(">i", 2**31 - 1),
+    "TLS": bytes.fromhex("15030300020250"),
+    "an event": event_frame(1, "/a"),
+    "a length of text": b"SSH-2.0-OpenSSH\r\n",
+    "a length that no greeting has": struct.pack(">i", 2000),
+}
+
+
+NAMED = {
+    "text": "this is not a ZooKeeper server; it answered HTTP",
+    "TLS": "the server expects TLS on this port: tls=ssl.create_default_context()",
+    "a length of text": "this is not a ZooKeeper server; it answered b'SSH-2.0-OpenSSH\\r\\n'",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_known_A51_a_greeting_that_is_none_is_named_and_costs_one_connection(garbage: str) -> None:
+    script = script_in(State.HANDSHAKE)
+    script.feed(GARBAGE[garbage])
+    assert script.state is State.HANDSHAKE
+    assert NAMED.get(garbage, "this is not a ZooKeeper server; it ") in (
+        script.session.broken or ""
+    )
+    assert script.drop_if_broken()
+    script.connect()
+    assert script.session.session_id == SESSION_ID
+
+
+def test_a_refused_new_session_is_not_an_expired_one() -> None:
+    script = Script()
+    script.dial()
+    script.flush()
+    script.gone()
+    assert script.state is State.HANDSHAKE
+    assert script.drop_if_broken()
+    script.connect()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GONE,
+        welcome_frame(timeout=0),
+        welcome_frame(timeout=-1),
+        welcome_frame(session_id=0),
+        welcome_frame(session_id=0, passwd=None, read_only=None),
+    ],
+)
+def test_a_session_that_the_server_does_not_know_has_expired(answer: bytes) -> None:
+    script = script_in(State.HANDSHAKE)
+    call = script.call("create", "/a")
+    script.feed(answer)
+    assert script.state is State.EXPIRED
+    assert failure(call) is SessionExpiredError
+
+
+def test_known_A33_a_foreign_session_on_reconnect_means_expired() -> None:
+    script = script_in(State.CONNECTED)
+    watch, claim = script.watching("get_data", "/a"), Claim()
+    script.session.hold(claim)
+    script.lose()
+    script.greet(session_id=SESSION_ID + 1)
+    assert script.state is State.EXPIRED
+    assert claim.lost
+    assert not armed(watch)
+    assert script.session.session_id == SESSION_ID
+
+
+def test_the_password_of_the_last_welcome_is_used() -> None:
+    script = script_in(State.CONNECTED)
+    script.reconnect(passwd=b"another password")
+    script.lose()
+    script.dial()
+    assert script.flush()[0].connect_request().passwd == b"another password"
+
+
+def test_a_session_without_a_password_goes_on() -> None:
+    script = Script()
+    script.connect(passwd=None)
+    script.reconnect()
+
+
+def test_the_timeout_is_asked_for_and_granted_anew_on_each_connection() -> None:
+    script = Script(timeout=9.0)
+    script.connect(timeout=6.0)
+    assert script.session.timeout == 6.0
+    script.lose()
+    script.dial()
+    assert script.flush()[0].connect_request().time_out == 9000
+    script.welcome(timeout=12.0)
+    assert script.session.timeout == 12.0
+
+
+def test_nothing_is_sent_behind_the_connect_request_before_its_answer() -> None:
+    script = script_in(State.CONNECTED)
+    script.session.add_auth("digest", b"u:p")
+    script.watching("get_data", "/a")
+    script.lose()
+    script.call("create", "/a")
+    script.dial()
+    script.session.add_auth("digest", b"v:p")
+    script.session.close(script.now)
+    assert script.names() == ["connect"]
+
+
+# --- what comes before the first request ----------------------------------------------------------
+
+
+def test_credentials_byte_by_byte() -> None:
+    script = script_in(State.CONNECTED)
+    script.session.add_auth("digest", b"u:p")
+    assert script.session.data_to_send(script.now) == AUTH_U_P
+
+
+def test_watches_are_set_again_byte_by_byte() -> None:
+    script = script_in(State.CONNECTED)
+    script.answer(script.call("get_data", "/a", watch=Watch()), zxid=0x10)
+    script.lose()
+    script.greet()
+    assert script.session.data_to_send(script.now) == SET_WATCHES_A
+
+
+def test_known_A40_the_queue_follows_when_all_before_it_is_answered() -> None:
+    script = script_in(State.CONNECTED)
+    script.session.add_auth("digest", b"u:p")
+    script.session.add_auth("digest", b"v:p")
+    script.watching("get_data", "/a")
+    script.lose()
+    script.call("create", "/a")
+    script.log_when_ready(script.session.change, "usable")
+    script.greet()
+    assert script.names() == ["auth", "auth", "set_watches"]
+    for xid in [ops.AUTH_XID, ops.AUTH_XID, ops.SET_WATCHES_XID]:
+        assert script.state is State.HANDSHAKE
+        assert script.names() == []
+        assert script.wake() == []
+        script.feed(reply_frame(xid))
+    assert script.state is State.CONNECTED
+    assert script.wake() == ["usable"]
+    assert script.names() == ["create"]
+
+
+def test_credentials_go_out_in_the_order_in_which_they_were_added() -> None:
+    script = Script()
+    for secret in [b"not started", b"connecting", b"handshake"]:
+        script.session.add_auth("digest", secret)
+        if secret == b"not started":
+            script.session.start(script.now)
+        elif secret == b"connecting":
+            script.dial()
+    script.flush()
+    script.welcome()
+    secrets = [sent.read(AuthPacket).auth for sent in script.restore()]
+    assert secrets == [b"not started", b"connecting", b"handshake"]
+    assert script.state is State.CONNECTED
+
+
+def test_credentials_added_while_others_are_sent_are_waited_for_as_well() -> None:
+    script = Script()
+    script.session.add_auth("digest", b"u:p")
+    script.greet()
+    script.session.add_auth("digest", b"v:p")
+    assert script.names() == ["auth", "auth"]
+    states = []
+    for _ in range(2):
+        script.feed(reply_frame(ops.AUTH_XID))
+        states.append(script.state)
+    assert states == [State.HANDSHAKE, State.CONNECTED]
+
+
+def test_credentials_added_on_a_usable_connection_overtake_the_queue() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("get_data", "/a")
+    script.session.add_auth("digest", b"u:p")
+    assert script.names() == ["auth", "get_data"]
+    script.feed(reply_frame(ops.AUTH_XID))
+    script.answer(call)
+    assert failure(call) is None
+
+
+def test_the_answer_to_credentials_may_overtake_replies() -> None:
+    script = script_in(State.CONNECTED)
+    calls = [script.call("create", f"/{number}") for number in range(5)]
+    script.session.add_auth("digest", b"u:p")
+    script.flush()
+    script.answer(calls[0])
+    script.feed(reply_frame(ops.AUTH_XID))
+    for call in calls[1:]:
+        script.answer(call)
+    assert {failure(call) for call in calls} == {None}
+
+
+def test_credentials_added_while_disconnected_go_out_with_the_next_connection() -> None:
+    script = script_in(State.DISCONNECTED)
+    script.session.add_auth("digest", b"u:p")
+    assert not script.session.has_output
+    script.greet()
+    assert script.names() == ["auth"]
+
+
+def test_known_A17_credentials_cut_short_leave_nothing_behind() -> None:
+    for answered in range(3):
+        script = Script()
+        for number in range(3):
+            script.session.add_auth("digest", b"u:%d" % number)
+        script.greet()
+        script.flush()
+        script.feed(reply_frame(ops.AUTH_XID) * answered)
+        script.reconnect()
+        assert [sent.name for sent in script.sent] == ["connect", "auth", "auth", "auth"]
+        for number in range(20):
+            call = script.call("create", f"/{number}")
+            script.answer(call)
+            assert failure(call) is None
+
+
+def test_a_required_authentication_that_was_not_given_is_named() -> None:
+    script = script_in(State.CONNECTED)
+    first, second = script.call("create", "/a"), script.call("create", "/b")
+    script.answer(first, error=-124)
+    for call in (first, second):
+        assert "requires an authentication that this client has not given" in str(call.error())
+
+
+@pytest.mark.parametrize("code", [-115, -124, -6, -5])
+@pytest.mark.parametrize("state", [State.HANDSHAKE, State.CONNECTED, State.CONNECTED_READ_ONLY])
+def test_rejected_credentials_end_the_session(state: State, code: int) -> None:
+    script = script_in(state)
+    script.session.add_auth("digest", b"u:p")
+    if state is State.HANDSHAKE:
+        script.welcome()
+    script.flush()
+    call = script.call("create", "/a")
+    script.feed(reply_frame(ops.AUTH_XID, 0, code))
+    assert script.state is State.AUTH_FAILED
+    assert failure(call) is AuthFailedError
+
+
+def test_known_A3_answers_to_set_watches_never_meet_the_queue() -> None:
+    script = script_in(State.CONNECTED)
+    data, child = script.watching("get_data", "/a"), script.watching("get_children", "/a")
+    for _ in range(50):
+        script.lose()
+        call = script.call("get_data", "/a", watch=data)
+        script.greet()
+        script.flush()
+        script.event(EventType.NODE_DATA_CHANGED, "/a")
+        script.event(EventType.NODE_CHILDREN_CHANGED, "/a")
+        script.feed(reply_frame(ops.SET_WATCHES_XID, -1))
+        assert script.names() == ["get_data"]
+        script.answer(call)
+        script.answer(script.call("get_children", "/a", watch=child))
+        assert failure(call) is None
+    assert types(data) == [EventType.NODE_DATA_CHANGED] * 50
+    assert types(child) == [EventType.NODE_CHILDREN_CHANGED] * 50
+
+
+def test_a_refused_set_watches_costs_the_connection_and_no_watch() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.lose()
+    script.greet()
+    script.flush()
+    script.feed(reply_frame(ops.SET_WATCHES_XID, 0, -5))
+    assert script.state is State.HANDSHAKE
+    assert script.drop_if_broken()
+    script.connect()
+    assert _set_again(script.sent) == {"/a"}
+    assert armed(watch)
+
+
+def _set_again(sent: list[Sent]) -> set[str]:
+    """All paths that the set_watches among these frames name."""
+    requests = [one.set_watches() for one in sent if one.name == "set_watches"]
+    return {
+        path
+        for request in requests
+        for paths in (request.data_watches, request.exist_watches, request.child_watches)
+        for path in paths
+    }
+
+
+def test_known_A5_watches_survive_cuts_around_their_restoration() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.lose()
+    script.dial()  # cut before the welcome
+    script.lose()
+    script.greet()  # before set_watches
+    script.lose(written=0)
+    script.greet()  # before its answer
+    script.flush()
+    script.lose()
+    script.connect()  # right behind it
+    script.reconnect()
+    script.event(EventType.NODE_DATA_CHANGED, "/a")
+    assert types(watch) == [EventType.NODE_DATA_CHANGED]
+
+
+def test_a_watch_that_fired_during_its_restoration_is_not_set_again() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/fired")
+    script.watching("get_data", "/waiting")
+    script.lose()
+    script.greet()
+    script.flush()
+    script.event(EventType.NODE_DELETED, "/fired")
+    script.reconnect()
+    assert _set_again(script.sent) == {"/waiting"}
+
+
+@pytest.mark.parametrize("verb", ["get_data", "exists", "get_children", "get_children_with_stat"])
+def test_known_A1_every_watch_survives_the_connection(verb: str) -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching(verb, "/a")
+    script.reconnect()
+    assert _set_again(script.sent) == {"/a"}
+    script.event(EventType.NODE_DELETED, "/a")
+    assert types(watch) == [EventType.NODE_DELETED]
+
+
+def test_known_A2_a_watch_fires_once_however_often_it_was_set_again() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    for _ in range(5):
+        script.reconnect()
+        assert [sent.name for sent in script.sent] == ["connect", "set_watches"]
+    script.event(EventType.NODE_DATA_CHANGED, "/a")
+    assert types(watch) == [EventType.NODE_DATA_CHANGED]
+
+
+def test_watches_go_into_the_list_of_their_kind() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/data")
+    script.watching("exists", "/present")
+    script.watching_missing("/missing")
+    script.watching("get_children", "/children")
+    script.watching("get_children_with_stat", "/children with stat")
+    script.reconnect()
+    request = script.sent[1].set_watches()
+    assert request.data_watches == ("/data", "/present")
+    assert request.exist_watches == ("/missing",)
+    assert request.child_watches == ("/children", "/children with stat")
+
+
+def _many(script: Script, count: int, length: int) -> list[Watch]:
+    watches = []
+    operations = ["get_data", "get_children", "exists"]
+    for number in range(count):
+        path = f"/{number:07}".ljust(length, "ä" if number % 2 else "x")
+        watches.append(script.watching(operations[number % 3], path))
+    return watches
+
+
+def test_known_A4_ten_thousand_watches_are_set_again_in_pieces() -> None:
+    script = script_in(State.CONNECTED)
+    watches = _many(script, 10_000, 110)
+    script.reconnect()
+    pieces = [sent.set_watches() for sent in script.sent[1:]]
+    sizes = [
+        sum(
+            4 + len(path.encode())
+            for paths in (piece.data_watches, piece.exist_watches, piece.child_watches)
+            for path in paths
+        )
+        for piece in pieces
+    ]
+    assert max(sizes) <= BATCH_BYTES == 128 * 1024
+    assert min(sizes[:-1]) > BATCH_BYTES - 300
+    paths = _set_again(script.sent)
+    assert len(paths) == len(watches)
+    for path in paths:
+        script.event(EventType.NODE_DELETED, path)
+    assert {len(types(watch)) for watch in watches} == {1}
+
+
+def test_all_pieces_name_the_last_zxid_and_every_answer_is_waited_for() -> None:
+    script = script_in(State.CONNECTED)
+    _many(script, 9, 60_000)
+    script.answer(script.call("sync"), zxid=0x9876)
+    script.lose()
+    script.greet()
+    pieces = script.flush()
+    assert len(pieces) > 2
+    assert {sent.set_watches().relative_zxid for sent in pieces} == {0x9876}
+    for _ in pieces:
+        assert script.state is State.HANDSHAKE
+        script.feed(reply_frame(ops.SET_WATCHES_XID, 0x99999))
+    assert script.state is State.CONNECTED
+
+
+def test_a_path_longer_than_a_piece_goes_alone() -> None:
+    script = script_in(State.CONNECTED)
+    long = "/" + "x" * (BATCH_BYTES + 1)
+    for path in ["/a", long, "/b"]:
+        script.watching("get_data", path)
+    script.reconnect()
+    pieces = [sent.set_watches().data_watches for sent in script.sent[1:]]
+    assert pieces == [("/a",), (long,), ("/b",)]
+
+
+# --- the last zxid --------------------------------------------------------------------------------
+
+
+def _last_zxid_seen(script: Script) -> int:
+    script.lose()
+    script.dial()
+    seen = script.flush()[0].connect_request().last_zxid_seen
+    script.welcome()
+    script.restore()
+    return seen
+
+
+def test_known_A9_a_connect_request_names_the_highest_zxid_of_all_replies() -> None:
+    script = script_in(State.CONNECTED)
+    for zxid in [5, 3, 9, 7]:
+        script.answer(script.call("exists", "/a"), zxid=zxid)
+    assert _last_zxid_seen(script) == 9
+    script.answer(script.call("exists", "/a"), zxid=8)
+    assert _last_zxid_seen(script) == 9
+
+
+def test_a_refusal_counts_for_the_last_zxid() -> None:
+    script = script_in(State.CONNECTED)
+    script.answer(script.call("delete", "/a"), error=-101, zxid=77)
+    assert _last_zxid_seen(script) == 77
+
+
+def test_known_A8_only_replies_to_requests_count_for_the_last_zxid() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/a")
+    script.answer(script.call("exists", "/a"), zxid=0x500)
+    script.feed(event_frame(3, "/a", zxid=0x999))
+    script.feed(reply_frame(ops.PING_XID, 0x999))
+    script.session.add_auth("digest", b"u:p")
+    script.flush()
+    script.feed(reply_frame(ops.AUTH_XID, 0x999))
+    assert _last_zxid_seen(script) == 0x500
+
+
+@pytest.mark.parametrize("zxid", [-1, 0, -(2**63)])
+def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int) -> None:
+    script = script_in(State.CONNECTED)
+    script.answer(script.call("exists", "/a"), zxid=zxid)
+    assert _last_zxid_seen(script) == 0
+    script.answer(script.call("exists", "/a"), zxid=6)
+    script.answer(script.call("exists", "/a"), error=-6, zxid=zxid)
+    assert _last_zxid_seen(script) == 6
+
+
+def test_the_answer_to_set_watches_does_not_count_for_the_last_zxid() -> None:
+    script = script_in(State.CONNECTED)
+    script.answer(script.call("get_data", "/a", watch=Watch()), zxid=3)
+    script.lose()
+    script.greet()
+    script.flush()
+    script.feed(reply_frame(ops.SET_WATCHES_XID, 0x999))
+    assert _last_zxid_seen(script) == 3
+
+
+def test_known_A7_an_event_does_not_hide_what_the_next_one_would_have_told() -> None:
+    script = script_in(State.CONNECTED)
+    first, second = script.watching("get_data", "/1"), script.watching("get_data", "/2")
+    set_at = script.zxid
+    script.feed(event_frame(3, "/1", zxid=set_at + 2))  # /2 was changed at set_at + 1 or + 2
+    script.lose()
+    script.greet()
+    assert script.flush()[0].set_watches().relative_zxid == set_at
+    script.event(EventType.NODE_DATA_CHANGED, "/2")
+    assert (len(types(first)), len(types(second))) == (1, 1)
+
+
+# --- one server after the other -------------------------------------------------------------------
+
+
+def test_a_failed_attempt_leads_to_the_next_server() -> None:
+    script = Script(servers=3)
+    seen = []
+    script.session.start(script.now)
+    for _ in range(4):
+        seen.append(script.session.target)
+        script.lose(why="refused")
+        assert script.state is State.DISCONNECTED
+        assert script.session.target is None
+        script.now = script.session.act_at
+        script.session.on_deadline(script.now)
+    assert seen == [("server", 1), ("server", 2), ("server", 3), ("server", 1)]
+
+
+def test_failures_say_which_server_and_why() -> None:
+    script = Script(servers=2)
+    for why in ("refused", "reset", "no route"):
+        script.dial()
+        script.lose(why=why)
+    assert script.session.last_failure == "server:1: no route"
+    assert script.session.failures == {"server:1": "no route", "server:2": "reset"}
+    script.connect()
+    assert script.session.failures == {}
+
+
+def test_a_loss_without_a_connection_is_harmless() -> None:
+    for state in (State.NOT_STARTED, State.DISCONNECTED):
+        script = script_in(state)
+        call = script.call("create", "/a")
+        due = script.session.act_at
+        script.lose()
+        assert script.state is state
+        assert not call.ready
+        assert script.session.act_at == due
+
+
+def test_each_connection_starts_its_frames_afresh() -> None:
+    script = script_in(State.CONNECTED)
+    script.feed(reply_frame(5, 1, 0, bytes(100))[:50])
+    script.reconnect()
+    assert script.session.session_id == SESSION_ID
+    assert script.state is State.CONNECTED
+
+
+def test_a_read_only_connection_is_followed_by_a_writable_one() -> None:
+    script = script_in(State.CONNECTED_READ_ONLY)
+    script.reconnect()
+    assert script.state is State.CONNECTED

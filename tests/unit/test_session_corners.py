@@ -1,0 +1,52 @@
+"""What a shell may do at a moment when it means nothing, or has no other test of the session."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scripted import PASSWD, SESSION_ID, TERMINAL, Claim, Script, script_in
+from zkwire.wire.model import Credentials, State
+
+
+def test_the_credentials_are_what_the_server_gave() -> None:
+    session = script_in(State.CONNECTED).session
+    assert session.credentials == Credentials(SESSION_ID, PASSWD)
+
+
+@pytest.mark.parametrize("state", TERMINAL)
+def test_a_session_that_is_over_is_not_closed_again(state: State) -> None:
+    script = script_in(state)
+    script.session.closed()
+    assert script.state is state
+
+
+def test_a_mechanism_that_answers_too_late_is_not_heard() -> None:
+    script = script_in(State.CONNECTED)
+    script.session.sasl_token(b"late")
+    script.session.sasl_done(script.now)
+    script.session.sasl_failed("late")
+    assert script.state is State.CONNECTED
+    assert not script.session.has_output
+
+
+def test_a_function_is_called_in_its_place_among_the_wakeups() -> None:
+    script = script_in(State.HANDSHAKE)
+    script.session.call(lambda: script.log.append("called"))
+    script.log_when_ready(script.session.change, "changed")
+    script.welcome()
+    assert script.wake() == ["called", "changed"]
+
+
+def test_a_resumed_session_greets_with_what_it_was_given() -> None:
+    script = Script(resume=Credentials(SESSION_ID, PASSWD))
+    script.dial()
+    greeting = script.flush()[0].connect_request()
+    assert (greeting.session_id, greeting.passwd) == (SESSION_ID, PASSWD)
+
+
+def test_a_session_knows_whether_anything_is_held() -> None:
+    script, claim = script_in(State.CONNECTED), Claim()
+    script.session.hold(claim)
+    assert script.session.lease_holders
+    script.session.unhold(claim)
+    assert not script.session.lease_holders

@@ -1,0 +1,369 @@
+"""Bytes that are not ZooKeeper's protocol, or not what was asked for: they cost one connection."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.scripted import (
+    ANSWERS,
+    GONE,
+    Script,
+    armed,
+    event_frame,
+    failure,
+    maybe_applied,
+    reply_frame,
+    script_in,
+    usable_again,
+    welcome_frame,
+)
+from zkwire.errors import (
+    GarbledError,
+    NotSentError,
+    OutcomeUnknownError,
+    ProtocolError,
+    ReplyTooLargeError,
+)
+from zkwire.jute.frames import frame
+from zkwire.jute.records import GetDataResponse
+from zkwire.session.request import Request
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import EventType, State
+
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+LAST_XID = 2**31 - 1
+
+
+# --- replies that are none ------------------------------------------------------------------------
+
+UNEXPECTED = {
+    "twice": lambda call: reply_frame(call.xid - 1, 7),
+    "of a later call": lambda call: reply_frame(call.xid + 1, 7),
+    "of a far call": lambda call: reply_frame(LAST_XID, 7),
+    "zero": lambda call: reply_frame(0, 7),
+    "minus three": lambda call: reply_frame(-3, 7),
+    "minus five": lambda call: reply_frame(-5, 7),
+    "the least": lambda call: reply_frame(-(2**31), 7),
+    "minus nine": lambda call: reply_frame(-9, 7),
+}
+
+
+@pytest.mark.parametrize("xid", UNEXPECTED)
+def test_known_A11_an_unexpected_xid_costs_one_connection(xid: str) -> None:
+    script = script_in(State.CONNECTED)
+    script.answer(script.call("exists", "/answered"))
+    call = script.call("create", "/a")
+    script.flush()
+    script.feed(UNEXPECTED[xid](call))
+    assert script.session.broken is not None
+    assert not call.ready
+    script.lose()
+    assert failure(call) is GarbledError
+    assert maybe_applied(call)
+    assert usable_again(script)
+
+
+@pytest.mark.parametrize("verb", ["exists", "get_data", "create", "delete", "get_children", "sync"])
+def test_known_A11_a_reply_that_comes_twice_costs_one_connection(verb: str) -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call(verb, "/a")
+    reply = script.reply_to(call)
+    script.feed(reply + reply)
+    assert failure(call) is None
+    assert script.session.broken is not None
+    assert usable_again(script)
+
+
+def test_a_reply_that_nobody_asked_for_costs_one_connection() -> None:
+    script = script_in(State.CONNECTED)
+    script.feed(reply_frame(1))
+    assert script.session.broken is not None
+    assert usable_again(script)
+
+
+def test_a_reply_before_the_session_is_restored_costs_one_connection() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/a")
+    script.lose()
+    call = script.call("create", "/a")
+    script.greet()
+    script.feed(reply_frame(1))
+    assert script.session.broken is not None
+    assert not call.ready
+    assert usable_again(script)
+    assert script.sent[-2].name == "create"
+
+
+LENGTHS = {
+    "-1": struct.pack(">i", -1),
+    "the least": struct.pack(">i", -(2**31)),
+    "0": frame(b""),
+    "1": frame(b"\0"),
+    "15": frame(bytes(15)),
+    "16": frame(bytes(16)),
+    "the greatest": struct.pack(">i", 2**31 - 1),
+    "text": b"HTTP/1.1 200 OK",
+}
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_known_A12_a_bad_frame_length_costs_one_connection(length: str) -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("create", "/a")
+    script.flush()
+    script.feed(LENGTHS[length])
+    assert script.session.broken is not None
+    script.lose()
+    assert call.ready
+    assert usable_again(script)
+
+
+@pytest.mark.parametrize("state", [State.NOT_STARTED, State.CONNECTING, State.DISCONNECTED])
+@pytest.mark.parametrize("data", [b"\xff" * 8, GONE, welcome_frame(), reply_frame(1, 1, -112)])
+def test_bytes_without_a_connection_mean_nothing(state: State, data: bytes) -> None:
+    script = script_in(state)
+    call = script.call("create", "/a")
+    script.feed(data)
+    assert script.state is state
+    assert script.session.broken is None
+    assert not call.ready
+
+
+def test_replies_before_the_garbage_count() -> None:
+    script = script_in(State.CONNECTED)
+    answered, lost = script.call("create", "/a"), script.call("create", "/b")
+    script.feed(script.reply_to(answered) + b"\xff\xff\xff\xff" + script.reply_to(lost))
+    script.lose()
+    assert failure(answered) is None
+    assert failure(lost) is GarbledError
+
+
+def test_a_garbled_call_that_was_not_sent_is_just_that() -> None:
+    script = script_in(State.CONNECTED)
+    sent = script.call("create", "/a")
+    script.flush()
+    queued = script.call("create", "/b")
+    script.feed(b"\xff\xff\xff\xff")
+    script.lose()
+    assert (failure(sent), failure(queued)) == (GarbledError, NotSentError)
+
+
+def test_garbage_is_forgotten_with_its_connection() -> None:
+    script = script_in(State.CONNECTED)
+    script.feed(b"\xff\xff\xff\xff")
+    script.reconnect()
+    call = script.call("create", "/a")
+    script.flush()
+    script.lose()
+    assert failure(call) is OutcomeUnknownError
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\0\0\0\x7fdata", ANSWERS[ops.GET_DATA].encode() + b"\0", bytes(71)],  # type: ignore[union-attr]
+    ids=["empty", "cut short", "a byte too many", "too short"],
+)
+def test_known_A14_an_unreadable_reply_ends_its_call_and_the_connection(body: bytes) -> None:
+    script = script_in(State.CONNECTED)
+    call, other = script.call("get_data", "/a"), script.call("create", "/b")
+    script.flush()
+    script.log_when_ready(call, "call")
+    script.feed(reply_frame(call.xid, 1, 0, body))
+    assert failure(call) is ProtocolError
+    assert script.session.broken is not None
+    script.lose()
+    assert failure(call) is ProtocolError
+    assert failure(other) is GarbledError
+    assert script.wake() == ["call"]
+    assert usable_again(script)
+
+
+def test_an_unreadable_reply_to_a_change_may_have_been_applied() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("create", "/a")
+    script.flush()
+    script.feed(reply_frame(call.xid, 1, 0, b"\0"))
+    assert failure(call) is ProtocolError
+    assert maybe_applied(call)
+
+
+def test_a_reply_that_should_be_empty_and_is_not_is_unreadable() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("delete", "/a")
+    script.flush()
+    script.feed(reply_frame(call.xid, 1, 0, b"\0"))
+    assert failure(call) is ProtocolError
+    assert script.session.broken is not None
+
+
+def test_an_unreadable_event_costs_one_connection() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.feed(reply_frame(ops.NOTIFICATION_XID, -1, 0, b"\0\0"))
+    assert script.session.broken is not None
+    assert armed(watch)
+    assert usable_again(script)
+
+
+def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None:
+    script = Script(receive_limit=200)
+    script.connect()
+    before, big, behind = (script.call("get_data", f"/{number}") for number in range(3))
+    script.flush()
+    script.feed(script.reply_to(before))
+    script.log_when_ready(big, "big")
+    script.feed(script.reply_to(big, GetDataResponse(bytes(200), ANSWERS[ops.EXISTS].stat)))  # type: ignore[union-attr]
+    assert failure(before) is None
+    assert failure(big) is ReplyTooLargeError
+    assert not behind.ready
+    script.lose()
+    assert failure(big) is ReplyTooLargeError
+    assert issubclass(failure(behind) or Exception, OutcomeUnknownError)
+    assert script.wake() == ["big"]
+    assert usable_again(script)
+
+
+def test_a_reply_over_the_limit_to_a_change_may_have_been_applied() -> None:
+    script = Script(receive_limit=100)
+    script.connect()
+    call = script.call("create", "/a")
+    script.flush()
+    script.feed(struct.pack(">i", 101))
+    assert failure(call) is ReplyTooLargeError
+    assert maybe_applied(call)
+
+
+def test_a_frame_over_the_limit_that_nobody_waits_for_costs_one_connection() -> None:
+    script = Script(receive_limit=100)
+    script.connect()
+    script.feed(struct.pack(">i", 101))
+    assert script.session.broken is not None
+    assert usable_again(script)
+
+
+def test_nothing_behind_a_broken_frame_is_believed() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    call = script.call("exists", "/a")
+    script.flush()
+    script.feed(struct.pack(">i", -5))
+    script.feed(script.reply_to(call))
+    script.event(EventType.NODE_DELETED, "/a")
+    assert not call.ready
+    assert armed(watch)
+
+
+def test_what_broke_first_is_what_is_told() -> None:
+    script = Script(receive_limit=100)
+    script.connect()
+    first, second = script.call("exists", "/1"), script.call("exists", "/2")
+    script.flush()
+    script.feed(struct.pack(">i", 101))
+    broken = script.session.broken
+    script.feed(struct.pack(">i", 102))
+    script.feed(struct.pack(">i", -1))
+    assert script.session.broken == broken
+    assert failure(first) is ReplyTooLargeError
+    assert not second.ready
+
+
+# --- any bytes ------------------------------------------------------------------------------------
+
+PIECES = st.lists(st.integers(1, 40), max_size=60)
+FRAMES = st.one_of(
+    st.binary(max_size=60),
+    st.builds(frame, st.binary(max_size=120)),
+    st.builds(
+        reply_frame,
+        st.sampled_from([-8, -4, -2, -1, 0, 1, 2, 3, 4]),
+        st.integers(-(2**63), 2**63 - 1),
+        st.sampled_from([0, 0, 0, -101, -112, -115, -118, -5, 9]),
+        st.one_of(
+            st.binary(max_size=40),
+            st.sampled_from([answer.encode() for answer in ANSWERS.values() if answer]),
+        ),
+    ),
+    st.builds(event_frame, st.integers(-2, 8), st.sampled_from(["/a", "", "/b", "x"])),
+    st.builds(welcome_frame, st.sampled_from([0, 1, -1]), st.sampled_from([0, 4, -1])),
+)
+
+
+def _ended_at_most_once(script: Script, outcomes: dict[Request, object]) -> None:
+    for call in script.calls:
+        if call in outcomes:
+            assert call.outcome is outcomes[call]
+        elif call.ready:
+            outcomes[call] = call.outcome
+
+
+@settings(PROPERTY, max_examples=600)
+@given(st.sampled_from([State.HANDSHAKE, State.CONNECTED]), st.lists(FRAMES, max_size=8), PIECES)
+def test_no_bytes_make_a_session_raise_or_end_a_call_twice(
+    state: State, frames: list[bytes], sizes: list[int]
+) -> None:
+    script = script_in(state)
+    watch = Watch()
+    for verb in ["get_data", "create", "exists", "get_children"]:
+        watched = {} if verb == "create" else {"watch": watch}
+        script.call(verb, "/a", **watched)
+    script.session.add_auth("digest", b"u:p")
+    script.flush()
+    outcomes: dict[Request, object] = {}
+    data, at = b"".join(frames), 0
+    for size in [*sizes, len(data)]:
+        script.session.receive_data(data[at : at + size], script.now)
+        at += size
+        script.flush()
+        _ended_at_most_once(script, outcomes)
+    script.lose()
+    _ended_at_most_once(script, outcomes)
+    if not script.state.terminal:
+        assert script.state is State.DISCONNECTED
+        assert script.session.broken is None
+        assert all(call.ready or not call.sent for call in script.calls)
+        assert usable_again(script)
+    script.session.closed()
+    assert all(call.ready for call in script.calls)
+    assert not armed(watch)
+
+
+@settings(PROPERTY)
+@given(st.binary(min_size=1, max_size=400), PIECES)
+def test_how_bytes_are_cut_makes_no_difference(data: bytes, sizes: list[int]) -> None:
+    seen = []
+    for pieces in (sizes, []):
+        script = script_in(State.CONNECTED)
+        call = script.call("get_data", "/a")
+        script.flush()
+        script.feed(script.reply_to(call) + data, pieces)
+        seen.append((script.state, script.session.broken, call.value()))
+    assert seen[0] == seen[1]
+
+
+def test_known_A15_what_a_peer_claims_costs_no_memory() -> None:
+    script = script_in(State.CONNECTED)
+    tracemalloc.start()
+    try:
+        script.feed(struct.pack(">i", 60 * 1024 * 1024) + bytes(1000))
+        assert tracemalloc.get_traced_memory()[1] < 64 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_known_A15_what_comes_behind_garbage_costs_no_memory() -> None:
+    script = script_in(State.CONNECTED)
+    script.feed(struct.pack(">i", -1))
+    chunk = struct.pack(">i", 60 * 1024 * 1024) + bytes(10_000)
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            script.feed(chunk)
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,193 @@
+"""An interrupt wherever Python looks for one, while the automaton handles what ends something.
+
+What an interrupted thread has done to a connection cannot be known, so the shell ends it; nobody
+must wait for ever for what was lost on the way.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.scripted import Claim, Script, reply_frame, script_in
+from zkwire.errors import ZooKeeperError
+from zkwire.jute.records import AddWatchRequest
+from zkwire.session.request import Request
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import Event, EventType, State
+from zkwire.wire.ops import WatchKind
+
+EXPIRED, SESSION_REJECTED = -112, -115
+
+
+class Interrupted(BaseException):
+    """What a signal handler raises."""
+
+
+def interrupted_at(place: int, function: Callable[[], object]) -> bool:
+    """Call it, with an interrupt at the n-th place where one can come; whether it had as many.
+
+    Those are the beginnings of functions and the ends of C functions (CPython's eval breaker).
+    """
+    left = [place]
+
+    def look(_frame: object, event: str, _argument: Any) -> None:
+        if event in {"call", "c_return"}:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Interrupted
+
+    gc.disable()  # a collection calls functions, too, and nobody hears of what they raise
+    sys.setprofile(look)
+    try:
+        function()
+    except Interrupted:
+        pass
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return left[0] <= 0
+
+
+def interrupted_everywhere(
+    scene: Callable[[], tuple[Script, Callable[[], object]]],
+) -> Iterator[Script]:
+    """The scene once for each place; behind it the shell has ended the connection."""
+    for place in range(1, 10_000):
+        script, function = scene()
+        if not interrupted_at(place, function):
+            assert place > 10, "the interrupts have hit nothing"
+            return
+        script.lose(why="interrupted")
+        script.session.on_deadline(script.now)
+        yield script
+
+
+def full() -> tuple[Script, list[Request], Watch, Claim, list[State], list[Event]]:
+    """A session with something of everything."""
+    script, seen, events = script_in(State.CONNECTED), list[State](), list[Event]()
+    script.session.observers.add(Observer(seen))
+    claim = Claim()
+    script.session.hold(claim)
+    watch = script.watching("get_data", "/w")
+    called = Watch(events.append)
+    called.owner = Direct(script)
+    script.answer(script.call("get_children", "/w", watch=called))
+    calls = [script.call("get_data", "/a"), script.call("exists", "/b", watch=Watch())]
+    script.flush()
+    calls += [script.call("create", "/c", b""), script.call("add_auth", "digest", b"u:p")]
+    return script, calls, watch, claim, seen, events
+
+
+class Observer:
+    def __init__(self, seen: list[State]) -> None:
+        self._seen = seen
+
+    def see(self, state: State) -> list[Callable[[], object]]:
+        return [lambda: self._seen.append(state)]
+
+
+class Direct:
+    """Calls what is to be dispatched."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._script, name)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        function()
+
+
+@pytest.mark.parametrize("end", ["expired", "rejected", "closed"])
+def test_the_end_of_a_session_reaches_everybody(end: str) -> None:
+    """Who has been told already is not told again, and nobody is forgotten."""
+    parts: list[Any] = []
+
+    def scene() -> tuple[Script, Callable[[], object]]:
+        parts[:] = full()
+        script, calls = parts[0], parts[1]
+        if end == "closed":
+            return script, script.session.closed
+        code = EXPIRED if end == "expired" else SESSION_REJECTED
+        answer = script.reply_to(calls[0], error=code)
+        return script, lambda: script.session.receive_data(answer, script.now)
+
+    for script in interrupted_everywhere(scene):
+        _, calls, watch, claim, seen, events = parts
+        if not script.state.terminal:
+            continue  # nothing of the answer has been believed
+        session = script.session
+        assert session.ended
+        assert not session.usable
+        assert all(call.ready for call in calls)
+        with pytest.raises(ZooKeeperError):
+            watch.take()
+        assert claim.lost
+        assert session.watch_count == 0
+        assert not session.has_output
+        script.wake()
+        assert seen == [script.state]
+        assert events == [Event(EventType.NONE, "", script.state)]
+
+
+def test_an_answer_to_a_credential_ends_all_who_wait_for_it() -> None:
+    calls: list[Request] = []
+
+    def scene() -> tuple[Script, Callable[[], object]]:
+        script = script_in(State.CONNECTED)
+        calls[:] = [script.call("add_auth", "digest", b"u:p") for _ in range(3)]
+        script.flush()
+        answer = reply_frame(ops.AUTH_XID)
+        return script, lambda: script.session.receive_data(answer, script.now)
+
+    for script in interrupted_everywhere(scene):
+        script.advance(2 * script.session.timeout)
+        assert all(call.ready for call in calls)
+
+
+@pytest.mark.parametrize("verb", ["get_data", "create"])
+def test_a_call_that_waits_in_vain_is_not_forgotten(verb: str) -> None:
+    calls: list[Request] = []
+
+    def scene() -> tuple[Script, Callable[[], object]]:
+        script = script_in(State.DISCONNECTED)
+        calls[:] = [script.call(verb, path, *[b""] * (verb == "create")) for path in ("/a", "/b")]
+        calls.append(script.call("add_auth", "digest", b"u:p"))
+        late = script.now + script.session.timeout
+        return script, lambda: script.session.on_deadline(late)
+
+    for script in interrupted_everywhere(scene):
+        script.advance(2 * script.session.timeout)
+        assert all(call.ready for call in calls)
+
+
+def test_a_request_that_was_not_submitted_leaves_no_watch_to_be_expected() -> None:
+    def scene() -> tuple[Script, Callable[[], object]]:
+        script = script_in(State.CONNECTED)
+        watch = Watch()
+        return script, lambda: script.call("add_watch", "/a", watch)
+
+    for place in range(1, 10_000):
+        script, function = scene()
+        if not interrupted_at(place, function):
+            break
+        queued = bool(script.session.queued)
+        assert bool(script.session._watches._expected) == queued
+
+
+def test_a_request_that_was_not_sent_alone_leaves_no_watch_to_be_expected() -> None:
+    def scene() -> tuple[Script, Callable[[], object]]:
+        script = script_in(State.CONNECTED)
+        watch, body = Watch(), AddWatchRequest.pack("/a", 0)
+        call = Request(ops.ADD_WATCH, "/a", body, None, watch, "/a", WatchKind.PERSISTENT)
+        return script, lambda: script.session.send_alone(call, script.now)
+
+    for script in interrupted_everywhere(scene):
+        assert not script.session._watches._expected

@@ -1,0 +1,674 @@
+"""Time: pings, dead connections, back-off, and until when a holder may rely on the session."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.scripted import (
+    START,
+    TIMEOUT,
+    Claim,
+    Script,
+    event_frame,
+    failure,
+    reply_frame,
+    script_in,
+    welcome_frame,
+)
+from zkwire.errors import NotSentError, OutcomeUnknownError
+from zkwire.jute.records import GetDataResponse, Stat
+from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.session.liveness import PROGRESS_BYTES, STEADY
+from zkwire.session.own_frames import PING
+from zkwire.wire import ops
+from zkwire.wire.model import State
+
+THIRD = TIMEOUT / 3
+SMALL = 0.001
+PONG = reply_frame(ops.PING_XID, 0x999)
+LONG_FRAME = reply_frame(ops.NOTIFICATION_XID, -1, 0, bytes(100_000))
+
+
+# --- pings ----------------------------------------------------------------------------------------
+
+
+def test_a_ping_byte_by_byte() -> None:
+    script = script_in(State.CONNECTED)
+    script.jump(THIRD)
+    script.session.on_deadline(script.now)
+    assert script.session.data_to_send(script.now) == PING
+    assert bytes.fromhex("00000008fffffffe0000000b") == PING
+
+
+@pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
+def test_a_ping_goes_out_after_a_third_of_the_timeout_without_a_frame(state: State) -> None:
+    script = script_in(state)
+    script.advance(THIRD - SMALL)
+    assert script.sent[1:] == []
+    script.advance(SMALL)
+    assert [(sent.name, sent.at) for sent in script.sent[1:]] == [("ping", START + THIRD)]
+
+
+def test_any_request_puts_the_ping_off() -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(THIRD / 2)
+    script.call("exists", "/a")
+    script.flush()
+    script.advance(THIRD - SMALL)
+    assert [sent.name for sent in script.sent[1:]] == ["exists"]
+    script.advance(SMALL)
+    assert [sent.name for sent in script.sent[1:]] == ["exists", "ping"]
+
+
+def test_known_A23_what_a_server_sends_does_not_put_the_ping_off() -> None:
+    script = script_in(State.CONNECTED)
+    for _ in range(120):
+        script.advance(0.25)
+        script.event(3, "/a")
+    assert [sent.name for sent in script.sent[1:]] == ["ping"] * 10
+
+
+def test_known_A24_pings_go_out_while_a_long_reply_drips_in() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("get_data", "/a")
+    script.flush()
+    reply = script.reply_to(call, GetDataResponse(bytes(90_000), Stat(*range(11))))
+    for byte in range(0, len(reply), PROGRESS_BYTES):
+        script.advance(TIMEOUT / 20)
+        script.feed(reply[byte : byte + PROGRESS_BYTES])
+    assert script.now > START + 4 * TIMEOUT
+    assert failure(call) is None
+    assert _longest_gap(script) <= THIRD + SMALL
+
+
+def _longest_gap(script: Script) -> float:
+    times = [sent.at for sent in script.sent]
+    return max(b - a for a, b in pairwise([*times, script.now]))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.floats(0, 5), st.booleans()), max_size=40))
+def test_no_gap_between_frames_is_longer_than_a_third(steps: list[tuple[float, bool]]) -> None:
+    script = script_in(State.CONNECTED)
+    for seconds, call in steps:
+        script.advance(seconds)
+        if call:
+            script.call("exists", "/a")
+            script.flush()
+        script.pong()
+    assert script.state is State.CONNECTED
+    assert _longest_gap(script) <= THIRD + SMALL
+
+
+def test_a_shorter_grant_means_earlier_pings() -> None:
+    script = Script()
+    script.connect(timeout=3.0)
+    script.advance(1.0)
+    assert [sent.name for sent in script.sent[1:]] == ["ping"]
+
+
+def test_a_pong_that_nobody_asked_for_is_harmless() -> None:
+    script = script_in(State.CONNECTED)
+    lease = script.session.lease_deadline
+    script.advance(1.0)
+    script.feed(PONG * 3)
+    assert script.session.broken is None
+    assert script.session.lease_deadline == lease
+
+
+def test_no_ping_goes_out_before_the_session_is_restored() -> None:
+    script = Script(timeout=90.0)
+    script.session.add_auth("digest", b"u:p")
+    script.greet(timeout=3.0)
+    assert script.names() == ["auth"]
+    script.advance(1.2)
+    assert script.state is State.HANDSHAKE
+    assert [sent.name for sent in script.sent] == ["connect", "auth"]
+
+
+# --- a dead connection ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
+def test_known_A21_a_connection_silent_for_two_thirds_is_given_up(state: State) -> None:
+    script = script_in(state)
+    call = script.call("create", "/a")
+    script.flush()
+    script.advance(2 * THIRD - SMALL)
+    assert script.state is state
+    script.advance(SMALL)
+    assert failure(call) is OutcomeUnknownError
+    assert script.state is not state
+
+
+def test_known_A21_pings_alone_do_not_keep_a_connection() -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(2 * THIRD)
+    assert not script.session.usable
+    assert "nothing arrived for 6.0 s" in script.session.last_failure
+
+
+@pytest.mark.parametrize("data", [PONG, event_frame(3, "/a"), LONG_FRAME[:PROGRESS_BYTES]])
+def test_a_frame_or_a_good_part_of_one_keeps_a_connection(data: bytes) -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(THIRD)
+    script.feed(data)
+    script.advance(2 * THIRD - SMALL)
+    assert script.state is State.CONNECTED
+    script.advance(SMALL)
+    assert not script.session.usable
+
+
+def test_a_trickle_of_bytes_does_not_keep_a_connection() -> None:
+    script = script_in(State.CONNECTED)
+    for byte in LONG_FRAME[: PROGRESS_BYTES - 1]:
+        if script.session.usable:
+            script.advance(THIRD / 256)
+            script.feed(bytes([byte]))
+    assert script.now == START + 2 * THIRD
+
+
+def test_answers_to_pings_that_vanish_in_a_garbled_frame_do_not_keep_a_connection() -> None:
+    script = script_in(State.CONNECTED)
+    script.feed(LONG_FRAME[:4])
+    for _ in range(2):
+        script.advance(THIRD)
+        if script.session.usable:
+            script.feed(PONG)
+    assert not script.session.usable
+
+
+def test_known_A22_a_ping_that_was_not_answered_is_forgotten_with_its_connection() -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(THIRD)
+    assert script.sent[-1].name == "ping"
+    script.reconnect()
+    for _ in range(9):
+        script.advance(THIRD)
+        script.feed(PONG)
+    assert [sent.name for sent in script.sent] == ["connect"] + ["ping"] * 9
+    assert script.state is State.CONNECTED
+
+
+def test_known_A22_ping_flag_does_not_survive_reconnect() -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(THIRD)
+    pinged_at = script.now
+    script.reconnect()
+    made_at = script.now
+    script.advance(1.0)
+    script.feed(PONG)  # belongs to nothing that was sent on this connection
+    assert script.session.lease_deadline == made_at + TIMEOUT
+    assert made_at == pinged_at
+
+
+# --- the lease ------------------------------------------------------------------------------------
+
+
+def test_there_is_no_lease_before_the_first_welcome() -> None:
+    script = Script()
+    assert script.session.lease_deadline == 0.0
+    script.dial()
+    script.flush()
+    assert script.session.lease_deadline == 0.0
+
+
+def test_the_lease_counts_from_the_beginning_of_the_connection() -> None:
+    script = Script()
+    script.dial()
+    script.jump(1.0)
+    script.flush()
+    script.jump(1.0)
+    script.welcome()
+    assert script.session.lease_deadline == START + TIMEOUT
+
+
+def test_the_lease_counts_from_the_sending_of_the_last_request_that_was_answered() -> None:
+    script = script_in(State.CONNECTED)
+    script.jump(1.0)
+    first = script.call("exists", "/1")
+    script.jump(1.0)
+    script.flush()
+    script.jump(1.0)
+    second = script.call("exists", "/2")
+    script.flush()
+    script.jump(1.0)
+    assert script.session.lease_deadline == START + TIMEOUT
+    script.answer(first)
+    assert script.session.lease_deadline == START + 2.0 + TIMEOUT
+    script.answer(second, error=-101)
+    assert script.session.lease_deadline == START + 3.0 + TIMEOUT
+
+
+def test_a_pong_counts_from_the_sending_of_its_ping() -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(THIRD)
+    script.event(3, "/a")
+    script.advance(THIRD)
+    assert [sent.name for sent in script.sent[1:]] == ["ping", "ping"]
+    script.jump(1.0)
+    script.feed(PONG)
+    assert script.session.lease_deadline == START + THIRD + TIMEOUT
+    script.feed(PONG)
+    assert script.session.lease_deadline == START + 2 * THIRD + TIMEOUT
+
+
+def test_an_answer_to_something_older_does_not_turn_the_lease_back() -> None:
+    script = script_in(State.CONNECTED)
+    script.advance(THIRD)  # a ping
+    script.jump(0.5)
+    call = script.call("exists", "/a")
+    script.answer(call)
+    lease = script.session.lease_deadline
+    script.feed(PONG)
+    assert script.session.lease_deadline == lease == START + THIRD + 0.5 + TIMEOUT
+
+
+def test_what_answers_nothing_does_not_lengthen_the_lease() -> None:
+    script = script_in(State.CONNECTED)
+    script.jump(1.0)
+    script.session.add_auth("digest", b"u:p")
+    script.flush()
+    script.feed(event_frame(3, "/a") + reply_frame(ops.AUTH_XID) + PONG)
+    assert script.session.lease_deadline == START + TIMEOUT
+
+
+def test_a_reconnect_lengthens_the_lease_with_its_welcome() -> None:
+    script = script_in(State.CONNECTED)
+    script.lose()
+    script.jump(3.0)
+    script.dial()
+    script.flush()
+    made_at = script.now
+    script.jump(1.0)
+    assert script.session.lease_deadline == START + TIMEOUT
+    script.welcome()
+    assert script.session.lease_deadline == made_at + TIMEOUT
+
+
+@pytest.mark.parametrize("granted", [3.0, 30.0])
+def test_the_lease_is_as_long_as_was_granted_last(granted: float) -> None:
+    script = script_in(State.CONNECTED)
+    script.reconnect(timeout=granted)
+    assert script.session.lease_deadline == script.now + granted
+
+
+# --- who relies on it -----------------------------------------------------------------------------
+
+
+def _holding(script: Script) -> Claim:
+    claim = Claim(log=script.log)
+    script.session.hold(claim)
+    return claim
+
+
+def test_known_A32_a_hold_ends_with_the_lease_and_not_before() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.lose(why="cable cut")
+    script.advance(TIMEOUT - SMALL)
+    assert not claim.lost
+    script.advance(SMALL)
+    assert claim.lost
+    script.advance(10 * TIMEOUT)
+    assert len(claim.told) == 1
+    assert script.wake() == ["claim"]
+
+
+def test_known_A32_a_hold_ends_on_a_connection_that_looks_alive() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    for _ in range(36):  # events come, but no ping is answered
+        script.advance(0.25)
+        script.event(3, "/a")
+    assert script.state is State.CONNECTED
+    assert claim.lost
+
+
+def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection() -> None:
+    """Its bytes prove nothing about when the server has last heard of the client.
+
+    The answers to pings stand behind it; once it is whole, they prolong the lease again, and the
+    session has lived all the time.
+    """
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.advance(SMALL)
+    call = script.call("get_data", "/a")
+    script.flush()
+    asked, piece = script.now, 9_000
+    reply = script.reply_to(call, GetDataResponse(bytes(900_000), Stat(*range(11))))
+    for begin in range(0, len(reply), piece):
+        assert claim.lost == (script.now >= START + TIMEOUT)
+        script.advance(2 * TIMEOUT / (len(reply) / piece))
+        script.feed(reply[begin : begin + piece])
+    assert claim.lost
+    assert failure(call) is None
+    assert script.state is State.CONNECTED
+    assert script.session.lease_deadline == asked + TIMEOUT
+    sent = [each.at for each in script.sent if each.name == "ping"]
+    script.feed(PONG * len(sent))
+    assert script.session.lease_deadline == sent[-1] + TIMEOUT > script.now
+
+
+def test_a_hold_lasts_as_long_as_pings_are_answered() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    for _ in range(20):
+        script.advance(THIRD)
+        script.pong()
+    assert not claim.lost
+
+
+def test_a_hold_survives_a_reconnect_within_the_lease() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.lose()
+    script.jump(TIMEOUT / 2)
+    script.connect()
+    script.advance(TIMEOUT / 2 + SMALL)
+    assert not claim.lost
+
+
+def test_known_A29_a_pause_ends_a_hold_before_anything_is_read() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("exists", "/a")
+    script.flush()
+    claim = _holding(script)
+    script.log_when_ready(call, "reply")
+    script.jump(3 * TIMEOUT)
+    script.answer(call)
+    assert claim.lost
+    assert script.wake() == ["claim", "reply"]
+
+
+def test_known_A29_a_pause_ends_a_hold_before_a_welcome_is_read() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.lose()
+    script.dial()
+    script.flush()
+    script.jump(TIMEOUT)
+    script.welcome()
+    assert claim.lost
+    assert script.state is State.CONNECTED
+
+
+def test_known_A29_a_pause_ends_a_hold_at_the_next_deadline_that_is_kept() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.jump(TIMEOUT)
+    script.session.on_deadline(script.now)
+    assert claim.lost
+
+
+def test_a_hold_that_was_lost_stays_lost() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.lose()
+    script.jump(TIMEOUT)
+    script.connect()
+    assert claim.lost
+    script.advance(TIMEOUT)
+    assert len(claim.told) == 1
+
+
+def test_a_hold_that_begins_behind_the_lease_is_lost_at_once() -> None:
+    script = script_in(State.CONNECTED)
+    script.lose()
+    script.advance(TIMEOUT)
+    claim = _holding(script)
+    due = script.session.next_deadline()
+    assert due is not None
+    assert due <= script.now
+    script.session.on_deadline(script.now)
+    assert claim.lost
+
+
+def test_the_lease_is_a_deadline_only_for_a_hold() -> None:
+    script = script_in(State.DISCONNECTED)
+    script.session.start(script.now)
+    script.jump(TIMEOUT - SMALL)
+    claim = Claim()
+    before = script.session.next_deadline()
+    script.session.hold(claim)
+    assert script.session.next_deadline() == min(before or 0.0, START + TIMEOUT)
+    script.session.unhold(claim)
+    assert script.session.next_deadline() == before
+
+
+def test_a_hold_given_back_is_told_so_once_and_nothing_more() -> None:
+    script = script_in(State.CONNECTED)
+    claim = _holding(script)
+    script.session.unhold(claim)
+    script.session.unhold(claim)
+    script.lose()
+    script.advance(2 * TIMEOUT)
+    assert claim.released == 1
+    assert not claim.lost
+
+
+def test_all_holds_are_lost_in_the_order_in_which_they_began() -> None:
+    script = script_in(State.CONNECTED)
+    claims = [Claim(str(number), log=script.log) for number in range(20)]
+    for number in range(20):
+        script.session.hold(claims[number * 7 % 20])
+    script.jump(TIMEOUT)
+    script.session.on_deadline(script.now)
+    assert script.wake() == [str(number * 7 % 20) for number in range(20)]
+
+
+# --- looking for a server -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("servers", [1, 2, 5])
+@pytest.mark.parametrize("step", ["connecting", "handshake"])
+def test_every_server_can_be_tried_within_one_session_timeout(step: str, servers: int) -> None:
+    script = Script(servers=servers)
+    script.session.start(script.now)
+    if step == "handshake":
+        script.dial()
+        script.flush()
+    patience = TIMEOUT / (servers + 1)
+    script.jump(patience - SMALL)
+    script.session.on_deadline(script.now)
+    assert script.session.broken is None
+    script.jump(SMALL)
+    script.session.on_deadline(script.now)
+    assert script.session.broken is not None
+
+
+def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
+    script = Script()
+    script.dial()
+    script.flush()
+    for byte in welcome_frame()[:36]:
+        script.jump(0.125)
+        script.feed(bytes([byte]))
+    assert script.now == START + TIMEOUT / 2
+    script.session.on_deadline(script.now)
+    assert script.session.broken is not None
+
+
+def test_a_server_that_has_greeted_may_take_its_time_over_the_restoration() -> None:
+    """As long as for any answer: with several servers an attempt may be too short for it."""
+    script = Script(servers=4)
+    script.session.add_auth("digest", b"u:p")
+    script.greet()
+    script.flush()
+    script.jump(TIMEOUT / 2)
+    script.session.on_deadline(script.now)
+    assert script.session.broken is None
+    assert script.session.next_deadline() == START + TIMEOUT * 2 / 3
+    script.jump(TIMEOUT / 6)
+    script.session.on_deadline(script.now)
+    assert script.session.broken is not None
+
+
+def test_the_patience_for_an_attempt_follows_the_grant() -> None:
+    script = Script(timeout=9.0)
+    script.connect(timeout=3.0)
+    script.lose()
+    script.session.on_deadline(script.now)
+    assert script.session.act_at == script.now + 1.5
+
+
+def _pauses(script: Script, attempts: int) -> list[float]:
+    pauses = []
+    for _ in range(attempts):
+        script.lose(why="refused")
+        pauses.append(script.session.act_at - script.now)
+        script.now = script.session.act_at
+        script.session.on_deadline(script.now)
+        assert script.state is State.CONNECTING
+    return pauses
+
+
+def test_pauses_double_from_round_to_round_up_to_a_second() -> None:
+    script = Script(servers=2)
+    script.session.start(script.now)
+    expected = [0.0] * 2 + [pause for pause in (0.05, 0.1, 0.2, 0.4, 0.8, 1, 1) for _ in range(2)]
+    assert _pauses(script, 16) == pytest.approx(expected)
+    assert (FIRST_PAUSE, LONGEST_PAUSE) == (0.05, 1.0)
+
+
+@pytest.mark.parametrize("of_use", ["it has lasted", "an answer"])
+def test_a_connection_of_use_starts_the_pauses_anew(of_use: str) -> None:
+    script = Script()
+    script.session.start(script.now)
+    assert _pauses(script, 4)[-1] > 0
+    script.connect()
+    if of_use == "an answer":
+        script.advance(SMALL)
+        script.answer(script.call("exists", "/a"))
+    else:
+        script.advance(STEADY)
+    script.lose()
+    assert script.session.act_at == script.now
+
+
+def test_connections_that_break_one_after_the_other_are_made_more_and_more_slowly() -> None:
+    """As when a program repeats a request for which a server ends the connection."""
+    script = Script()
+    pauses: list[float] = []
+    for _ in range(9):
+        script.connect()
+        script.lose()
+        pauses.append(script.session.act_at - script.now)
+    assert pauses == pytest.approx([0, 0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1])
+
+
+def test_a_welcome_alone_does_not_start_the_pauses_anew() -> None:
+    script = Script()
+    script.session.add_auth("digest", b"u:p")
+    script.session.start(script.now)
+    before = _pauses(script, 4)[-1]
+    script.dial()
+    script.flush()
+    script.welcome()
+    script.lose()
+    assert script.session.act_at - script.now > before
+
+
+def test_nothing_is_tried_before_the_pause_is_over() -> None:
+    script = Script()
+    script.session.start(script.now)
+    _pauses(script, 3)
+    script.lose()
+    states = []
+    for early in (SMALL, 0.0):
+        script.session.on_deadline(script.session.act_at - early)
+        states.append(script.state)
+    assert states == [State.DISCONNECTED, State.CONNECTING]
+
+
+def test_known_A30_a_pause_longer_than_an_attempt_takes_nothing_from_it() -> None:
+    script = Script(servers=2, timeout=0.9)
+    script.session.start(script.now)
+    assert _pauses(script, 20)[-1] > 0.9 / 3
+    started_at = script.now
+    assert script.session.act_at == pytest.approx(started_at + 0.3)
+    script.session.on_deadline(script.now + 0.29)
+    assert script.session.broken is None
+    script.connect()
+
+
+def test_known_A10_servers_that_hang_up_without_a_word_keep_nobody_waiting() -> None:
+    script = Script(servers=3)
+    script.connect()
+    claim = _holding(script)
+    script.lose()
+    call = script.call("create", "/a")
+    while script.now < START + TIMEOUT:
+        script.dial()
+        script.flush()
+        script.lose(why="the server closed it")
+    script.session.on_deadline(script.now)
+    assert claim.lost
+    assert failure(call) is NotSentError
+    assert "the server closed it" in str(call.error())
+
+
+# --- deadlines ------------------------------------------------------------------------------------
+
+
+def test_nothing_is_due_before_the_start_and_after_the_end() -> None:
+    assert Script().session.next_deadline() is None
+    Script().session.on_deadline(START)
+    for state in State:
+        assert (script_in(state).session.next_deadline() is None) == (
+            state is State.NOT_STARTED or state.terminal
+        )
+
+
+@pytest.mark.parametrize("state", [state for state in State if not state.terminal])
+def test_a_deadline_that_is_not_due_changes_nothing(state: State) -> None:
+    script = script_in(state)
+    claim = _holding(script)
+    call = script.call("exists", "/a") if not script.session.usable else None
+    due = script.session.next_deadline()
+    script.session.on_deadline(script.now if due is None else min(script.now, due - SMALL))
+    assert script.state is state
+    assert script.session.next_deadline() == due
+    assert not claim.lost or state is State.NOT_STARTED
+    assert script.session.broken is None
+    assert call is None or not call.ready
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_deadlines_move_on_when_nobody_answers(servers: int) -> None:
+    script = Script(servers=servers)
+    script.connect()
+    claim = _holding(script)
+    watching = script.call("exists", "/a")
+    script.lose()
+    waiting = script.call("create", "/a")
+    script.advance(20 * TIMEOUT)  # fails if there is no progress
+    assert claim.lost
+    assert (failure(watching), failure(waiting)) == (NotSentError, NotSentError)
+
+
+def test_a_dead_connection_is_given_up_after_a_pause_even_if_its_bytes_wait() -> None:
+    script = script_in(State.CONNECTED)
+    script.jump(TIMEOUT)
+    script.session.on_deadline(script.now)
+    assert script.session.broken is not None
+    assert not script.session.has_output
+
+
+def test_a_reply_over_many_pieces_is_one_contact() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("exists", "/a")
+    reply = script.reply_to(call)
+    script.jump(1.0)
+    script.feed(reply[:10])
+    assert script.session.lease_deadline == START + TIMEOUT
+    script.jump(1.0)
+    script.feed(reply[10:])
+    assert script.session.lease_deadline == START + TIMEOUT  # it was sent at the start
+    assert struct.unpack_from(">i", reply) == (len(reply) - 4,)

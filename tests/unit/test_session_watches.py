@@ -1,0 +1,768 @@
+"""Watches: which read sets which, which event fires which, and who else must hear of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scripted import (
+    NO_AUTH,
+    NO_NODE,
+    STAT,
+    TIMEOUT,
+    Script,
+    Sent,
+    armed,
+    event_frame,
+    events,
+    failure,
+    reply_frame,
+    script_in,
+    types,
+)
+from zkwire.errors import ClientClosedError, NotSentError, OutcomeUnknownError
+from zkwire.jute.records import (
+    CreateResponse,
+    ExistsRequest,
+    GetChildren2Request,
+    GetDataRequest,
+    RemoveWatchesRequest,
+)
+from zkwire.session.request import Request
+from zkwire.session.trace import TraceFrame, Tracer
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import Event, EventType, State
+from zkwire.wire.ops import WatchKind
+
+CREATED = EventType.NODE_CREATED
+DELETED = EventType.NODE_DELETED
+CHANGED = EventType.NODE_DATA_CHANGED
+CHILDREN = EventType.NODE_CHILDREN_CHANGED
+
+DATA_TYPE, CHILD_TYPE = 2, 1  # of a remove_watches request
+
+
+def _watching(script: Script, kind: str, path: str = "/a") -> Watch:
+    if kind == "exists, missing":
+        return script.watching_missing(path)
+    return script.watching(kind, path)
+
+
+def _restored_lists(script: Script) -> list[tuple[str, ...]]:
+    """The data, exist and child paths that a new connection sets again."""
+    script.reconnect()
+    requests = [sent.set_watches() for sent in script.sent if sent.name == "set_watches"]
+    assert len(requests) <= 1
+    return [paths for request in requests for paths in request[1:]]
+
+
+# --- what fires what ------------------------------------------------------------------------------
+
+FIRES: dict[str, set[int]] = {
+    "get_data": {CREATED, DELETED, CHANGED},
+    "exists": {CREATED, DELETED, CHANGED},
+    "exists, missing": {CREATED, DELETED, CHANGED},
+    "get_children": {DELETED, CHILDREN},
+    "get_children_with_stat": {DELETED, CHILDREN},
+}
+UNKNOWN_TYPES = [-2, -1, 0, 5, 6, 7, 8, 99, 2**31 - 1, -(2**31)]
+
+
+@pytest.mark.parametrize("event", [CREATED, DELETED, CHANGED, CHILDREN, *UNKNOWN_TYPES])
+@pytest.mark.parametrize("kind", FIRES)
+def test_known_A42_every_event_fires_the_watches_it_concerns(kind: str, event: int) -> None:
+    script = script_in(State.CONNECTED)
+    watch, elsewhere = _watching(script, kind), _watching(script, kind, "/elsewhere")
+    script.event(event, "/a")
+    expected = [Event(EventType(event), "/a", State.CONNECTED)] if event in FIRES[kind] else []
+    assert events(watch) == expected
+    assert armed(watch) == (not expected)
+    assert armed(elsewhere)
+    assert script.session.broken is None
+
+
+@pytest.mark.parametrize("kind", FIRES)
+def test_a_watch_fires_once(kind: str) -> None:
+    script = script_in(State.CONNECTED)
+    watch = _watching(script, kind)
+    for _ in range(3):
+        script.event(DELETED, "/a")
+    assert types(watch) == [DELETED]
+    assert _restored_lists(script) == []
+
+
+def test_a_watch_can_be_set_again_by_the_next_read() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    for _ in range(3):
+        script.event(CHANGED, "/a")
+        script.answer(script.call("get_data", "/a", watch=watch))
+    assert armed(watch) is False
+    assert types(watch) == [CHANGED] * 3
+    assert armed(watch)
+
+
+def test_an_event_for_nobody_is_harmless() -> None:
+    script = script_in(State.CONNECTED)
+    script.event(CHANGED, "/nobody")
+    script.event(CHANGED, "")
+    assert script.session.broken is None
+
+
+def test_the_end_of_a_node_fires_a_watch_once_though_it_is_set_twice() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.answer(script.call("get_children", "/a", watch=watch))
+    script.event(DELETED, "/a")
+    assert types(watch) == [DELETED]
+    with pytest.raises(RuntimeError):
+        watch.wait(0)
+
+
+def test_the_end_of_a_node_calls_a_callback_once_though_it_is_set_twice() -> None:
+    script, told = script_in(State.CONNECTED), list[Event]()
+    script.answer(script.call("get_data", "/a", watch=told.append))
+    callback = told.append
+    script.answer(script.call("get_children", "/a", watch=callback))
+    script.event(DELETED, "/a")
+    script.wake()
+    assert [event.type for event in told] == [DELETED]
+
+
+def test_a_watch_set_twice_by_different_kinds_hears_of_both() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.answer(script.call("get_children", "/a", watch=watch))
+    script.event(CHILDREN, "/a")
+    assert types(watch) == [CHILDREN]
+    assert armed(watch)
+    script.event(CHANGED, "/a")
+    assert types(watch) == [CHANGED]
+
+
+def test_the_same_watch_set_twice_is_one() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    for _ in range(3):
+        script.answer(script.call("get_data", "/a", watch=watch))
+    assert _restored_lists(script) == [("/a",), (), ()]
+    script.event(CHANGED, "/a")
+    assert types(watch) == [CHANGED]
+    with pytest.raises(RuntimeError):
+        watch.wait(0)
+
+
+def test_the_same_callback_set_twice_is_called_once() -> None:
+    script, told = script_in(State.CONNECTED), list[Event]()
+    callback = told.append
+    for _ in range(3):
+        script.answer(script.call("get_data", "/a", watch=callback))
+    script.event(CHANGED, "/a")
+    script.wake()
+    assert len(told) == 1
+
+
+def test_all_watchers_of_a_node_hear_of_its_change() -> None:
+    script = script_in(State.CONNECTED)
+    watches = [_watching(script, kind) for kind in FIRES for _ in range(2)]
+    script.event(DELETED, "/a")
+    assert [types(watch) for watch in watches] == [[DELETED]] * len(watches)
+
+
+# --- what sets what -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [NO_NODE, NO_AUTH, -5, -999])
+@pytest.mark.parametrize("verb", ["get_data", "get_children", "get_children_with_stat"])
+def test_a_refused_read_sets_no_watch(verb: str, code: int) -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    script.call(verb, "/a", watch=watch)
+    script.flush()
+    script.log_when_ready(watch, "not set")
+    script.answer(script.calls[-1], error=code)
+    assert script.wake() == ["not set"]
+    assert not armed(watch)
+    assert _restored_lists(script) == []
+
+
+@pytest.mark.parametrize("code", [NO_AUTH, -5, -999])
+def test_a_refused_exists_sets_no_watch_unless_the_node_is_missing(code: int) -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    script.answer(script.call("exists", "/a", watch=watch), error=code)
+    assert not armed(watch)
+    assert _restored_lists(script) == []
+
+
+def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("exists", "/present")
+    script.watching_missing("/missing")
+    assert _restored_lists(script) == [("/present",), ("/missing",), ()]
+
+
+def test_a_read_that_is_lost_sets_no_watch() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    script.flush()
+    script.log_when_ready(watch, "not set")
+    assert _restored_lists(script) == []
+    assert failure(call) is OutcomeUnknownError
+    assert script.wake() == ["not set"]
+
+
+def test_a_read_that_is_never_sent_sets_no_watch() -> None:
+    script, watch = script_in(State.DISCONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    assert armed(watch)
+    script.advance(TIMEOUT)
+    assert failure(call) is NotSentError
+    assert not armed(watch)
+
+
+def test_a_read_given_up_before_it_was_sent_sets_no_watch() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    assert armed(watch)
+    script.session.withdraw(call)
+    assert not armed(watch)
+    assert _restored_lists(script) == []
+
+
+def test_a_read_given_up_after_it_was_sent_still_sets_its_watch() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    script.flush()
+    script.session.withdraw(call)
+    script.answer(call)
+    script.event(CHANGED, "/a")
+    assert types(watch) == [CHANGED]
+
+
+def test_an_unreadable_reply_sets_no_watch() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    script.flush()
+    script.feed(reply_frame(call.xid, 1, 0, b"\0"))
+    assert not armed(watch)
+    assert _restored_lists(script) == []
+
+
+def test_an_unreadable_reply_leaves_no_trace_of_its_read() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    script.flush()
+    script.feed(reply_frame(call.xid, 1, 0, b"\0"))
+    script.reconnect()
+    _is_the_last_to_leave(script, script.watching("get_data", "/a"))
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_loss_leaves_no_trace_of_a_read(sent: bool) -> None:
+    script = script_in(State.CONNECTED)
+    script.call("get_data", "/a", watch=Watch())
+    if sent:
+        script.flush()
+    script.reconnect()
+    _is_the_last_to_leave(script, script.watching("get_data", "/a"))
+
+
+def _is_the_last_to_leave(script: Script, watch: Watch) -> None:
+    script.flush()
+    script.session.forget_watch(watch)
+    assert script.names() == ["remove_watches"]
+
+
+def _leaves_in_silence(script: Script, watch: Watch) -> None:
+    script.flush()
+    script.session.forget_watch(watch)
+    assert script.names() == []
+
+
+# --- the order of the wire ------------------------------------------------------------------------
+
+
+def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    read = script.call("get_data", "/a")
+    script.flush()
+    fired_before: list[bool] = []
+    read.add_waker(lambda: fired_before.append(not armed(watch)))
+    script.log_when_ready(watch, "event")
+    script.log_when_ready(read, "reply")
+    script.feed(event_frame(CHANGED, "/a") + script.reply_to(read))
+    assert script.wake() == ["event", "reply"]
+    assert fired_before == [True]
+
+
+def test_a_watch_is_set_before_the_frame_behind_its_reply_is_looked_at() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    script.feed(script.reply_to(call) + event_frame(CHANGED, "/a"))
+    assert types(watch) == [CHANGED]
+
+
+def test_an_event_before_the_reply_is_not_for_the_watch_that_the_reply_sets() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("get_data", "/a", watch=watch)
+    script.feed(event_frame(CHANGED, "/a") + script.reply_to(call))
+    assert armed(watch)
+    assert types(watch) == []
+
+
+# --- early watches --------------------------------------------------------------------------------
+
+
+def test_an_early_watch_is_set_before_its_read_is_answered() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.guard("/a", watch)
+    script.flush()
+    script.event(DELETED, "/a")
+    assert types(watch) == [DELETED]
+    script.answer(call, error=NO_NODE)
+    assert types(watch) == []
+
+
+def test_an_early_watch_stays_set_when_its_read_is_answered() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    script.answer(script.guard("/a", watch))
+    assert armed(watch)
+    assert _restored_lists(script) == [(), (), ("/a",)]
+    script.event(DELETED, "/a")
+    assert types(watch) == [DELETED]
+
+
+def test_a_guard_that_is_given_up_leaves_nothing_behind() -> None:
+    """The guard of every lock that is held for a moment only."""
+    script, watch = script_in(State.CONNECTED), Watch()
+    for _ in range(3):
+        assert script.session.withdraw(script.guard("/a", watch))
+    assert script.session._watches._to_repeat == []
+    script.lose()
+    script.connect()
+    assert "get_children2" not in [sent.name for sent in script.sent]
+
+
+def test_an_early_watch_on_a_missing_node_fires_alone() -> None:
+    script, early = script_in(State.CONNECTED), Watch()
+    other = script.watching("get_children", "/a")
+    missing = script.watching_missing("/a")
+    call = script.guard("/a", early)
+    script.flush()
+    script.log_when_ready(early, "fired")
+    script.answer(call, error=NO_NODE)
+    assert script.wake() == ["fired"]
+    assert events(early) == [Event(DELETED, "/a", State.CONNECTED)]
+    assert armed(other)
+    assert armed(missing)
+    assert _restored_lists(script) == [(), ("/a",), ("/a",)]
+
+
+def test_a_guard_that_finds_another_node_in_the_place_of_its_own_fires() -> None:
+    script, guard = script_in(State.CONNECTED), Watch()
+    other = script.watching("get_children", "/a")
+    script.answer(script.guard("/a", guard, czxid=1 + STAT.czxid))
+    assert types(guard) == [DELETED]
+    assert armed(other)
+
+
+def test_a_guard_that_is_refused_fires() -> None:
+    """Nobody watches the node, and only an answer can say whose it is."""
+    script, guard = script_in(State.CONNECTED), Watch()
+    script.answer(script.guard("/a", guard), error=NO_AUTH)
+    assert types(guard) == [EventType.CHILD_WATCH_REMOVED]
+
+
+@pytest.mark.parametrize("code", [-122, -127])
+def test_a_guard_that_a_busy_server_refuses_is_asked_again(code: int) -> None:
+    script, guard = script_in(State.CONNECTED), Watch()
+    script.answer(script.guard("/a", guard), error=code)
+    (again,) = script.flush()
+    script.serve(again, error=code)
+    assert armed(guard)
+    (again,) = script.flush()
+    assert again.read(GetChildren2Request) == GetChildren2Request("/a", True)
+    script.serve(again, error=NO_NODE)
+    assert types(guard) == [DELETED]
+
+
+def test_a_guard_of_a_session_that_has_moved_is_asked_again_on_the_next_connection() -> None:
+    script, guard = script_in(State.CONNECTED), Watch()
+    script.answer(script.guard("/a", guard), error=-118)
+    assert armed(guard)
+    script.reconnect()
+    assert "get_children2" in [sent.name for sent in script.sent]
+
+
+def test_a_guard_that_is_not_needed_any_more_is_not_asked_again() -> None:
+    script, guard = script_in(State.CONNECTED), Watch()
+    call = script.guard("/a", guard)
+    script.flush()
+    script.session.forget_watch(guard, tell=False)
+    script.answer(call, error=-127)
+    assert script.flush() == []
+
+
+@pytest.mark.parametrize("written", [None, 0])
+def test_a_lost_connection_keeps_an_early_watch(written: int | None) -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.guard("/a", watch)
+    script.flush()
+    script.lose(written)
+    assert failure(call) is (OutcomeUnknownError if written is None else NotSentError)
+    assert armed(watch)
+    script.connect()
+    assert script.sent[1].set_watches().child_watches == ("/a",)
+    script.event(DELETED, "/a")
+    assert types(watch) == [DELETED]
+
+
+def test_an_early_watch_of_a_read_that_waits_for_a_connection_is_set_with_it() -> None:
+    script, watch = script_in(State.DISCONNECTED), Watch()
+    call = script.guard("/a", watch)
+    script.connect()
+    assert [sent.name for sent in script.sent] == ["connect", "set_watches", "get_children2"]
+    script.answer(call)
+    assert armed(watch)
+
+
+def test_an_early_watch_outlives_a_read_that_waited_in_vain() -> None:
+    script, watch = script_in(State.DISCONNECTED), Watch()
+    call = script.guard("/a", watch)
+    script.advance(TIMEOUT)
+    assert failure(call) is NotSentError
+    assert armed(watch)
+    script.connect()
+    assert script.sent[1].set_watches().child_watches == ("/a",)
+
+
+def test_an_early_watch_taken_back_before_its_answer_is_not_set_again() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.guard("/a", watch)
+    _leaves_in_silence(script, watch)
+    script.answer(call)
+    assert _restored_lists(script) == []
+
+
+# --- watches taken back ---------------------------------------------------------------------------
+
+
+def _removal(sent: list[Sent]) -> list[RemoveWatchesRequest]:
+    return [one.read(RemoveWatchesRequest) for one in sent if one.name == "remove_watches"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("get_data", DATA_TYPE),
+        ("exists", DATA_TYPE),
+        ("exists, missing", DATA_TYPE),
+        ("get_children", CHILD_TYPE),
+        ("get_children_with_stat", CHILD_TYPE),
+    ],
+)
+def test_the_last_watcher_to_leave_tells_the_server(kind: str, number: int) -> None:
+    script = script_in(State.CONNECTED)
+    watch = _watching(script, kind)
+    watch.close()
+    assert _removal(script.flush()) == [RemoveWatchesRequest("/a", number)]
+    assert _restored_lists(script) == []
+
+
+@pytest.mark.parametrize("first", ["get_data", "exists", "exists, missing"])
+@pytest.mark.parametrize("second", ["get_data", "exists", "exists, missing"])
+def test_known_A43_a_watch_that_another_needs_stays_on_the_server(first: str, second: str) -> None:
+    script = script_in(State.CONNECTED)
+    leaving, staying = _watching(script, first), _watching(script, second)
+    leaving.close()
+    assert script.names() == []
+    script.event(CHANGED, "/a")
+    assert types(staying) == [CHANGED]
+
+
+def test_known_A43_data_and_children_are_left_separately() -> None:
+    script = script_in(State.CONNECTED)
+    leaving, staying = _watching(script, "get_data"), _watching(script, "get_children")
+    leaving.close()
+    assert _removal(script.flush()) == [RemoveWatchesRequest("/a", DATA_TYPE)]
+    script.event(CHILDREN, "/a")
+    assert types(staying) == [CHILDREN]
+
+
+def test_a_watch_in_many_places_leaves_them_all() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.answer(script.call("get_children", "/a", watch=watch))
+    script.answer(script.call("get_data", "/b", watch=watch))
+    watch.close()
+    assert set(_removal(script.flush())) == {
+        RemoveWatchesRequest("/a", DATA_TYPE),
+        RemoveWatchesRequest("/a", CHILD_TYPE),
+        RemoveWatchesRequest("/b", DATA_TYPE),
+    }
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_watch_that_a_read_under_way_will_set_stays_on_the_server(sent: bool) -> None:
+    script, coming = script_in(State.CONNECTED), Watch()
+    leaving = script.watching("get_data", "/a")
+    call = script.call("exists", "/a", watch=coming)
+    if sent:
+        script.flush()
+    script.session.forget_watch(leaving)
+    assert "remove_watches" not in script.names()
+    script.answer(call)
+    script.event(CHANGED, "/a")
+    assert types(coming) == [CHANGED]
+
+
+def test_a_read_of_children_under_way_does_not_keep_a_watch_for_data() -> None:
+    script = script_in(State.CONNECTED)
+    leaving = script.watching("get_data", "/a")
+    script.call("get_children", "/a", watch=Watch())
+    _is_the_last_to_leave(script, leaving)
+
+
+@pytest.mark.parametrize("code", [0, NO_NODE])
+def test_a_read_that_has_been_answered_is_no_longer_expected(code: int) -> None:
+    script = script_in(State.CONNECTED)
+    leaving, coming = script.watching("get_data", "/a"), Watch()
+    script.answer(script.call("get_data", "/a", watch=coming), error=code)
+    if code == 0:
+        _leaves_in_silence(script, coming)
+    _is_the_last_to_leave(script, leaving)
+
+
+@pytest.mark.parametrize("state", [State.CONNECTING, State.HANDSHAKE, State.DISCONNECTED])
+def test_a_watch_taken_back_without_a_connection_is_not_set_again(state: State) -> None:
+    script = script_in(State.CONNECTED)
+    leaving = script.watching("get_data", "/leaving")
+    script.watching("get_data", "/staying")
+    script.lose()
+    if state is State.CONNECTING:
+        script.session.on_deadline(script.now)
+    elif state is State.HANDSHAKE:
+        script.dial()
+    assert script.state is state
+    script.session.forget_watch(leaving)
+    assert script.session.queued == 0
+    if state is not State.HANDSHAKE:
+        script.dial()
+    script.flush()
+    script.welcome()
+    assert script.restore()[-1].set_watches().data_watches == ("/staying",)
+    assert script.names() == []
+
+
+def test_a_watch_taken_back_while_the_session_closes_needs_no_call() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.session.close(script.now)
+    script.session.forget_watch(watch)
+    assert script.names() == ["close_session"]
+
+
+def test_a_watch_taken_back_hears_nothing_more() -> None:
+    script = script_in(State.CONNECTED)
+    told: list[Event] = []
+    watch = Watch(told.append)
+    script.answer(script.call("get_data", "/a", watch=watch))
+    watch.close()
+    script.event(CHANGED, "/a")
+    script.wake()
+    assert told == []
+
+
+def test_a_waiter_for_a_watch_that_is_taken_back_is_woken() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.log_when_ready(watch, "closed")
+    watch.close()
+    assert script.wake() == ["closed"]
+    with pytest.raises(ClientClosedError):
+        watch.wait(0)
+
+
+def test_a_watch_can_be_taken_back_twice() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    watch.close()
+    watch.close()
+    assert script.names() == ["remove_watches"]
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_watch_taken_back_before_its_read_is_answered_hears_nothing(sent: bool) -> None:
+    script, told = script_in(State.CONNECTED), list[Event]()
+    watch = Watch(told.append)
+    call = script.call("get_data", "/a", watch=watch)
+    if sent:
+        script.flush()
+    watch.close()
+    script.answer(call)
+    script.event(CHANGED, "/a")
+    script.wake()
+    assert told == []
+
+
+@pytest.mark.parametrize("code", [0, NO_NODE])
+def test_a_watch_taken_back_before_its_read_is_answered_leaves_the_server(code: int) -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("exists", "/a", watch=watch)
+    script.flush()
+    watch.close()
+    assert script.names() == []
+    script.answer(call, error=code)
+    assert _removal(script.flush()) == [RemoveWatchesRequest("/a", DATA_TYPE)]
+    assert _restored_lists(script) == []
+
+
+def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone() -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    staying = script.watching("get_data", "/a")
+    call = script.call("get_data", "/a", watch=watch)
+    script.flush()
+    watch.close()
+    script.answer(call)
+    assert script.names() == []
+    script.event(CHANGED, "/a")
+    assert types(staying) == [CHANGED]
+
+
+def test_a_refused_removal_is_just_a_refusal() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.session.forget_watch(watch)
+    (removal,) = script.flush()
+    script.feed(reply_frame(removal.xid, script.zxid, -121))
+    assert script.session.broken is None
+    assert not script.session.unanswered
+
+
+def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server() -> None:
+    """What a client that detaches, or whose server no longer matters, asks for."""
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.session.forget_watch(watch, tell=False)
+    assert script.names() == []
+    assert script.session.watch_count == 0
+    script.watching("get_data", "/b").close()
+    assert _removal(script.flush()) == [RemoveWatchesRequest("/b", DATA_TYPE)]
+
+
+# --- a lost connection ----------------------------------------------------------------------------
+
+
+def test_a_lost_connection_is_no_event() -> None:
+    script, told = script_in(State.CONNECTED), list[Event]()
+    watch = script.watching("get_data", "/a")
+    script.answer(script.call("get_data", "/b", watch=told.append))
+    script.reconnect()
+    script.wake()
+    assert told == []
+    assert armed(watch)
+
+
+def test_events_that_came_before_the_loss_are_not_lost() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.event(CHANGED, "/a")
+    script.lose()
+    assert types(watch) == [CHANGED]
+
+
+# --- chroot ---------------------------------------------------------------------------------------
+
+
+def _below(chroot: str = "/app") -> Script:
+    script = Script(chroot=chroot)
+    script.connect()
+    return script
+
+
+def test_requests_name_the_whole_path() -> None:
+    script = _below()
+    script.call("exists", "/a")
+    script.call("get_data", "/")
+    first, second = script.flush()
+    assert first.read(ExistsRequest).path == "/app/a"
+    assert second.read(GetDataRequest).path == "/app"
+
+
+def test_created_paths_are_the_callers() -> None:
+    script = _below()
+    call = script.call("create", "/a-", sequential=True)
+    script.answer(call, CreateResponse("/app/a-0000000001"))
+    assert call.value() == "/a-0000000001"
+
+
+@pytest.mark.parametrize(("path", "of_the_caller"), [("/app/a", "/a"), ("/app", "/")])
+def test_events_name_the_callers_path(path: str, of_the_caller: str) -> None:
+    script = _below()
+    watch = script.watching("get_data", of_the_caller)
+    script.event(CHANGED, path)
+    assert events(watch) == [Event(CHANGED, of_the_caller, State.CONNECTED)]
+
+
+def test_an_early_watch_that_fires_names_the_callers_path() -> None:
+    script, watch = _below(), Watch()
+    watch.owner = script
+    body = ops.GET_CHILDREN2.request.pack("/app/a", True)  # type: ignore[union-attr]
+    call = Request(ops.GET_CHILDREN2, "/a", body, None, watch, "/app/a", WatchKind.CHILD, 1)
+    script.answer(script.submit(call), error=NO_NODE)
+    assert events(watch) == [Event(DELETED, "/a", State.CONNECTED)]
+
+
+def test_an_event_outside_the_chroot_concerns_nobody_below_it() -> None:
+    script = _below()
+    watch = script.watching("get_data", "/a")
+    for path in ["/a", "/ap", "/application/a", "/app/app/a"]:
+        script.event(CHANGED, path)
+    assert armed(watch)
+
+
+def test_watches_are_set_again_and_removed_under_their_whole_path() -> None:
+    script = _below()
+    watch = script.watching("get_data", "/a")
+    assert _restored_lists(script) == [("/app/a",), (), ()]
+    traced: list[TraceFrame] = []
+    script.session.trace = Tracer(traced.append)
+    script.session.forget_watch(watch)
+    assert _removal(script.flush()) == [RemoveWatchesRequest("/app/a", DATA_TYPE)]
+    assert [frame.path for frame in traced] == ["/a"], "what is shown is the caller's path"
+
+
+def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back() -> None:
+    """The server has been told to keep it; nobody would want its event, and it wakes a waiter."""
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    kept = script.watching("get_data", "/b")
+    script.lose()
+    script.dial()
+    script.flush()
+    script.welcome()
+    [restoring] = script.flush()
+    assert restoring.name == "set_watches"
+    script.close_watch(watch)
+    again = script.call("get_data", "/a", watch=Watch())
+    assert not script.flush(), "before the answer nothing goes out"
+    script.serve(restoring)
+    assert script.names() == ["remove_watches", "get_data"], "in this order: the new one stays"
+    assert script.sent[-2].read(RemoveWatchesRequest).path == "/a"
+    assert armed(kept)
+    assert not again.ready
+
+
+def test_what_was_closed_while_it_was_restored_is_forgotten_with_the_connection() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.lose()
+    script.dial()
+    script.flush()
+    script.welcome()
+    script.flush()
+    script.close_watch(watch)
+    script.lose()
+    script.connect()
+    assert script.names() == []
+    assert [sent.name for sent in script.sent] == ["connect"]

@@ -1,0 +1,446 @@
+"""The TLS filter against a peer in memory: any pieces, any end, and every way to be refused."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.certificates import EXPIRED, Authority
+from zkwire.net.tls import TlsFilter, check_context, describe
+
+BOTH_NAMES = ("DNS:localhost", "IP:127.0.0.1")
+MANY = 5 * 1024 * 1024
+
+
+@pytest.fixture(scope="session")
+def server_context(authority: Authority) -> ssl.SSLContext:
+    """For a server with a good certificate; not to be changed."""
+    return context_for(authority, "good", hosts=BOTH_NAMES)
+
+
+@pytest.fixture(scope="session")
+def client_context(authority: Authority) -> ssl.SSLContext:
+    """For a client that trusts it; not to be changed."""
+    return authority.client_context()
+
+
+def context_for(authority: Authority, name: str, **how: Any) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    shown = authority.sign(name, **how)
+    context.load_cert_chain(shown.certificate, shown.key)
+    return context
+
+
+class Peer:
+    """The server's side, and the wire: what one side made and the other has not got yet."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.error: ssl.SSLError | None = None
+        self.ready = False
+
+    def handshake(self) -> None:
+        if self.ready or self.error is not None:
+            return
+        try:
+            self.tls.do_handshake()
+            self.ready = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self.error = error
+
+    def receive(self) -> bytes:
+        """The plaintext of all that has come."""
+        pieces = []
+        try:
+            while piece := self.tls.read(65536):
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            pass
+        return b"".join(pieces)
+
+    def send(self, plaintext: bytes) -> bytes:
+        """The ciphertext of it."""
+        rest = memoryview(plaintext)
+        while rest:
+            rest = rest[self.tls.write(rest) :]
+        return self.outgoing.read()
+
+
+def pieces_of(data: bytes, size: Callable[[], int]) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        end = at + size()
+        yield data[at:end]
+        at = end
+
+
+def shake(
+    client: TlsFilter, peer: Peer, size: Callable[[], int] = lambda: 65536, after: bytes = b""
+) -> bytes:
+    """Carry the handshake to its end on both sides; the plaintext that came with it.
+
+    `after` is what the peer says as soon as it is ready, in one stream with the handshake.
+    """
+    done, came = client.handshake(), b""
+    for _ in range(10):
+        for piece in pieces_of(client.take_output(), size):
+            peer.incoming.write(piece)
+            peer.handshake()
+        if peer.ready and after:
+            peer.tls.write(after)
+            after = b""
+        output = peer.outgoing.read()
+        for piece in pieces_of(output, size):
+            came += client.feed(piece)
+            if not done:
+                done = client.handshake()
+                came += client.feed(b"") if done else b""
+        if done and not client._outgoing.pending and not peer.outgoing.pending:
+            return came
+    raise AssertionError("the handshake does not end")
+
+
+@pytest.fixture
+def pair(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> tuple[TlsFilter, Peer]:
+    """Both sides after the handshake."""
+    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
+    shake(client, peer)
+    return client, peer
+
+
+def refused(client: TlsFilter, peer: Peer) -> str:
+    """What a client says whose handshake fails."""
+    with pytest.raises(ssl.SSLError) as caught:
+        shake(client, peer)
+    with pytest.raises(ssl.SSLError) as again:
+        client.handshake()
+    assert client.feed(b"more") == b""
+    assert again.value is client.error is caught.value
+    return describe(caught.value)
+
+
+# --- what works -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("host", ["localhost", "localhost.", "127.0.0.1"])
+def test_a_handshake_in_pieces_of_one_byte(
+    authority: Authority, server_context: ssl.SSLContext, host: str, version: ssl.TLSVersion
+) -> None:
+    context = authority.client_context()
+    context.maximum_version = version
+    client, peer = TlsFilter(context, host), Peer(server_context)
+    shake(client, peer, lambda: 1)
+    assert peer.tls.version() == version.name.replace("_", ".")
+    peer.incoming.write(client.encrypt(b"request"))
+    assert peer.receive() == b"request"
+    assert client.feed(peer.send(b"reply")) == b"reply"
+    assert not client.eof
+    assert client.error is None
+
+
+def test_an_address_with_a_zone(
+    authority: Authority, client_context: ssl.SSLContext, tmp_path: Path
+) -> None:
+    peer = Peer(context_for(authority, "zone", hosts=("IP:fe80::1",)))
+    shake(TlsFilter(client_context, "fe80::1%eth0"), peer)
+    assert peer.ready
+
+
+@pytest.mark.parametrize("size", [1, 65536])
+def test_what_comes_with_the_end_of_the_handshake(
+    client_context: ssl.SSLContext, server_context: ssl.SSLContext, size: int
+) -> None:
+    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
+    assert shake(client, peer, lambda: size, b"first words") == b"first words"
+
+
+def test_much_in_random_pieces_both_ways(pair: tuple[TlsFilter, Peer], seed: int) -> None:
+    client, peer = pair
+    random = Random(seed)
+
+    def size() -> int:
+        return random.choice([random.randrange(1, 100), random.randrange(1, 200_000)])
+
+    data = random.randbytes(MANY)
+    there, back = bytearray(), bytearray()
+    for plain in pieces_of(data, size):
+        for piece in pieces_of(client.encrypt(plain), size):
+            peer.incoming.write(piece)
+            there += peer.receive()
+        for piece in pieces_of(peer.send(plain), size):
+            back += client.feed(piece)
+    assert there == data
+    assert back == data
+
+
+def test_everything_that_is_complete_comes_out_at_once(pair: tuple[TlsFilter, Peer]) -> None:
+    client, peer = pair
+    data = bytes(100) * 10_000
+    assert client.feed(peer.send(data)) == data
+    peer.incoming.write(client.encrypt(data))
+    assert peer.receive() == data
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_bytes_are_encrypted(pair: tuple[TlsFilter, Peer], kind: Callable[..., Any]) -> None:
+    client, peer = pair
+    peer.incoming.write(client.encrypt(kind(b"words")))
+    assert peer.receive() == b"words"
+    assert client.encrypt(kind(b"")) == b""
+
+
+class Partial:
+    """A TLS object that takes three bytes at a time, as its documentation allows, and not none."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def write(self, data: memoryview) -> int:
+        assert data
+        return int(self._inner.write(data[:3]))
+
+
+def test_what_the_library_does_not_take_at_once_is_written_again(
+    pair: tuple[TlsFilter, Peer],
+) -> None:
+    client, peer = pair
+    broken: Any = client
+    broken._tls = Partial(broken._tls)
+    peer.incoming.write(client.encrypt(b"ten bytes!"))
+    assert peer.receive() == b"ten bytes!"
+    assert client.encrypt(b"") == b""
+
+
+def test_one_context_serves_many_connections(
+    client_context: ssl.SSLContext, server_context: ssl.SSLContext
+) -> None:
+    for _ in range(3):
+        shake(TlsFilter(client_context, "localhost"), Peer(server_context))
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 65536])
+def test_close_notify_is_an_end_after_all_before_it(
+    pair: tuple[TlsFilter, Peer], size: int
+) -> None:
+    client, peer = pair
+    ciphertext = peer.send(b"last words")
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.unwrap()
+    ciphertext += peer.outgoing.read()
+    came = b""
+    for piece in pieces_of(ciphertext, lambda: size):
+        assert not client.eof
+        came += client.feed(piece)
+    assert came == b"last words"
+    assert client.eof
+    assert client.error is None
+    assert client.feed(b"anything") == b""
+    assert client.error is None
+
+
+def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: tuple[TlsFilter, Peer]) -> None:
+    client, peer = pair
+    whole, half = peer.send(b"whole"), peer.send(b"half")[:-1]
+    assert client.feed(whole + half) == b"whole"
+    assert client.feed(b"") == b""
+    assert not client.eof
+    assert client.error is None
+
+
+def test_a_handshake_that_is_cut_is_never_done(
+    client_context: ssl.SSLContext, server_context: ssl.SSLContext
+) -> None:
+    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
+    assert not client.handshake()
+    peer.incoming.write(client.take_output())
+    peer.handshake()
+    assert client.feed(peer.outgoing.read()[:-1]) == b""
+    assert not client.handshake()
+    assert not client.handshake()
+    assert client.error is None
+
+
+@pytest.mark.parametrize("size", [1, 65536])
+def test_a_forged_record_is_an_error_after_all_before_it(
+    pair: tuple[TlsFilter, Peer], size: int
+) -> None:
+    client, peer = pair
+    good, forged = peer.send(b"good"), bytearray(peer.send(b"forged"))
+    forged[-1] ^= 1
+    came = b"".join(client.feed(p) for p in pieces_of(good + bytes(forged), lambda: size))
+    assert came == b"good"
+    error = client.error
+    assert error is not None
+    assert describe(error) == "TLS: decryption failed or bad record mac"
+    assert client.feed(peer.send(b"more")) == b""
+    assert client.error is error
+    assert client.take_output(), "an alert tells the peer"
+
+
+def test_plain_text_in_the_middle(pair: tuple[TlsFilter, Peer]) -> None:
+    client, _ = pair
+    assert client.feed(b"plain text, and long enough") == b""
+    assert client.error is not None
+    assert describe(client.error) == "TLS: the other side does not speak TLS"
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["other.example", "127.0.0.2"])
+def test_a_certificate_for_another_host(
+    client_context: ssl.SSLContext, server_context: ssl.SSLContext, host: str
+) -> None:
+    client, peer = TlsFilter(client_context, host), Peer(server_context)
+    assert refused(client, peer) == f"TLS: the certificate is not for host '{host}'"
+    peer.incoming.write(client.take_output())
+    peer.handshake()
+    assert peer.error is not None, "an alert has told the peer"
+    assert "ALERT" in peer.error.reason
+
+
+def test_an_expired_certificate(authority: Authority, client_context: ssl.SSLContext) -> None:
+    peer = Peer(context_for(authority, "old", hosts=BOTH_NAMES, period=EXPIRED))
+    words = refused(TlsFilter(client_context, "localhost"), peer)
+    assert words == "TLS: certificate has expired"
+
+
+def test_an_unknown_authority(
+    tmp_path: Path, authority: Authority, server_context: ssl.SSLContext
+) -> None:
+    stranger = Authority(tmp_path, "stranger")
+    client = TlsFilter(stranger.client_context(), "localhost")
+    assert refused(client, Peer(server_context)) == (
+        "TLS: the certificate is not trusted: unable to get local issuer certificate"
+    )
+
+
+@pytest.fixture
+def demanding_context(authority: Authority) -> ssl.SSLContext:
+    """For a server that wants to see a client certificate."""
+    context = context_for(authority, "demanding", hosts=BOTH_NAMES)
+    context.load_verify_locations(authority.file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def test_a_client_certificate_that_is_shown(
+    authority: Authority, demanding_context: ssl.SSLContext
+) -> None:
+    context = authority.client_context(authority.sign("client"))
+    peer = Peer(demanding_context)
+    shake(TlsFilter(context, "localhost"), peer)
+    assert peer.tls.getpeercert() is not None
+
+
+def test_a_client_certificate_that_is_missing_is_told_after_the_handshake(
+    client_context: ssl.SSLContext, demanding_context: ssl.SSLContext
+) -> None:
+    client, peer = TlsFilter(client_context, "localhost"), Peer(demanding_context)
+    assert not client.handshake()
+    peer.incoming.write(client.take_output())
+    peer.handshake()
+    client.feed(peer.outgoing.read())
+    assert client.handshake(), "the client does not know yet"
+    assert client.feed(b"") == b""
+    assert client.error is None
+    peer.incoming.write(client.encrypt(b"request"))
+    peer.handshake()
+    assert peer.error is not None
+    assert client.feed(peer.outgoing.read()) == b""
+    assert client.error is not None
+    assert describe(client.error) == "TLS: the server wants a client certificate"
+
+
+def test_a_client_certificate_that_is_missing_in_tls_1_2(
+    authority: Authority, demanding_context: ssl.SSLContext
+) -> None:
+    context = authority.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    words = refused(TlsFilter(context, "localhost"), Peer(demanding_context))
+    assert words == (
+        "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
+    )
+
+
+def test_no_version_in_common(authority: Authority, server_context: ssl.SSLContext) -> None:
+    context = authority.client_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    server = context_for(authority, "older", hosts=BOTH_NAMES)
+    server.maximum_version = ssl.TLSVersion.TLSv1_2
+    words = refused(TlsFilter(context, "localhost"), Peer(server))
+    assert words == "TLS: the server refused: protocol version"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"ZooKeeper version: 3.8.0",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        bytes.fromhex("00000025 00000000 00002710 0100000000000000 00000010") + bytes(17),
+    ],
+)
+def test_a_peer_that_speaks_plain_text(client_context: ssl.SSLContext, answer: bytes) -> None:
+    client = TlsFilter(client_context, "localhost")
+    assert not client.handshake()
+    assert client.feed(answer) == b""
+    assert client.error is None, "the handshake has not looked at it yet"
+    with pytest.raises(ssl.SSLError) as caught:
+        client.handshake()
+    assert describe(caught.value) == "TLS: the other side does not speak TLS"
+
+
+# --- words and arguments --------------------------------------------------------------------------
+
+
+def made(kind: type[ssl.SSLError], **attributes: object) -> ssl.SSLError:
+    error = kind(1, "[SSL: SOMETHING] something (_ssl.c:1007)")
+    for name, value in attributes.items():
+        setattr(error, name, value)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (made(ssl.SSLZeroReturnError), "the other side ended the connection"),
+        (made(ssl.SSLEOFError), "the other side ended the connection"),
+        (made(ssl.SSLWantReadError), "the other side wants to renegotiate"),
+        (made(ssl.SSLError), "failed"),
+        (made(ssl.SSLError, reason="NO_CIPHERS_AVAILABLE"), "no ciphers available"),
+        (made(ssl.SSLError, reason=None), "failed"),
+        (
+            made(ssl.SSLError, reason="TLSV1_ALERT_UNKNOWN_CA"),
+            "the server does not accept the client certificate: unknown ca",
+        ),
+        (
+            made(ssl.SSLError, reason="SSLV3_ALERT_BAD_CERTIFICATE"),
+            "the server wants a client certificate, or a better one",
+        ),
+        (made(ssl.SSLCertVerificationError), "the certificate is not valid"),
+        (made(ssl.SSLCertVerificationError, verify_message="is odd"), "is odd"),
+    ],
+)
+def test_words_for_other_errors(error: ssl.SSLError, words: str) -> None:
+    assert describe(error) == f"TLS: {words}"
+
+
+def test_a_context_is_checked() -> None:
+    check_context(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    check_context(ssl.create_default_context())
+    with pytest.raises(TypeError, match=r"must be an ssl\.SSLContext, not bool"):
+        check_context(True)
+    with pytest.raises(ValueError, match="is for servers"):
+        check_context(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))

@@ -1,0 +1,195 @@
+"""What went over the wire, as data: every frame once, and nothing secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.scripted import ANSWERS, GONE, NO_NODE, START, Script, reply_frame, script_in
+from zkwire.jute.records import ACL, SetSASLResponse
+from zkwire.operations.multi import Create
+from zkwire.session.trace import TraceFrame
+from zkwire.session.watch import Watch
+from zkwire.wire import ops
+from zkwire.wire.model import Credentials, Perms, State, digest_id
+
+SECRET = b"hunter2"
+
+
+def _told(frame: TraceFrame) -> tuple[bool, str, int, str | None]:
+    return frame.sent, frame.op, frame.xid, frame.path
+
+
+def test_a_handshake() -> None:
+    script = Script()
+    frames = script.traced()
+    script.connect()
+    assert [_told(frame) for frame in frames] == [
+        (True, "connect", 0, None),
+        (False, "connect", 0, None),
+    ]
+    assert [frame.size for frame in frames] == [45, 37]
+    assert {frame.time for frame in frames} == {START}
+    assert {frame.zxid for frame in frames} == {None}
+
+
+@pytest.mark.parametrize("answer", [GONE, reply_frame(0, 0, -119)])
+def test_a_handshake_that_fails_is_shown_too(answer: bytes) -> None:
+    script = script_in(State.HANDSHAKE)
+    frames = script.traced()
+    script.feed(answer)
+    assert [(*_told(frame), frame.size) for frame in frames] == [
+        (False, "connect", 0, None, len(answer) - 4)
+    ]
+
+
+def test_a_request_and_its_reply() -> None:
+    script = script_in(State.CONNECTED)
+    frames = script.traced()
+    call = script.call("get_data", "/some/path")
+    script.jump(0.5)
+    (sent,) = script.flush()
+    script.jump(0.25)
+    reply = script.reply_to(call, zxid=0x777)
+    script.feed(reply)
+    first, second = frames
+    assert first == TraceFrame(START + 0.5, True, 1, "get_data", "/some/path", len(sent.body) + 8)
+    assert second == TraceFrame(
+        START + 0.75, False, 1, "get_data", "/some/path", len(reply) - 4, 0x777, 0, START + 0.5
+    )
+
+
+def test_a_refusal_shows_its_code() -> None:
+    script = script_in(State.CONNECTED)
+    call = script.call("delete", "/a")
+    script.flush()
+    frames = script.traced()
+    script.answer(call, error=NO_NODE)
+    assert [(frame.op, frame.error) for frame in frames] == [("delete", NO_NODE)]
+
+
+def test_replies_in_one_piece_belong_to_their_own_requests() -> None:
+    script = script_in(State.CONNECTED)
+    calls = [script.call("exists", "/a"), script.call("delete", "/b"), script.call("sync")]
+    frames = script.traced()
+    script.flush()
+    script.feed(b"".join(script.reply_to(call) for call in calls))
+    expected = [("exists", "/a"), ("delete", "/b"), ("sync", "/")]
+    assert [(frame.op, frame.path) for frame in frames if frame.sent] == expected
+    assert [(frame.op, frame.path) for frame in frames if not frame.sent] == expected
+    assert [frame.xid for frame in frames] == [1, 2, 3] * 2
+
+
+def test_every_frame_is_there_with_its_size() -> None:
+    """What is shown adds up to what went over the wire."""
+    script = Script()
+    frames = script.traced()
+    script.connect()
+    for verb in ("get_data", "exists", "get_children"):
+        script.watching(verb, "/a")
+    script.persistent("/p")
+    script.advance(3.0)
+    script.pong()
+    script.event(3, "/a")
+    sent = [frame for frame in frames if frame.sent]
+    assert [frame.op for frame in sent] == [one.name for one in script.sent]
+    assert [frame.xid for frame in sent] == [one.xid for one in script.sent]
+    assert sum(frame.size + 4 for frame in sent) == script.written
+    assert len(frames) == len(sent) * 2 + 1, "each is answered, and there was one event"
+
+
+def test_frames_out_of_band_have_names_of_their_own() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/a")
+    script.session.add_auth("digest", SECRET)
+    script.flush()
+    script.lose()
+    frames = script.traced()
+    script.connect()
+    script.advance(3.0)
+    script.pong()
+    script.event(3, "/a", zxid=0x55)
+    assert [_told(frame)[:3] for frame in frames if frame.sent] == [
+        (True, "connect", 0), (True, "auth", -4), (True, "set_watches", -8), (True, "ping", -2),
+    ]  # fmt: skip
+    received = [frame for frame in frames if not frame.sent]
+    assert [(frame.op, frame.xid) for frame in received] == [
+        ("connect", 0), ("auth", -4), ("set_watches", -8), ("ping", -2), ("notification", -1),
+    ]  # fmt: skip
+    assert received[-1].zxid == 0x55
+
+
+def test_what_the_session_asks_for_on_its_own_account_is_shown() -> None:
+    script = script_in(State.CONNECTED)
+    script.watching("get_data", "/a")
+    persistent = script.persistent("/a")
+    frames = script.traced()
+    persistent.close()
+    for sent in script.flush():
+        script.serve(sent)
+    assert [(frame.op, frame.path) for frame in frames] == [
+        ("remove_watches", "/a"), ("set_watches", "/a"),
+    ] * 2  # fmt: skip
+
+
+def test_a_path_is_the_callers() -> None:
+    script = Script(chroot="/app")
+    script.connect()
+    frames = script.traced()
+    script.answer(script.call("exists", "/a"))
+    assert {frame.path for frame in frames} == {"/a"}
+
+
+def test_a_sasl_exchange_is_shown_without_its_tokens() -> None:
+    script = Script(sasl=True)
+    frames = script.traced()
+    script.dial()
+    script.flush()
+    script.welcome()
+    script.session.sasl_token(SECRET)
+    (sent,) = script.flush()
+    script.feed(reply_frame(sent.xid, 0, 0, SetSASLResponse(SECRET).encode()))
+    assert [_told(frame)[:3] for frame in frames[2:]] == [(True, "sasl", 1), (False, "sasl", 1)]
+    assert "hunter2" not in repr(frames)
+
+
+def _do_everything(script: Script) -> None:
+    """Every operation, with the secret wherever data or credentials may be."""
+    acl = [ACL(Perms.ALL, digest_id("user", SECRET.decode()))]
+    operations: list[tuple[Any, ...]] = [
+        ("create", "/a", SECRET, acl), ("create_with_stat", "/a", SECRET), ("delete", "/a"),
+        ("set_data", "/a", SECRET), ("set_acl", "/a", acl), ("exists", "/a"), ("get_data", "/a"),
+        ("get_children", "/a"), ("get_children_with_stat", "/a"), ("get_acl", "/a"), ("sync",),
+        ("multi", [Create("/a", SECRET)]), ("multi_read", []), ("add_watch", "/a", Watch()),
+        ("add_auth", "digest", b"user:" + SECRET), ("who_am_i",), ("get_ephemerals",),
+        ("get_all_children_number", "/a"), ("get_config",),
+    ]  # fmt: skip
+    for verb, *arguments in operations:
+        script.call(verb, *arguments)
+
+
+def test_nothing_secret_is_in_any_frame() -> None:
+    script = Script(resume=Credentials(7, SECRET + bytes(9)))
+    frames = script.traced()
+    _do_everything(script)
+    script.dial()
+    script.flush()
+    script.welcome(session_id=7, passwd=SECRET + bytes(9))
+    script.restore()
+    script.flush()
+    for call in script.calls:
+        if call.sent and call.op in ANSWERS:
+            script.answer(call)
+        elif call.sent:
+            script.answer(call, error=-102)
+    assert len({frame.op for frame in frames}) > 15
+    assert "hunter2" not in repr(frames)
+    assert SECRET.hex() not in repr(frames)
+    assert ops.AUTH.name in {frame.op for frame in frames}
+
+
+def test_nobody_is_asked_where_there_is_no_tracer() -> None:
+    script = script_in(State.CONNECTED)
+    assert script.session.trace is None
+    script.answer(script.call("exists", "/a"))

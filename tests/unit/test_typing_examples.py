@@ -1,0 +1,21 @@
+"""The examples for the type checkers leave nothing out."""
+
+import ast
+from pathlib import Path
+
+import zkwire
+
+EXAMPLES = ast.parse((Path(__file__).resolve().parents[1] / "typing_examples.py").read_text())
+
+
+def test_every_public_name_is_in_the_examples() -> None:
+    used = {node.id for node in ast.walk(EXAMPLES) if isinstance(node, ast.Name)}
+    errors = {name for name in zkwire.__all__ if name.endswith("Error")}
+    assert set(zkwire.__all__) - errors <= used
+
+
+def test_every_method_of_a_client_is_in_the_examples() -> None:
+    used = {node.attr for node in ast.walk(EXAMPLES) if isinstance(node, ast.Attribute)}
+    public = {name for name in dir(zkwire.Client) if not name.startswith("_")}
+    left_out = {"close", "credentials", "lease_remaining", "remove_state_listener", "session_id"}
+    assert public - used <= left_out | {"session_timeout", "state"}
