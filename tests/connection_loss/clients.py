@@ -105,7 +105,7 @@ class Subject(ThreadedClient):
 
     def __init__(self, thread: LoopThread, hosts: str, session_timeout: float) -> None:
         super().__init__(thread, hosts, session_timeout)
-        pump: Any = self.real._pump
+        pump: Any = self.real._driver
         pump.wait = self._wait
         self.pipeline = Pipelined(thread, self.real)
 

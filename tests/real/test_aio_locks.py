@@ -71,7 +71,7 @@ from zkwire import (
     NoNodeError,
     SequentialLock,
 )
-from zkwire.net.pacing import LINGER
+from zkwire.net.pacing import DEFER_SECONDS
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.real
@@ -515,7 +515,7 @@ async def test_create_and_listing_leave_in_one_write(
     """The proxy may see two writes as one; the shell knows."""
     async with AsyncClient(zookeeper.hosts) as client:
         await client.create(fresh_path)
-        link = client._pump.link
+        link = client._driver.current_connection
         assert link is not None
         writes: list[int] = []
         session = client._session
@@ -533,7 +533,7 @@ async def test_create_and_listing_leave_in_one_write(
         assert writes == [2], "create and listing"
         async with asyncio.timeout(PATIENCE):
             while len(writes) < 2:
-                await asyncio.sleep(LINGER)
+                await asyncio.sleep(DEFER_SECONDS)
         assert writes == [2, 1], "the guard, by itself"
         await lock.release()
         writes.clear()

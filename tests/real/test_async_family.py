@@ -527,12 +527,12 @@ async def test_loss_right_at_the_end_of_the_body(stage: Stage, fresh_path: str, 
         lock = AsyncSequentialLock(client, fresh_path)
         assert await lock.acquire(GRACE)
         if first == "body":
-            client._world.when_ready(lock.lost, noticed.set)
+            client._driver.when_ready(lock.lost, noticed.set)
         losing = asyncio.ensure_future(lose(stage, fresh_path))
         with suppress(LockLostError):
             async with lock.cancel_on_loss():
                 if first == "scope":
-                    client._world.when_ready(lock.lost, noticed.set)
+                    client._driver.when_ready(lock.lost, noticed.set)
                 await noticed.wait()
             ended = True
         assert ended == (first == "body")

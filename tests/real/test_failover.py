@@ -196,7 +196,7 @@ class Flood:
     def _report(self) -> str:
         """What may tell why it stands still."""
         client, servers = self._client, self._ensemble.servers
-        session, link = client._session, client._pump.link
+        session, link = client._session, client._driver.current_connection
         with self._progress:
             counts = Counter(self.outcomes.values())
         lines = [

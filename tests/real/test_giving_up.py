@@ -121,12 +121,12 @@ def test_the_end_of_the_interpreter_waits_for_what_is_owed(stage: Stage, fresh_p
         stage.proxy.on("delete", action=hold(answer), reply=True)
         assert not SequentialLock(client, fresh_path).acquire(SOON)
         answer.wait_reached()
-        ending = Running(lambda: client._world.wind_up(PATIENCE))
+        ending = Running(lambda: client._driver.wind_up(PATIENCE))
         assert not ending.ended
         answer.release()
         ending.result(GRACE)
         assert len(stage.nodes(fresh_path)) == 1
-    client._world.wind_up(0.0)
+    client._driver.wind_up(0.0)
 
 
 # --- errors where nobody expects them -------------------------------------------------------------

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -185,8 +185,7 @@ def free(run: Run) -> None:
 
 def held_for_a_moment(run: Run) -> None:
     """Release before the guard is asked for, which then need not be."""
-    world: Any = run.subject._world
-    world.shortly = run.subject._pump.shortly
+    del run.subject._driver.defer
     free(run)
 
 
@@ -352,7 +351,7 @@ def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
     kind: Kind,
 ) -> None:
-    monkeypatch.setattr(zkwire.blocking.leader, "LINGER", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
     Sweep(zookeeper, observer, POINTS).run_all(kind, held_for_a_moment, fresh_path, capsys)
 
 

@@ -98,7 +98,7 @@ def test_a_lock_held_for_a_moment_is_two_round_trips(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its guard has not left when it is released, and then need not leave at all."""
-    monkeypatch.setattr(zkwire.blocking.leader, "LINGER", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
     stage.observer.create(fresh_path)
     lock = stage.lock(SequentialLock, fresh_path)
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_a_wait_in_vain_is_six_requests(
 
     client, times = stage.client(), 5
     lock = SequentialLock(client, fresh_path)
-    monkeypatch.setattr(client._world, "event", no_event_in_time)
+    monkeypatch.setattr(client._driver, "event", no_event_in_time)
     with SequentialLock(stage.observer, fresh_path):
         for _ in range(times):
             assert not lock.acquire(PATIENCE)
@@ -142,7 +142,7 @@ def test_the_guard_leaves_with_the_next_request(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the answer to a `sync` says whether the lock is still held."""
-    monkeypatch.setattr(zkwire.blocking.leader, "LINGER", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
     stage.observer.create(fresh_path)
     client = stage.client()
     lock = SequentialLock(client, fresh_path)

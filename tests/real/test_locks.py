@@ -676,7 +676,7 @@ def test_content_alone_proves_nothing(
 ) -> None:
     """After a lost create there is a node with the attempt's own content: of another session."""
     client, gate = stage.client(), Gate()
-    monkeypatch.setattr(client._world, "unique", lambda: "unique")
+    monkeypatch.setattr(client._driver, "unique", lambda: "unique")
     content = f"{client.session_id & 2**64 - 1:016x}-unique".encode()
     stage.proxy.on("create2", action=cut_before)
     stage.proxy.on("create2", nth=2, action=hold(gate))

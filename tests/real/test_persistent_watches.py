@@ -247,11 +247,11 @@ def test_one_shot_and_lasting_on_one_path_lose_nothing(
 def test_a_call_that_is_refused_costs_nobody_the_connection(stage: Stage, fresh_path: str) -> None:
     client = stage.client()
     client.add_watch(fresh_path, Watch())
-    link = client._pump.link
+    link = client._driver.current_connection
     with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
         client.add_watch(fresh_path, Watch(), recursive=True)
     client.sync()
-    assert client._pump.link is link
+    assert client._driver.current_connection is link
 
 
 def test_what_servers_before_3_9_cannot_keep_apart_is_refused(
@@ -482,7 +482,7 @@ def test_a_watch_that_is_removed_here_hears_of_it_at_once(stage: Stage, fresh_pa
     stage.observer.create(fresh_path)
     client.add_watch(fresh_path, Watch())
     client.get_data(fresh_path, watch=lambda event: removed.set())
-    soon("the I/O thread rests", lambda: client._pump.io and client._pump.io._rearm_at is None)
+    soon("the I/O thread rests", lambda: client._driver.io and client._driver.io._rearm_at is None)
     client.remove_watches(fresh_path, WatchType.DATA)
     assert removed.wait(1.0)
 

@@ -500,7 +500,7 @@ async def test_operation_timeout_takes_back_what_was_not_sent() -> None:
             with pytest.raises(OperationTimeoutError) as caught:
                 await client.create("/a")
             assert not caught.value.maybe_applied
-            assert "taken back unsent" in str(caught.value)
+            assert "withdrawn unsent" in str(caught.value)
             assert client._session.queued == 0
 
 
@@ -720,7 +720,7 @@ async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alon
     with FakeServer() as server:
         async with AsyncClient(server.hosts, session_timeout=0.3) as client:
             await client.exists("/")
-            driver = client._pump._driver
+            driver = client._driver.io
             assert driver is not None
 
             def child() -> None:
@@ -728,7 +728,7 @@ async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alon
                 for _ in range(3):
                     driver.turn()
                 driver.wake()
-                assert client._pump.link is None
+                assert client._driver.current_connection is None
                 state = client._session.state
                 assert state is State.CONNECTED, "the child has acted on the session"
 
@@ -1317,8 +1317,8 @@ async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
 ) -> None:
     """A program may run its loop again; the call whose answer is gone must end."""
     async with AsyncClient(hosts) as client:
-        pump = client._pump
-        link = pump.link
+        pump = client._driver
+        link = pump.current_connection
         assert link is not None
         reply = client.set_data("/", b"")
         receive = pump.session.receive_data
@@ -1330,12 +1330,12 @@ async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
         monkeypatch.setattr(pump.session, "receive_data", interrupted)
 
         def read() -> None:
-            while link.end is None:
+            while link.closed_because is None:
                 pump.read(link)
 
         with pytest.raises(KeyboardInterrupt):
             read()
-        assert link.end == INTERRUPTED
+        assert link.closed_because == INTERRUPTED
         with pytest.raises(OutcomeUnknownError):
             await reply
         assert await client.exists("/") is not None
@@ -1353,8 +1353,8 @@ async def test_what_is_behind_an_interrupted_call_is_called_later(hosts: str) ->
 
         client._session.callbacks += [interrupted, lambda: called.append("behind")]
         with pytest.raises(KeyboardInterrupt):
-            client._pump.call_due()
-        client._pump.call_due()
+            client._driver.call_callbacks()
+        client._driver.call_callbacks()
         assert called == ["interrupted", "behind"]
 
 
@@ -1382,14 +1382,14 @@ async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
     """A connection that lasted a moment is no time limit that has passed."""
     async with AsyncClient(hosts) as client:
         flicker = Flicker()
-        waiter = asyncio.create_task(client._pump.until(flicker, PATIENCE))
+        waiter = asyncio.create_task(client._driver.within(flicker, PATIENCE))
         for _ in range(2):
             while not flicker.wakers:
                 await asyncio.sleep(0)
             assert not waiter.done()
             flicker.flicker()
         assert await waiter
-        assert not await client._pump.until(Flicker(), 0.01)
+        assert not await client._driver.within(Flicker(), 0.01)
 
 
 @asynchronous
@@ -1397,11 +1397,11 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts:
     async with AsyncClient(hosts) as client:
         flicker = Flicker()
 
-        async def work() -> None:
+        async def work(_: object) -> None:
             while not flicker.ready:
                 await Awaited(flicker)
 
-        client._pump.spawn(work)
+        client._driver.spawn(work)
         leaving = asyncio.create_task(client.detach())
         async with AsyncSequentialLock(client, f"/detached-{uuid4().hex}"):
             flicker.moments = 2
@@ -1415,13 +1415,13 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts:
 async def test_a_broken_pipe_is_read_to_its_end_by_a_loop_that_does_not_tell(hosts: str) -> None:
     """uvloop listens no more to a socket that has had an error."""
     async with AsyncClient(hosts) as client:
-        link, driver = client._pump.link, client._pump._driver
+        link, driver = client._driver.current_connection, client._driver.io
         assert link is not None
         assert driver is not None
-        driver.engine.listen(0)
+        driver.connector.listen(0)
         shut_down(link.sock)
         link.send(b"0")
         assert link.broken_pipe
         driver.turn()
-        assert client._pump.link is not link
+        assert client._driver.current_connection is not link
         assert await client.exists("/") is not None

@@ -266,7 +266,8 @@ async def test_a_downgrade_before_a_writer_cancelled_anywhere(how: str, cut: str
     """The writer gets it, and not before the reader has ended."""
     subject = SUBJECT["downgrade"]
     async with bed() as b:
-        b.client._world.caller = bool  # the same for all: what is cancelled is a task of its own
+        shared: Any = b.client._driver
+        shared.caller = bool  # the same for all: what is cancelled is a task of its own
         path, points = "/l", 0
         for nth in itertools.count(1):
             pair = AsyncReadWriteLock(b.client, path)

@@ -140,18 +140,18 @@ async def test_what_the_kernel_never_took_was_not_sent_and_memory_is_bounded() -
             body = bytes(100_000)
             calls = [client.create(f"/{n}", body) for n in range(400)]
             assert await calls[9] == "/9"
-            link = client._pump.link
+            link = client._driver.current_connection
             assert link is not None
             await eventually("the kernel takes no more", lambda: link.pending)
-            assert len(link.unsent) <= SEND_BATCH + len(body) + 1000
+            assert len(link.backlog) <= SEND_BATCH + len(body) + 1000
             with spinning() as count:
                 await asyncio.sleep(0.2)
             assert count() < 20, "it must rest while the server does not read"
             with pytest.raises(OperationTimeoutError) as caught:
-                await client._world.until(calls[11], client._pump.now() + 0.01)
+                await client._driver.until(calls[11], client._driver.now() + 0.01)
             assert caught.value.maybe_applied
             with pytest.raises(OperationTimeoutError) as caught:
-                await client._world.until(calls[399], client._pump.now() + 0.01)
+                await client._driver.until(calls[399], client._driver.now() + 0.01)
             assert not caught.value.maybe_applied, "it was taken back"
             gate.set()
             last = calls.pop()
@@ -182,7 +182,7 @@ async def test_a_server_that_reads_slowly_gets_everything_in_order() -> None:
             tracemalloc.start()
             try:
                 calls = [client.create(f"/{n}", body) for n in range(300)]
-                link = client._pump.link
+                link = client._driver.current_connection
                 assert link is not None
                 await eventually("the kernel takes no more", lambda: link.pending)
                 held, _ = tracemalloc.get_traced_memory()
@@ -506,10 +506,10 @@ async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -
     clock = Late()
     with Server() as server:
         async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
-            link = client._pump.link
+            link = client._driver.current_connection
             clock.ahead += 15
             assert await client.exists("/") is not None
-            assert client._pump.link is not link
+            assert client._driver.current_connection is not link
 
 
 @asynchronous
@@ -517,7 +517,7 @@ async def test_answers_that_wait_in_the_kernel_are_no_silence() -> None:
     clock = Late()
     with Server() as server:
         async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
-            link, driver = client._pump.link, client._pump._driver
+            link, driver = client._driver.current_connection, client._driver.io
             assert link is not None
             assert driver is not None
             reply = client.set_data("/", b"")
@@ -526,4 +526,4 @@ async def test_answers_that_wait_in_the_kernel_are_no_silence() -> None:
             driver.turn()
             assert reply.ready
             assert (await reply).version == 1
-            assert client._pump.link is link
+            assert client._driver.current_connection is link

@@ -548,6 +548,7 @@ OTHERS = {
     "detach",
     "ensure_path",
     "lease_remaining",
+    "pipeline",
     "remove_state_listener",
     "session_id",
     "session_timeout",
@@ -1464,10 +1465,10 @@ def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() ->
     ):
         early = client.pipeline.exists("/a")
         assert mechanism.asked.wait(PATIENCE)
-        link = client._pump.link
+        link = client._driver.current_connection
         assert link is not None
-        while not link.end:
-            client._pump.wait(early, 0.01, lead=True)  # type: ignore[arg-type]
+        while not link.closed_because:
+            client._driver.wait(early, 0.01, lead=True)  # type: ignore[arg-type]
         asked = Background(lambda: client.pipeline.exists("/b"))
         try:
             late = asked.result(PAUSE)
@@ -1561,7 +1562,7 @@ def test_a_call_that_was_given_up_unsent_is_never_sent() -> None:
     with FakeServer(late) as server:
         client = Client(server.hosts)
         given_up = client.pipeline.create("/given-up")
-        with pytest.raises(OperationTimeoutError, match="taken back") as caught:
+        with pytest.raises(OperationTimeoutError, match="withdrawn") as caught:
             given_up.result(0.05)
         assert not caught.value.maybe_applied
         with pytest.raises(NotSentError):
@@ -1772,9 +1773,7 @@ def test_close_carries_out_what_was_asked_before(
     hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A37: all of a pipeline is executed, and its session is gone."""
-    monkeypatch.setattr(
-        "zkwire.blocking.client.CLOSE_SECONDS", PATIENCE
-    )  # a pause is not to end it
+    monkeypatch.setattr("zkwire.net.client.CLOSE_SECONDS", PATIENCE)  # a pause is not to end it
     client = Client(hosts)
     client.create(fresh_path)
     replies = [client.pipeline.create(f"{fresh_path}/{n}") for n in range(100)]
@@ -1894,9 +1893,12 @@ def test_close_where_the_caller_has_been_interrupted_in_the_middle() -> None:
         for hold in ("mutex", "reader", "writer"):
             client = Client(server.hosts)
             client.connect()
-            pump = client._pump
-            assert pump.link is not None
-            with pump.mutex if hold == "mutex" else having(pump.link, hold), within(CLOSE_BOUND):
+            pump = client._driver
+            assert pump.current_connection is not None
+            with (
+                pump.mutex if hold == "mutex" else having(pump.current_connection, hold),
+                within(CLOSE_BOUND),
+            ):
                 client.close()
             client.close()
             assert own_threads() == set()
@@ -1944,8 +1946,8 @@ def test_a_watch_closed_in_a_finalizer() -> None:
 
     with FakeServer() as server, Client(server.hosts) as client:
         Owner(client)
-        Background(lambda: collect(client._pump.mutex)).result()
-        poll("it is closed", lambda: client._pump.session.watch_count == 0 or None, 5.0)
+        Background(lambda: collect(client._driver.mutex)).result()
+        poll("it is closed", lambda: client._driver.session.watch_count == 0 or None, 5.0)
 
 
 def test_a_client_that_is_never_used_leaves_nothing() -> None:
@@ -2037,7 +2039,7 @@ def test_a_full_kernel_does_not_make_it_spin(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_request_that_the_kernel_takes_in_pieces() -> None:
     """Its caller waits for the answer already; the I/O thread, asleep till then, sends the rest."""
     with FakeServer() as server, Client(server.hosts, session_timeout=90) as client:
-        link = client._pump.link
+        link = client._driver.current_connection
         assert link is not None
         link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         data = bytes(900_000)

@@ -902,7 +902,7 @@ def received_ops(server: FakeServer) -> list[Request]:
 def test_socket_options_do_not_matter_to_the_order() -> None:
     """Small requests leave at once although Nagle would hold them back."""
     with FakeServer() as server, Client(server.hosts) as client:
-        link = client._pump.link
+        link = client._driver.current_connection
         assert link is not None
         assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         client.exists("/a")

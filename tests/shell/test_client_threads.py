@@ -365,7 +365,7 @@ def test_an_interrupt_anywhere_else(how: str) -> None:
 
 def name_of(client: Client) -> str:
     """What the names of a client's threads begin with."""
-    return client._pump._name + "-"
+    return client._driver.name + "-"
 
 
 # --- stress ---------------------------------------------------------------------------------------
@@ -704,7 +704,7 @@ def send_when_read(client: Client, send: Callable[[], None], handled: threading.
 
     One that arrives right before a system call begins waits until that ends: so CPython has it.
     """
-    while (link := client._pump.link) is None or link.reader is None:
+    while (link := client._driver.current_connection) is None or link.reader is None:
         time.sleep(0.001)
     while not handled.is_set():
         send()
@@ -756,7 +756,7 @@ def test_a_question_in_a_signal_handler_of_a_reader_is_answered() -> None:
         client = Client(server.hosts, session_timeout=20)
         client.create("/a")
         client.create("/b", b"data")
-        link = client._pump.link
+        link = client._driver.current_connection
         assert link is not None
         wait = link.wait
 
@@ -969,9 +969,9 @@ def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
         held, let_go = threading.Event(), threading.Event()
 
         def hold() -> None:
-            link = client._pump.link
+            link = client._driver.current_connection
             assert link is not None
-            with client._pump.mutex:
+            with client._driver.mutex:
                 link.reader = link.writer = hold
                 held.set()
                 assert let_go.wait(PATIENCE)

@@ -62,7 +62,7 @@ def io_threads() -> list[threading.Thread]:
 
 
 def ended_clients() -> list[Client]:
-    return [each for each in gc.get_objects() if type(each) is Client and each._pump.ended]
+    return [each for each in gc.get_objects() if type(each) is Client and each._driver.ended]
 
 
 def nothing_but(others: weakref.WeakSet[Client]) -> bool | None:
@@ -126,7 +126,7 @@ def test_hazard_E12_a_dropped_client_is_closed_and_says_so(
     others = weakref.WeakSet(ended_clients())
     with warned() as said:
         client = way(server)
-        thread = client._pump.thread
+        thread = client._driver.thread
         assert thread is not None
         gone = weakref.ref(client)
         del client

@@ -54,7 +54,7 @@ class Reads:
         assert self._answers.acquire(timeout=PATIENCE)
         for _ in range(2):
             turned = threading.Event()
-            client._pump._call_soon(turned.set)
+            client._driver.call_soon(turned.set)
             assert turned.wait(PATIENCE)
 
 

@@ -32,7 +32,7 @@ def nested(client: Client, function: Callable[[], object]) -> None:
     """Call it in a thread that has the state lock."""
 
     def call() -> None:
-        with client._pump.mutex:
+        with client._driver.mutex:
             function()
 
     Background(call).result()
@@ -66,7 +66,7 @@ def test_listeners_come_and_go(client: Client) -> None:
 
     nested(client, change)
     client.sync()
-    soon("it has been done", lambda: not client._pump.soon)
+    soon("it has been done", lambda: not client._driver.tasks)
     client.close()
     assert (heard, others) == ([], [State.CLOSED])
 
@@ -211,8 +211,8 @@ def test_hazard_E11_a_signal_handler_may_ask_wherever_it_comes(client: Client, h
                 return n
         raise AssertionError("there is no end")
 
-    link = client._pump.link
+    link = client._driver.current_connection
     points = Background(all_points).result(60.0)
     assert sum(outcomes.values()) == points - 1 > 30
     assert set(outcomes) == {"answered", "refused"}
-    assert client._pump.link is link
+    assert client._driver.current_connection is link

@@ -137,7 +137,7 @@ def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
     assert held.wait(PATIENCE)
     pid = os.fork()
     if pid == 0:
-        os._exit(bool(client._pump.tasks))
+        os._exit(bool(client._driver.background_tasks))
     assert os.waitpid(pid, 0)[1] == 0
     end.set()
     holder.result()

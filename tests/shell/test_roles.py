@@ -33,7 +33,7 @@ from zkwire import (
 )
 from zkwire.aio.loop import LoopIO
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
-from zkwire.net.background import Late
+from zkwire.net.background import Deferred
 from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
 from zkwire.session.waitable import Awaited, Waitable
@@ -61,7 +61,7 @@ def watched(client: Client, path: str) -> Watch:
 
 def have_stand_back(client: Client) -> None:
     """Have the I/O thread find somebody else reading, when an answer comes."""
-    io, link = client._pump.io, client._pump.link
+    io, link = client._driver.io, client._driver.current_connection
     assert io is not None
     assert link is not None
     link.reader = "somebody"
@@ -81,7 +81,7 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
     monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
     monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     client.create("/a")
-    io = client._pump.io
+    io = client._driver.io
     assert io is not None
 
     have_stand_back(client)
@@ -100,7 +100,7 @@ def test_without_a_bell_the_io_thread_looks_ever_less_often_at_callers_who_go_on
     monkeypatch.setattr(zkwire.blocking.io_thread, "LONGEST_REARM", 40 * PATIENCE)
     with Client(server.hosts, session_timeout=20) as client:
         client.create("/a")
-        pump, io = client._pump, client._pump.io
+        pump, io = client._driver, client._driver.io
         assert io is not None
 
         have_stand_back(client)
@@ -228,7 +228,7 @@ def test_the_io_thread_reads_before_it_judges(
     client, clock = late
     monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
     monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
-    io, link = client._pump.io, client._pump.link
+    io, link = client._driver.io, client._driver.current_connection
     assert io is not None
     assert link is not None
 
@@ -236,7 +236,7 @@ def test_the_io_thread_reads_before_it_judges(
     reply = client.pipeline.get_data("/a")
     assert readable_within(link.sock, PATIENCE)
     clock.ahead = 19.0
-    client._pump.wake()
+    client._driver.wake()
     soon("there is an answer", lambda: reply.ready)
     assert reply.result().data == b"data"
     assert len(server.connections) == 1
@@ -252,8 +252,8 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
     clock = Clock()
     with Client(server.hosts, session_timeout=20, _now=clock) as client:
         client.create("/a")
-        pump = client._pump
-        link = pump.link
+        pump = client._driver
+        link = pump.current_connection
         assert link is not None
         link.reader = "somebody"
         reply = client.pipeline.get_data("/a")
@@ -266,14 +266,14 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
         clock.ahead = 19.0
         pump.wake()
         soon("there is an answer", lambda: reply.ready)
-        assert pump.link is link
+        assert pump.current_connection is link
         link.reader = None
 
 
 def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> None:
     client.create("/a")
-    pump = client._pump
-    link, io = pump.link, pump.io
+    pump = client._driver
+    link, io = pump.current_connection, pump.io
     assert link is not None
     assert io is not None
     wait = link.wait
@@ -282,7 +282,7 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> 
         """The I/O thread has been faster, so no byte is to come any more."""
         link.wait = wait
         assert readable_within(link.sock, PATIENCE)
-        io.look()
+        io.read_soon()
         soon("it has been read", lambda: not pump.session.unanswered)
         return wait(seconds, most)
 
@@ -314,7 +314,7 @@ def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
         on_signal(ring) as send,
     ):
         client.create("/a")
-        link = client._pump.link
+        link = client._driver.current_connection
         proxy.on("get_data", action=hold(gate), reply=True)
         client.pipeline.get_data("/a")
         replies: list[str] = []
@@ -323,7 +323,7 @@ def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
         def alarm() -> None:
             soon("somebody reads", lambda: link is not None and link.reader is not None)
             others.append(Background(lambda: replies.append(client.create("/b"))))
-            soon("another waits", lambda: bool(client._pump._followers))
+            soon("another waits", lambda: bool(client._driver._followers))
             while not rung:
                 send()
                 time.sleep(0.01)
@@ -335,7 +335,7 @@ def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
         gate.release()
         others[0].result(PATIENCE)
         assert replies == ["/b"]
-        assert client._pump.link is link
+        assert client._driver.current_connection is link
         assert client.get_data("/a").data == b""
 
 
@@ -365,7 +365,7 @@ def test_hazard_E13_an_interrupted_send_costs_nobody_anything(
 ) -> None:
     """What the kernel has not taken is sent later, and so is what others left to this thread."""
     client.create("/a")
-    link = client._pump.link
+    link = client._driver.current_connection
     assert link is not None
     others: list[Any] = []
 
@@ -378,7 +378,7 @@ def test_hazard_E13_an_interrupted_send_costs_nobody_anything(
     soon("the other one is answered", lambda: others[0].ready)
     assert others[0].result() == "/b"
     assert client.get_data("/a").data == b"new"
-    assert client._pump.link is link
+    assert client._driver.current_connection is link
     assert [request.op for request in server.executed].count("set_data") == 1
 
 
@@ -411,11 +411,11 @@ def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Monke
     reported: list[type[BaseException]] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
     client = Client("127.0.0.1:1")
-    client._pump.attach(Broken())
+    client._driver.attach(Broken())
     with pytest.raises(ClientClosedError):
         Background(lambda: client.exists("/")).result()
-    assert client._pump.thread is not None
-    client._pump.thread.join(PATIENCE)
+    assert client._driver.thread is not None
+    client._driver.thread.join(PATIENCE)
     assert reported == [ZeroDivisionError]
     client.close()
 
@@ -449,9 +449,9 @@ def test_the_io_thread_ends_with_the_session() -> None:
         client.add_state_listener(lambda state: done.set() if state.terminal else None)
         watch = watched(client, "/")
         expired(server, client)
-        assert client._pump.thread is not None
-        client._pump.thread.join(PATIENCE)
-        assert not client._pump.thread.is_alive()
+        assert client._driver.thread is not None
+        client._driver.thread.join(PATIENCE)
+        assert not client._driver.thread.is_alive()
         assert done.wait(PATIENCE)
         assert states[-1] is State.EXPIRED
         with pytest.raises(SessionExpiredError):
@@ -466,17 +466,17 @@ def test_the_io_thread_ends_with_the_session() -> None:
 def test_the_io_thread_first_ends_what_runs_in_the_background() -> None:
     gate = Gate()
 
-    async def work() -> None:
+    async def work(_: object) -> None:
         await Awaited(gate)
 
     with testing.Server() as server:
         client = Client(server.hosts)
-        client._pump.spawn(work)
+        client._driver.spawn(work)
         expired(server, client)
-        thread = client._pump.thread
+        thread = client._driver.thread
         assert thread is not None
-        client._pump.wake()
-        soon("it has nothing else to do", lambda: client._pump.link is None)
+        client._driver.wake()
+        soon("it has nothing else to do", lambda: client._driver.current_connection is None)
         assert thread.is_alive()
         gate.open = True
         for waker in gate.take_wakers():
@@ -498,8 +498,8 @@ def test_what_has_come_before_the_end_is_not_lost_to_it(client: Client) -> None:
             return before
 
     client.close()
-    assert client._pump.ended
-    assert client._pump.wait(Late())
+    assert client._driver.ended
+    assert client._driver.wait(Late())
 
 
 # --- what is done before the next request ---------------------------------------------------------
@@ -508,7 +508,7 @@ def test_what_has_come_before_the_end_is_not_lost_to_it(client: Client) -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Alarm, TimeoutError, RecursionError])
 def test_what_an_interrupt_hits_is_called_again(kind: type[BaseException]) -> None:
     """A signal handler's time limit is raised, and not reported as a failure of the function."""
-    late, called = Late(), list[str]()
+    late, called = Deferred(), list[str]()
 
     def interrupted() -> None:
         called.append("interrupted")
@@ -524,7 +524,7 @@ def test_what_an_interrupt_hits_is_called_again(kind: type[BaseException]) -> No
 
 
 def test_what_is_submitted_meanwhile_calls_none() -> None:
-    late, called = Late(), list[str]()
+    late, called = Deferred(), list[str]()
 
     def submitting() -> None:
         called.append("submitting")
@@ -538,7 +538,7 @@ def test_what_is_submitted_meanwhile_calls_none() -> None:
 def test_one_that_fails_is_reported_and_keeps_nobody_from_being_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    late, called, reported = Late(), list[str](), list[object]()
+    late, called, reported = Deferred(), list[str](), list[object]()
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
 
     def failing() -> None:
@@ -551,7 +551,7 @@ def test_one_that_fails_is_reported_and_keeps_nobody_from_being_called(
 
 
 def test_two_threads_may_call_the_same() -> None:
-    late, called = Late(), list[str]()
+    late, called = Deferred(), list[str]()
     late.waiting += [late.waiting.clear, lambda: called.append("again")]
     late.call()
     assert called == ["again"]

@@ -431,12 +431,12 @@ class TestOverTls:
         ):
             make_path(observer, fresh_path)
             proxy.black_hole()
-            link = client._pump.link
+            link = client._driver.current_connection
             assert link is not None
             size = 10_000
             paths = [f"{fresh_path}/{number:04}" for number in range(2500)]
             replies = [client.pipeline.create(path, bytes(size)) for path in paths]
-            client._pump.flush()
+            client._driver.flush()
             taken = full(link.sock)
             proxy.refuse()
             proxy.reset_all()
@@ -700,7 +700,7 @@ def test_an_interrupted_send_costs_nobody_anything(
         Client(front.hosts, tls=trusting) as client,
     ):
         client.create("/a")
-        link = client._pump.link
+        link = client._driver.current_connection
         assert link is not None
         others: list[Any] = []
 
@@ -712,7 +712,7 @@ def test_an_interrupted_send_costs_nobody_anything(
             client.set_data("/a", b"new")
         assert others[0].result(PATIENCE) == "/b"
         assert client.get_data("/a").data == b"new"
-        assert client._pump.link is link
+        assert client._driver.current_connection is link
 
 
 def test_a_handshake_in_single_bytes(trusting: ssl.SSLContext, shown: Certificate) -> None:
@@ -1067,7 +1067,7 @@ class Time:
         self._ahead += seconds
         for _ in range(2):  # the first one may come right before the deadlines are looked at
             seen = threading.Event()
-            client._pump._call_soon(seen.set)
+            client._driver.call_soon(seen.set)
             assert seen.wait(PATIENCE)
 
 
@@ -1224,7 +1224,7 @@ def test_close_does_not_wait_for_a_mechanism() -> None:
         # Or it was connected, or rejected for its empty token, in the moment of the close.
         with suppress(ClientClosedError, AuthFailedError):
             connecting.result()
-        thread = client._pump.thread
+        thread = client._driver.thread
         assert thread is not None
         thread.join(PATIENCE)
         assert not thread.is_alive()

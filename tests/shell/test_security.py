@@ -128,7 +128,7 @@ def test_nothing_is_said_before_tls_stands() -> None:
             auth=[digest_auth("bob", "pass-in-plain-text")],
         )
         try:
-            client._pump.start()
+            client._driver.start()
             listening.join(LONG)
         finally:
             client.close()
@@ -272,7 +272,7 @@ def test_names_like_ones_own_are_the_only_ones_deleted(
 ) -> None:
     """The attempt's id is known to whoever lists the children, so others may use it."""
     client = stage.client()
-    monkeypatch.setattr(client._world, "unique", lambda: "unique")
+    monkeypatch.setattr(client._driver, "unique", lambda: "unique")
     own = f"{client.session_id & 2**64 - 1:016x}-unique-lock-"
     stage.observer.create(fresh_path)
     stage.observer.create(f"{fresh_path}/somebody-lock-0000000099")

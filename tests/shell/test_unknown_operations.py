@@ -230,7 +230,7 @@ def test_another_threads_write_is_answered() -> None:
         server.on("sync", action=hold(gate))
         held = client.pipeline.sync()
         write, asked = client.pipeline.set_data("/n", b"1"), client.pipeline.who_am_i()
-        client._pump.flush()
+        client._driver.flush()
         gate.release()
         held.result(PATIENCE)
         assert write.result(PATIENCE).version == 1
@@ -249,7 +249,7 @@ async def test_another_tasks_write_is_answered() -> None:
             server.on("sync", action=hold(gate))
             held = client.sync()
             write, asked = client.set_data("/n", b"1"), client.who_am_i()
-            client._pump.flush()
+            client._driver.flush()
             gate.release()
             await held
             assert (await write).version == 1

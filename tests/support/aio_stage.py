@@ -82,9 +82,10 @@ class ThreadedClient:
     def __init__(self, thread: LoopThread, hosts: str, session_timeout: float) -> None:
         self.thread = thread
         self.real = AsyncClient(hosts, session_timeout=session_timeout)
-        world: Any = self.real._world
-        world.wait = self._wait
-        world.when_ready = self._when_ready
+        driver: Any = self.real._driver
+        self._call_when_ready = driver.when_ready
+        driver.wait = self._wait
+        driver.when_ready = self._when_ready
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.real, name)
@@ -99,9 +100,9 @@ class ThreadedClient:
 
     def _when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
         if self.thread.here:
-            self.real._pump.when_ready(waitable, function)
+            self._call_when_ready(waitable, function)
         else:
-            self.thread.call(lambda: self.real._pump.when_ready(waitable, function))
+            self.thread.call(lambda: self._call_when_ready(waitable, function))
 
     def _wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
         ready = threading.Event()

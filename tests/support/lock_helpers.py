@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import pytest
 
@@ -231,27 +231,28 @@ def guards_at_once(client: Client | AsyncClient, *, alone: bool = True) -> None:
     What the client sends must not depend on the clock where it is counted.  They leave by
     themselves, or if not ``alone`` with what is asked for next.
     """
-    pump, world = client._pump, client._world
-    shortly = world.shortly
+    driver: Any = client._driver
+    defer = driver.defer
 
     def at_once(stand: Callable[[], object]) -> None:
         if alone:
             stand()
-            pump.flush()
+            driver.flush()
         else:
-            put_off(pump)
-            shortly(stand)
+            put_off(driver)
+            defer(stand)
 
-    world.shortly = at_once
+    driver.defer = at_once
 
 
-def put_off(pump: ThreadDriver | LoopDriver) -> None:
+def put_off(driver: ThreadDriver | LoopDriver) -> None:
     """What is to be done shortly: with the next request, however slow the machine is at that."""
-    if isinstance(pump, LoopDriver):
-        pump._late_timer = pump._late_timer or pump.start().call_later(A_WHILE, pump._call_late)
-    elif pump.io is not None:
-        pump.io.call_late_at = pump.io.call_late_at or pump.now() + A_WHILE
-        pump.wake()
+    if isinstance(driver, LoopDriver):
+        timer = driver._deferred_timer
+        driver._deferred_timer = timer or driver.start().call_later(A_WHILE, driver._call_deferred)
+    elif driver.io is not None:
+        driver.io.call_deferred_at = driver.io.call_deferred_at or driver.now() + A_WHILE
+        driver.wake()
 
 
 def watch_table_size(client: Client) -> int:

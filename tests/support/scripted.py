@@ -297,9 +297,8 @@ class Script:
         assert timeout == 0, "a test would wait for ever"
         return waitable.ready
 
-    async def until(self, waitable: Waitable) -> bool:
+    async def ready(self, waitable: Waitable) -> None:
         assert waitable.ready, "a test would wait for ever"
-        return True
 
     def close_watch(self, watch: Watch) -> None:
         self.session.forget_watch(watch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pydoc
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -159,6 +160,7 @@ MEMBERS = {
         "detach",
         "ensure_path",
         "lease_remaining",
+        "pipeline",
         "remove_state_listener",
         "session_id",
         "session_timeout",
@@ -359,3 +361,45 @@ def test_the_version_is_the_projects() -> None:
 
 def test_types_are_promised() -> None:
     assert (ROOT / "zkwire" / "py.typed").exists()
+
+
+# --- what help tells ------------------------------------------------------------------------------
+
+COROUTINES = {"connect", "close", "detach", "wait_for_state", "ensure_path", "delete_tree"}
+
+
+def stated(function: Callable[..., object]) -> str:
+    """The signature of a function as help shows it, in one line."""
+    text = pydoc.plain(pydoc.render_doc(function))
+    return " ".join(text.partition("\n\n")[2].split()).replace("'", "")
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_help_tells_what_an_operation_returns(name: str) -> None:
+    blocking, ours = getattr(zkwire.Client, name), getattr(Operations, name)
+    result = inspect.signature(ours).return_annotation
+    assert result.startswith("Reply["), result
+    assert inspect.signature(blocking) == inspect.signature(ours).replace(
+        return_annotation=result[len("Reply[") : -1]
+    )
+    assert f"-> {result[len('Reply[') : -1]} " in stated(blocking)
+    assert f"-> {result} " in stated(getattr(zkwire.AsyncClient, name))
+    assert blocking.__doc__ == ours.__doc__
+    assert blocking.__code__ is ours.__code__, "a function stands around it"
+
+
+@pytest.mark.parametrize("name", sorted(COROUTINES))
+def test_help_tells_what_waits(name: str) -> None:
+    blocking, ours = getattr(zkwire.Client, name), getattr(zkwire.AsyncClient, name)
+    assert inspect.iscoroutinefunction(ours)
+    assert not inspect.iscoroutinefunction(blocking)
+    assert inspect.signature(blocking) == inspect.signature(ours)
+    assert blocking.__doc__ == ours.__doc__ != ""
+
+
+def test_help_tells_of_the_walk_and_of_the_pipeline() -> None:
+    assert "-> Iterator[str]" in stated(zkwire.Client.walk)
+    assert "-> AsyncIterator[str]" in stated(zkwire.AsyncClient.walk)
+    shown = pydoc.plain(pydoc.render_doc(zkwire.Client))
+    assert "replies = [client.pipeline.get_data(path) for path in paths]" in shown
+    assert "Reply[" not in shown

@@ -62,7 +62,7 @@ for name in ("start_new_thread", "start_joinable_thread"):  # no audit event bef
     if hasattr(_thread, name):
         setattr(_thread, name, noted(name, getattr(_thread, name)))
 quiet = ("import", "compile", "exec", "marshal.", "object.", "_thread.", "open", "os.listdir",
-         "sys._getframe")
+         "function.__new__", "sys._getframe")
 sys.addaudithook(lambda event, args: event.startswith(quiet) or done.append(event))
 loaded, before = set(sys.modules), descriptors()
 done.clear()

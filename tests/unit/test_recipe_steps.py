@@ -124,10 +124,13 @@ class Runtime:
     def forget(self, watch: object) -> None: ...
     def when_ready(self, waitable: object, function: object) -> None: ...
 
-    def shortly(self, function: Callable[[], object]) -> None:
+    def defer(self, function: Callable[[], object]) -> None:
         self.late.append(function)
 
     def withdraw(self, reply: object) -> bool:
+        return False
+
+    def drop(self, seconds: float) -> bool:
         return False
 
     def _stand_guard(self, node: str, fence: int, guard: object) -> Answer:
@@ -179,7 +182,7 @@ def an_attempt(node: str | None = None) -> Attempt:
 
 def client_of(world: Runtime, kind: type[Any] = Client) -> Any:
     client = object.__new__(kind)
-    client._world = world
+    client._driver = world
     return client
 
 
@@ -378,7 +381,7 @@ def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
     core, world = sequential()
     seen: list[bool] = []
     world.hold = lambda hold: seen.append(core.held)  # type: ignore[method-assign]
-    world.shortly = lambda function: seen.append(core.held)  # type: ignore[method-assign]
+    world.defer = lambda function: seen.append(core.held)  # type: ignore[method-assign]
     assert run(core._acquire_by(None, True))
     assert seen == [False, False]
     assert core.held

@@ -51,8 +51,8 @@ class Owner:
             self.meanwhile.pop(0)()
         return waitable.ready
 
-    async def until(self, waitable: Waitable) -> bool:
-        return self.wait(waitable, None)
+    async def ready(self, waitable: Waitable) -> None:
+        self.wait(waitable, None)
 
     def close_watch(self, watch: Watch) -> None:
         self.closed.append(watch)

@@ -1,10 +1,10 @@
-"""Moves bytes between a socket and the automaton, under asyncio: one loop, no thread, no lock.
+"""The driver of the asyncio client: one loop, no thread, no lock.
 
-Requests leave in the order of the calls: at once if nothing is in flight, else at the end of the
+Requests leave in the order of the calls: at once if nothing is unanswered, else at the end of the
 loop's turn, with the next reply, or when enough have gathered, whichever comes first.
 
-Invariants: an await that is cancelled takes back what had not been sent and leaves the rest in its
-place; functions of a user's are called from the loop, never from within the automaton.
+Invariants: an await that is cancelled withdraws what had not been sent and leaves the rest in its
+place; functions of a user's are called from the loop, never from within the session.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ import asyncio
 from functools import partial
 from sys import is_finalizing as finalizing
 
-from zkwire.aio.home import LOOP_CLOSED, Home, in_the_middle, uninterruptible
+from zkwire.aio.home import LOOP_CLOSED, LoopBound, in_the_middle, uninterruptible
 from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
+from zkwire.aio.owners import tell_at_the_end_of_this_task, value_of_each_task
+from zkwire.aio.replies import StepReply
 from zkwire.errors import ClientClosedError, ZooKeeperError
-from zkwire.net.background import Late, Task
 from zkwire.net.connection import INTERRUPTED
-from zkwire.net.dial import resolve
+from zkwire.net.driver import Driver
 from zkwire.net.forking import remember
-from zkwire.net.pacing import FLUSH_AT, LINGER, LOOK, clock
+from zkwire.net.pacing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
 from zkwire.session.request import Failed
 from zkwire.session.states import StateWait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from ssl import SSLContext
-    from typing import Any, Final
+    from random import Random
+    from typing import Any, TypeVar
 
     from zkwire.net.connection import Connection
-    from zkwire.net.dial import Resolver
-    from zkwire.net.sasl import Mechanism
+    from zkwire.operations import Operations
+    from zkwire.recipes.runtime import Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.states import Observer
     from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
+
+    T = TypeVar("T")
 
 
 # Keeps the tasks alive that await something of a client, and those keep the client: the loop itself
@@ -47,52 +49,42 @@ _awaited: set[asyncio.Future[None]] = set()
 
 
 def _wake(future: asyncio.Future[None]) -> None:
-    """Let go on who awaits the future, if anybody still does and can."""
+    """Let the task continue that awaits the future, if it still does and can."""
     if not (future.done() or future.get_loop().is_closed()):
         future.set_result(None)
 
 
-class LoopDriver(Home):
-    """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
+class LoopDriver(LoopBound):
+    """See the module's docstring."""
 
-    loop: asyncio.AbstractEventLoop | None
+    _kind = StepReply
+    io: LoopIO | None = None
+    caller = staticmethod(asyncio.current_task)
 
-    def __init__(
-        self,
-        session: Session,
-        tls: SSLContext | None = None,
-        sasl: Mechanism | None = None,
-        operation_timeout: float | None = None,
-        resolver: Resolver | None = None,
-        now: Callable[[], float] | None = None,
-    ) -> None:
-        super().__init__()
-        self.session = session
-        self.operation_timeout = operation_timeout
-        self.now: Callable[[], float] = now or clock
-        self.tls = tls
-        self.sasl = sasl
-        self.resolver: Resolver = resolver or resolve
-        self.link: Connection | None = None
-        self._driver: LoopIO | None = None
-        self.closing: float | None = None  # seconds that the close may take, once it is wanted
+    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
+        super().__init__(session, rng, **options)
         self._flushing = False
-        self._tasks: set[Task] = set()  # that run in the background
-        self._late = Late()
-        self._late_timer: asyncio.TimerHandle | None = None
-        self.client: object = None
-
-    caller: Final = staticmethod(asyncio.current_task)
+        self._deferred_timer: asyncio.TimerHandle | None = None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self.session.ended:
             self.session.start(self.now())
-            self._driver = LoopIO(self, loop)
-            self._driver.turn_soon()
+            self.io = LoopIO(self, loop)
+            self.io.turn_soon()
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the task that calls it."""
+        return value_of_each_task(make)
+
+    def when_caller_ends(self, lock: Owned) -> None:
+        """Tell the lock, if it is owned then, when the running task has ended."""
+        tell_at_the_end_of_this_task(lock)
 
     @uninterruptible
     def submit(self, request: Request, *, eager: bool = True) -> None:
-        """Put a call behind all earlier ones; without ``eager`` never send it at once."""
+        """Put a request behind all earlier ones; without ``eager`` never send it at once."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -100,24 +92,24 @@ class LoopDriver(Home):
             return
         if loop is not self.loop or self.forked:
             self.start()
-        if self._late.waiting:
-            self._late.call()
-        link, session = self.link, self.session
+        if self.deferred.waiting:
+            self.deferred.call()
+        connection, session = self.current_connection, self.session
         alone = eager and not session.unanswered
-        if link is None or link.end or self.closing is not None:
-            self._prepare(request, link)
-        elif alone and link.writable:
+        if connection is None or connection.closed_because or self.closing is not None:
+            self._prepare(request, connection)
+        elif alone and connection.writable:
             now = self.now()
             if now >= session.dead_at:
                 self._judge()
             elif data := session.send_alone(request, now):
-                self._send(link, data)
+                self._send(connection, data)
                 return
         queued = session.push(request)
         if not queued:
             session.submit(request, self.now())
             queued = session.queued
-            self.call_due()  # remove_watches may have ended watches here already
+            self.call_callbacks()  # remove_watches may have ended watches here already
         if not session.usable:
             self._turn_soon()  # it has a deadline
         elif alone or queued >= FLUSH_AT:
@@ -127,14 +119,14 @@ class LoopDriver(Home):
             loop.call_soon(self._flush_gathered)
 
     def _submit_from_outside(self, request: Request, eager: bool) -> None:
-        """Have the loop submit a call that was made where no loop runs, in order.
+        """Have the loop submit a request that was made where no loop runs, in order.
 
         ``run_coroutine_threadsafe(client.get_data(path), loop)`` calls the operation in its own
         thread, ``loop.run_until_complete(client.get_data(path))`` between two runs of the loop.
         """
         if self.forked or self.loop is None:
             self.start()
-        if not self.soon(partial(self._submit_here, request, eager)):
+        if not self.call_soon(partial(self._submit_here, request, eager)):
             raise ClientClosedError(LOOP_CLOSED, op=request.op.name, path=request.path)
 
     def _submit_here(self, request: Request, eager: bool) -> None:
@@ -146,41 +138,41 @@ class LoopDriver(Home):
             for waker in request.take_wakers():
                 waker()
 
-    def _prepare(self, request: Request, link: Connection | None) -> None:
-        """The connection is not as usual: refuse the call, or see to it that it is not lost."""
+    def _prepare(self, request: Request, connection: Connection | None) -> None:
+        """The connection is not as usual: refuse the request, or make sure that it is not lost."""
         if self.closing is not None and not self.session.ended:
             raise ClientClosedError(
                 "the client is being closed", op=request.op.name, path=request.path
             )
-        if link is not None and link.end:
-            self._judge()  # it is broken: the call must not be lost with it
+        if connection is not None and connection.closed_because:
+            self._judge()  # it is broken: the request must not be lost with it
 
     def _judge(self) -> None:
-        """Look what has come while the loop was blocked; nothing goes into a dead connection."""
-        if self._driver is not None:
-            self._driver.turn()
+        """Read what has come while the loop was blocked; nothing goes into a dead connection."""
+        if self.io is not None:
+            self.io.turn()
 
-    def shortly(self, function: Callable[[], object]) -> None:
-        """Call ``function`` when the next request is submitted, or in LINGER seconds."""
-        self._late.waiting.append(function)
-        if self._late_timer is None:
-            self._late_timer = self.start().call_later(LINGER, self._call_late)
+    def defer(self, function: Callable[[], object]) -> None:
+        """Call ``function`` when the next request is submitted, or in DEFER_SECONDS seconds."""
+        self.deferred.waiting.append(function)
+        if self._deferred_timer is None:
+            self._deferred_timer = self.start().call_later(DEFER_SECONDS, self._call_deferred)
 
-    def _call_late(self) -> None:
-        self._late_timer = None
-        self._late.call()
+    def _call_deferred(self) -> None:
+        self._deferred_timer = None
+        self.deferred.call()
 
     def _flush_gathered(self) -> None:
         self._flushing = False
         self.flush()
 
     def _turn_soon(self) -> None:
-        if self._driver is not None:
-            self._driver.turn_soon()
+        if self.io is not None:
+            self.io.turn_soon()
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
+    async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         loop = self.start()
         latest = None if timeout is None else loop.time() + timeout
@@ -206,89 +198,47 @@ class LoopDriver(Home):
             return waitable.ready
         raise RuntimeError("this would block the event loop: use await")
 
-    def await_delivery(self) -> None:
-        """An event is delivered by the only thread there is."""
-
-    @uninterruptible
-    def withdraw(self, request: Request) -> bool:
-        """The caller no longer waits; True if the call now never will be sent."""
-        taken_back = not self.forked and self.session.withdraw(request)
-        self.call_due()
-        return taken_back
-
     # --- what callers ask for ---------------------------------------------------------------------
+
+    withdraw = uninterruptible(Driver.withdraw)
 
     @uninterruptible
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Take a watch back; with ``tell`` on the server too, when nobody else needs it.
+        """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
 
         A finalizer, which the collector runs in any thread and in the middle of anything, leaves it
         to the loop.
         """
         if self.forked:
             return
-        later = self.elsewhere or in_the_middle()
-        if not (later and self.soon(partial(self.close_watch, watch, tell=tell))):
+        later = self.outside or in_the_middle()
+        if not (later and self.call_soon(partial(self.close_watch, watch, tell=tell))):
             self.session.forget_watch(watch, tell=tell)
-            self.call_due()
+            self.call_callbacks()
             self.flush()
 
     def hold(self, hold: LeaseHolder) -> None:
         """Tell ``hold`` when the session may be gone."""
-        self.session.hold(hold)
-        self.call_due()
+        super().hold(hold)
         self._turn_soon()  # it has a deadline
 
-    def unhold(self, hold: LeaseHolder) -> None:
-        """The opposite of :meth:`hold`."""
-        self.session.unhold(hold)
-        self.call_due()
-
-    def attach(self, onlooker: Observer) -> None:
-        """Show every state to ``onlooker`` from now on."""
-        self.session.observers.add(onlooker)
-        if isinstance(onlooker, StateWait):
-            onlooker.see(self.session.state)
-
-    def detach(self, onlooker: Observer) -> None:
-        """The opposite.  Idempotent."""
-        self.session.observers.remove(onlooker)
-
-    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
-        """The ensemble has these servers now; an empty list says nothing."""
-        if hosts:
-            self.session.hosts.replace(hosts)
-
     def spawn(
-        self, work: Callable[[], Coroutine[Any, Any, object]], *, lasting: bool = False
+        self,
+        work: Callable[[Operations], Coroutine[Any, Any, object]],
+        *,
+        lasting: bool = False,
     ) -> None:
-        """Run a coroutine of background replies, whatever becomes of the caller.
-
-        What its first step asks for is written when this returns, as far as the kernel takes it.
-        Nobody waits for the end of a ``lasting`` one.
-        """
-        if self.homeless:
+        """Run ``work(background)`` to its end; see :meth:`zkwire.net.driver.Driver.spawn`."""
+        if self.loop_closed:
             raise ClientClosedError(LOOP_CLOSED)
-        self.start()
-        if self.session.ended:
-            raise self.session.ending()
-        running = set[Task]() if lasting else self._tasks
-        Task(work(), self.soon, self.when_ready, running).step()
-        self.flush()
+        super().spawn(work, lasting=lasting)
 
-    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
-        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
-        if self.elsewhere:
-            self.soon(partial(self.when_ready, waitable, function))
-        elif waitable.ready:
-            function()
-        else:
-            waitable.add_waker(function)
+    # --- the end ----------------------------------------------------------------------------------
 
     async def cleaned_up(self, timeout: float) -> None:
         """Wait until nothing runs in the background, at most about ``timeout`` seconds."""
         latest = self.now() + timeout
-        while self._tasks and not self.session.ended and self.now() < latest:
+        while self.background_tasks and not self.session.ended and self.now() < latest:
             await asyncio.sleep(SHORTEST_PAUSE)
 
     async def close(self, timeout: float, *, detach: bool = False) -> None:
@@ -300,12 +250,12 @@ class LoopDriver(Home):
             return
         if self.loop is None:
             self.loop = asyncio.get_running_loop()  # nothing will be started; listeners are told
-        elif not self.homeless:
+        elif not self.loop_closed:
             self.start()
         session = self.session
         first, self.closing = self.closing is None, timeout
         try:
-            if not (self._driver is None or session.ended or detach or self.homeless):
+            if not (self.io is None or session.ended or detach or self.loop_closed):
                 if first:
                     session.close(self.now())
                     self.flush()
@@ -313,23 +263,23 @@ class LoopDriver(Home):
                 over = StateWait((), session.state)
                 self.attach(over)
                 try:
-                    await self.until(over, timeout)
+                    await self.within(over, timeout)
                 finally:
                     self.detach(over)
         finally:
             self._stop()
 
     def drop(self, timeout: float) -> bool:
-        """Nobody holds the client any more: close it soon; whether there was anything to close.
+        """Nothing refers to the client any more: close it soon; False if that is not necessary.
 
         For a finalizer, see :mod:`zkwire.net.held`.
         """
-        driver = self._driver
-        unused = driver is None or self.forked or self.closing is not None or self.session.ended
-        if driver is None or unused or finalizing():
+        io = self.io
+        unused = io is None or self.forked or self.closing is not None or self.session.ended
+        if io is None or unused or finalizing():
             return False
-        driver.held.hold(driver)
-        if not self.soon(partial(self._close_soon, timeout)):
+        io.held.hold(io)
+        if not self.call_soon(partial(self._close_soon, timeout)):
             self._stop()  # its loop is closed: there is only the socket
         return True
 
@@ -338,82 +288,67 @@ class LoopDriver(Home):
         self._call(partial(self.close, timeout))
 
     def _stop(self) -> None:
-        if self._driver is not None:
-            self._driver.stop()
+        if self.io is not None:
+            self.io.stop()
         else:
             self.session.closed()
-        self.call_due()
+        self.call_callbacks()
 
     # --- bytes ------------------------------------------------------------------------------------
 
     @uninterruptible
-    def read(self, link: Connection) -> None:
-        """One receive and all that it brings; nothing that comes behind an interrupted one."""
+    def read(self, connection: Connection) -> None:
+        """One receive and all that follows from it; nothing that comes after an interrupted one."""
         session = self.session
         try:
-            data = None if link.end else link.receive()
-            link.inbox.clear()
+            data = None if connection.closed_because else connection.receive()
+            connection.inbox.clear()
             if data:
-                link.reads += 1
+                connection.reads += 1
                 now = self.now()
                 session.receive_data(data, now)
-                if now >= link.look_at:
-                    link.look_at = now + LOOK
+                if now >= connection.deadlines_at:
+                    connection.deadlines_at = now + DEADLINES_EVERY
                     session.on_deadline(now)
                 if session.broken or session.ended:
-                    link.end = session.broken or "the session is over"
+                    connection.closed_because = session.broken or "the session is over"
                 if session.callbacks:
-                    self.call_due()
+                    self.call_callbacks()
                 if session.has_output:
                     self.flush()
         except BaseException:  # what it has taken from the kernel may be lost
-            link.end = link.end or INTERRUPTED
+            connection.closed_because = connection.closed_because or INTERRUPTED
             self._turn_soon()
             raise
-        if link.end or not session.usable:
+        if connection.closed_because or not session.usable:
             self._turn_soon()
 
     @uninterruptible
-    def call_due(self) -> None:
-        """Call what the automaton wants called, in order."""
+    def call_callbacks(self) -> None:
+        """Call the session's callbacks, in order."""
         while self.session.callbacks:
-            due, called = self.session.take_callbacks(), 0
+            callbacks, called = self.session.take_callbacks(), 0
             try:
-                for function in due:
+                for function in callbacks:
                     function()
                     called += 1
             finally:  # an interrupt must not lose those behind it
-                if called < len(due):
-                    self.session.callbacks[:0] = due[called:]
+                if called < len(callbacks):
+                    self.session.callbacks[:0] = callbacks[called:]
+
+    _schedule_callbacks = call_callbacks
 
     @uninterruptible
     def flush(self) -> None:
         """Send what there is to send, as far as the kernel takes it."""
-        link = self.link
-        while link is not None and self.session.has_output and link.writable:
-            self._send(link, self.session.data_to_send(self.now()))
+        connection = self.current_connection
+        while connection is not None and self.session.has_output and connection.writable:
+            self._send(connection, self.session.data_to_send(self.now()))
 
-    def _send(self, link: Connection, data: bytes) -> None:
-        link.written += len(data)
-        link.send(data)
-        if link.unsent or link.broken_pipe:
+    def _send(self, connection: Connection, data: bytes) -> None:
+        connection.written += len(data)
+        connection.send(data)
+        if connection.backlog or connection.broken_pipe:
             self._turn_soon()  # to listen until it is writable, or to end it
 
-    @uninterruptible
-    def send_rest(self, link: Connection) -> None:
-        """The socket takes bytes again."""
-        if link.pending and not link.end:
-            data, link.unsent = link.unsent, memoryview(b"")
-            link.written += len(data)
-            link.send(data)
-        self.flush()
-        self._turn_soon()
-
-    def abandon_process(self) -> None:
-        """In a forked child: let go of the parent's connection without a byte or a FIN."""
-        self.forked = True
-        link, self.link = self.link, None
-        if link is not None:
-            link.close()
-        if self._driver is not None:
-            self._driver.abandon()
+    send_rest = uninterruptible(Driver.send_rest)

@@ -1,6 +1,6 @@
 """The event loop that a client belongs to, and how what comes from elsewhere gets there.
 
-The client is the loop's from its first use on.  Only the loop's thread may touch the automaton, and
+The client is the loop's from its first use on.  Only the loop's thread may touch the session, and
 not while it is in the middle of that; a finalizer runs in any thread and at any moment.
 """
 
@@ -11,13 +11,18 @@ import sys
 from functools import partial
 
 from zkwire.errors import ForkedError
+from zkwire.net.driver import Driver
 from zkwire.net.forking import remember
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
     from types import CodeType
     from typing import Any, TypeVar
+
+    from zkwire.session.session import Session
+    from zkwire.session.waitable import Waitable
 
     Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -27,13 +32,13 @@ _work: set[CodeType] = set()  # of what is uninterruptible
 
 
 def uninterruptible(function: Function) -> Function:
-    """A function in the middle of which the automaton must not be touched."""
+    """A function in the middle of which the session must not be touched."""
     _work.add(function.__code__)
     return function
 
 
 def in_the_middle() -> bool:
-    """Whether what has called the caller interrupts the work of this thread for a client.
+    """Whether the caller's caller interrupts the work of this thread for a client.
 
     A finalizer does, when the collector runs it there.  The stack tells: a note of it would cost
     each operation something.
@@ -46,16 +51,16 @@ def in_the_middle() -> bool:
     return True
 
 
-class Home:
-    """See the module's docstring."""
+class LoopBound(Driver):
+    """A driver that belongs to an event loop; see the module's docstring."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
+        super().__init__(session, rng, **options)
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.forked = False
         self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
 
     def start(self) -> asyncio.AbstractEventLoop:
-        """Begin to look for a server, if nobody has yet; returns the running loop."""
+        """Begin to connect unless that has been done; returns the running loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -76,20 +81,20 @@ class Home:
         return loop
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to look for a server."""
+        """Begin to connect."""
         raise NotImplementedError
 
-    def abandon_process(self) -> None:
-        """In a forked child: let go of the parent's connection without a byte or a FIN."""
-        raise NotImplementedError
+    def check(self) -> None:
+        """Raise RuntimeError in another event loop, ForkedError in a forked child."""
+        self.start()
 
     @property
-    def homeless(self) -> bool:
+    def loop_closed(self) -> bool:
         """Whether the client's loop has been closed: nothing can happen any more."""
         return self.loop is not None and self.loop.is_closed()
 
     @property
-    def elsewhere(self) -> bool:
+    def outside(self) -> bool:
         """Whether the client's loop, which may be running, does not run this."""
         if self.loop is None or self.loop.is_closed():
             return False
@@ -98,23 +103,30 @@ class Home:
         except RuntimeError:
             return True
 
-    def soon(self, function: Callable[[], object]) -> bool:
-        """Have the loop call ``function``, from any thread; False if it is not running any more."""
+    def call_soon(self, function: Callable[[], object]) -> bool:
+        """Have the loop call ``function``, from any thread; False if it never will."""
         if self.loop is None:
             return False
-        call = self.loop.call_soon_threadsafe if self.elsewhere else self.loop.call_soon
+        call = self.loop.call_soon_threadsafe if self.outside else self.loop.call_soon
         try:
             call(function)
         except RuntimeError:  # it is closed
             return False
         return True
 
+    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
+        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
+        if self.outside:
+            self.call_soon(partial(self.when_ready, waitable, function))
+        else:
+            super().when_ready(waitable, function)
+
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function soon; a coroutine that it returns runs as a task."""
-        self.soon(partial(self._call, function))
+        self.call_soon(partial(self._call, function))
 
     def _call(self, function: Callable[[], object]) -> None:
-        result = function()  # the loop's exception handler hears of errors
+        result = function()  # errors go to the loop's exception handler
         if asyncio.iscoroutine(result):
             task = asyncio.ensure_future(result)
             self._running.add(task)
@@ -134,5 +146,5 @@ class Home:
             message = "the error of an operation was never retrieved"
             context = {"message": message, "exception": error}
             tell = partial(self.loop.call_exception_handler, context)
-            if not self.soon(tell):
+            if not self.call_soon(tell):
                 tell()

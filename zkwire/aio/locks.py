@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def runtime_of(client: AsyncClient) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
-    return check_kind("client must be an AsyncClient", client, AsyncClient)._world
+    return check_kind("client must be an AsyncClient", client, AsyncClient)._driver
 
 
 class Cancelling(Acquirable):

@@ -1,4 +1,4 @@
-"""The engine's driver under asyncio: the event loop is its selector, a timer keeps its deadlines.
+"""I/O under asyncio: the event loop is the connector's selector, a timer keeps its deadlines.
 
 Everything happens in the loop's thread, so nothing is locked.  Sockets are used directly and not
 through a transport: only so is it known what of a broken connection had been sent.
@@ -7,7 +7,7 @@ through a transport: only so is it known what of a broken connection had been se
 from __future__ import annotations
 
 import selectors
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 
 from zkwire.aio.home import uninterruptible
@@ -19,18 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from typing import Any, Protocol
+    from typing import Any
     from weakref import ref
 
-    from zkwire.net import connector
-    from zkwire.net.connection import Connection
-
-    class Owner(connector.Owner, Protocol):
-        """What the loop's driver needs of the pump that it works for."""
-
-        def read(self, link: Connection) -> None: ...
-        def send_rest(self, link: Connection) -> None: ...
-
+    from zkwire.net.driver import Driver
 
 # Seconds; the event loop knows no shorter ones.
 SHORTEST_PAUSE = 0.001
@@ -39,16 +31,16 @@ SHORTEST_PAUSE = 0.001
 class LoopSelector:
     """An event loop in the shape of a selector: calls ``ready(events)`` of what is registered."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, driver: Held) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, io: Held) -> None:
         self._loop = loop
-        self._driver = driver
+        self._io = io
         self._events: dict[socket.socket, int] = {}
 
     def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
-        """Call ``data().ready``, or the driver's if there is none, when the socket is."""
+        """Call ``data().ready``, or the LoopIO's if there is none, when the socket is."""
         old = self._events.get(sock, 0)
         self._events[sock] = events
-        ready = partial(_ready, self._driver, data)
+        ready = partial(_ready, self._io, data)
         if events & selectors.EVENT_READ:
             self._loop.add_reader(sock, ready, selectors.EVENT_READ)
         elif old & selectors.EVENT_READ:
@@ -68,37 +60,35 @@ class LoopSelector:
 
 def _ready(held: Held, attempt: ref[Any] | None, events: int) -> None:
     """Something can be done on a socket.  The loop holds nothing of the client for that."""
-    driver: LoopIO | None = held.get()
-    if driver is None:
+    io: LoopIO | None = held.get()
+    if io is None:
         return
     if attempt is None:
-        driver.ready(events)
+        io.ready(events)
         return
     trying = attempt()
     if trying is not None:
         trying.ready(events)
-    driver.turn()
+    io.turn()
 
 
 def _on_timer(held: Held) -> None:
-    driver: LoopIO | None = held.get()
-    if driver is not None:
-        driver.on_timer()
+    io: LoopIO | None = held.get()
+    if io is not None:
+        io.on_timer()
 
 
 class LoopIO:
-    """Turns the engine whenever something has happened or is due."""
+    """Turns the connector whenever something has happened or is due."""
 
-    def __init__(self, pump: Owner, loop: asyncio.AbstractEventLoop) -> None:
-        self._pump = pump
+    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+        self._driver = driver
         self._loop = loop
         sockets: set[socket.socket] = set()
         self.held: Held = Held(self, sockets)
-        self.held.let_go()
-        self.engine: Connector = Connector(
-            pump, nullcontext(), LoopSelector(loop, self.held), self.wake
-        )
-        self.engine.sockets = sockets
+        self.held.release()
+        self.connector = Connector(driver, LoopSelector(loop, self.held), self.wake)
+        self.connector.sockets = sockets
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None
         self._pausing: asyncio.TimerHandle | None = None
@@ -122,16 +112,17 @@ class LoopIO:
 
     def ready(self, events: int) -> None:
         """Something can be done on the connection."""
-        pump, link = self._pump, self._pump.link
-        if link is None:
+        driver, connection = self._driver, self._driver.current_connection
+        if connection is None:
             return
         if events & selectors.EVENT_READ:
-            pump.read(link)
-            expected = pump.session.unanswered
-            if link.got < SPARSE and expected >= LONG_LINE and not link.end:
+            driver.read(connection)
+            expected = driver.session.unanswered
+            if connection.got < SPARSE and expected >= LONG_LINE and not connection.closed_because:
                 self._pause(max(min(expected * PAUSE, LONGEST_PAUSE), SHORTEST_PAUSE))
         if events & selectors.EVENT_WRITE:
-            pump.send_rest(link)
+            driver.send_rest(connection)
+            self.turn_soon()
 
     def _pause(self, seconds: float) -> None:
         """Let more answers arrive; see :data:`zkwire.net.connection.LONG_LINE`."""
@@ -144,29 +135,31 @@ class LoopIO:
         self._listen()
 
     def _listen(self) -> None:
-        link = self._pump.link
-        if link is not None:
+        connection = self._driver.current_connection
+        if connection is not None:
             reading = selectors.EVENT_READ if self._pausing is None else 0
-            self.engine.listen(reading | (selectors.EVENT_WRITE if link.pending else 0))
+            self.connector.listen(reading | (selectors.EVENT_WRITE if connection.pending else 0))
 
     @uninterruptible
     def turn(self) -> None:
-        """Let the engine do what is to be done, and come back when the next thing is due."""
+        """Do what is to be done, and again when the next thing is due."""
         if self._turning is not None:
             self._turning.cancel()
             self._turning = None
         if self._stopped or self._turns:
             return
-        self._turns = True
+        self._turns, driver = True, self._driver
         try:
-            link = self._pump.link
-            while link is not None and link.broken_pipe and not link.end:
-                self._pump.read(link)  # to the end, of which uvloop tells nobody behind an error
-            due, now = self._pump.session.next_deadline(), self._pump.now()
-            if link is not None and due is not None and due <= now:
-                self._pump.read(link)  # a loop that was blocked may have answers there unread
-            self.engine.conclude(now)
-            due = self.engine.prepare()
+            connection = driver.current_connection
+            while connection is not None and connection.broken_pipe:
+                if connection.closed_because:
+                    break
+                driver.read(connection)  # to the end, which uvloop does not report behind an error
+            due, now = driver.session.next_deadline(), driver.now()
+            if connection is not None and due is not None and due <= now:
+                driver.read(connection)  # a loop that was blocked may have answers there unread
+            self.connector.conclude(now)
+            due = self.connector.prepare()
         finally:
             self._turns = False
         self._listen()
@@ -176,7 +169,7 @@ class LoopIO:
         """Deadlines move away all the time; a timer that comes too early finds the new one."""
         if due is None:
             return
-        when = self._loop.time() + max(0.0, due - self._pump.now())
+        when = self._loop.time() + max(0.0, due - self._driver.now())
         if self._timer is not None:
             if self._timer.when() <= when:
                 return
@@ -195,13 +188,13 @@ class LoopIO:
                 handle.cancel()
         self._timer = self._turning = self._pausing = None
 
-    def abandon(self) -> None:
-        """In a forked child: nothing happens any more, even if the loop goes on there."""
+    def after_fork(self) -> None:
+        """In a forked child: nothing happens any more, even if the loop runs on there."""
         self._rest()
-        self.engine.abandon()
+        self.connector.after_fork()
 
     def stop(self) -> None:
         """End everything.  Idempotent."""
         self._rest()
-        self.engine.stop("the client is closed")
-        self.engine.bury()
+        self.connector.stop("the client is closed")
+        self.connector.close_unused()

@@ -12,9 +12,19 @@ from zkwire.wire import ops
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
-    from typing import Any
+    from typing import Any, Protocol
 
-    from zkwire.aio.driver import LoopDriver
+    from zkwire.session.waitable import Waitable
+
+    class Awaiting(Protocol):
+        """What these need of a driver."""
+
+        operation_timeout: float | None
+
+        def start(self) -> object: ...
+        async def within(self, waitable: Waitable, timeout: float | None) -> bool: ...
+        def withdraw(self, request: Request) -> bool: ...
+        def never_retrieved(self, error: BaseException) -> None: ...
 
     Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 
@@ -22,22 +32,22 @@ if TYPE_CHECKING:
 class StepReply(Request):
     """What a recipe awaits.  ``heard``, once it is there: an await has ended with an error."""
 
-    __slots__ = ("heard", "pump")
-    pump: LoopDriver
+    __slots__ = ("driver", "heard")
+    driver: Awaiting
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return self.within(self.pump.operation_timeout).__await__()
+        return self.within(self.driver.operation_timeout).__await__()
 
     async def within(self, timeout: float | None) -> Any:
         """The result, at most ``timeout`` seconds from now; else OperationTimeoutError."""
         try:
             if self.outcome is None:
                 in_time = False
-                self.pump.start()  # an await in another loop is refused and takes nothing back
+                self.driver.start()  # an await in another loop is refused and withdraws nothing
                 try:
-                    in_time = await self.pump.until(self, timeout)
+                    in_time = await self.driver.within(self, timeout)
                 finally:
-                    taken_back = not (self.ready or self.wakers) and self.pump.withdraw(self)
+                    taken_back = not (self.ready or self.wakers) and self.driver.withdraw(self)
                 if not in_time and (taken_back or not self.ready):
                     raise timed_out(self, timeout, taken_back)
             return self.value()
@@ -50,7 +60,7 @@ class AsyncReply(StepReply):
     """Await it, now or later, once or often, in any number of tasks.
 
     The request is on its way already.  When the last await is cancelled, a request that had not
-    been sent is taken back; one that had been is still executed, in its place in the order.
+    been sent is withdrawn; one that had been is still executed, in its place in the order.
 
     It is a ``collections.abc.Coroutine``, so ``asyncio.create_task`` and
     ``run_coroutine_threadsafe`` take it as it is.  One that is dropped without an await, and that
@@ -76,7 +86,7 @@ class AsyncReply(StepReply):
         """Go on with the await of the running task."""
         awaits, task = self._under_way(), asyncio.current_task()
         if task not in awaits:
-            awaits[task] = self.within(self.pump.operation_timeout)
+            awaits[task] = self.within(self.driver.operation_timeout)
         try:
             return awaits[task].send(value)
         except BaseException:  # StopIteration, with the result, is one
@@ -84,12 +94,12 @@ class AsyncReply(StepReply):
             raise
 
     def throw(self, error: Any, /, *rest: Any) -> Any:
-        """Raise ``error`` in the await of the running task: an end to it, if it has not begun."""
+        """Raise ``error`` in the await of the running task; one that has not begun ends with it."""
         awaits, task = self._under_way(), asyncio.current_task()
         if task not in awaits:
             awaits[task] = self.within(None)
             if not (self.ready or self.wakers):
-                self.pump.withdraw(self)
+                self.driver.withdraw(self)
             self.heard = True
         try:
             return awaits[task].throw(error, *rest)
@@ -124,4 +134,4 @@ class AsyncReply(StepReply):
             except ClientClosedError:
                 pass  # it says nothing about the operation
             except ZooKeeperError as error:
-                self.pump.never_retrieved(error.with_traceback(None))
+                self.driver.never_retrieved(error.with_traceback(None))

@@ -1,7 +1,7 @@
-"""The engine room of the blocking client: what its operations, recipes and watches ask of it.
+"""The driver of the blocking client: what its operations, recipes and watches ask for.
 
-It owns the threads and what they need; how they share the connection is in
-:mod:`zkwire.blocking.leader`, and what the I/O thread does in :mod:`zkwire.blocking.io_thread`.
+It owns the threads; how they share the connection is in :mod:`zkwire.blocking.leader`, and what the
+I/O thread does in :mod:`zkwire.blocking.io_thread`.
 """
 
 from __future__ import annotations
@@ -13,72 +13,71 @@ from functools import partial
 
 from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
+from zkwire.blocking.replies import BlockingReply
 from zkwire.errors import ClientClosedError
-from zkwire.net.background import Callbacks, Task
-from zkwire.net.dial import resolve
+from zkwire.net import exiting
+from zkwire.net.background import Callbacks, report
 from zkwire.net.forking import remember
 from zkwire.net.pacing import FLUSH_AT
-from zkwire.session.states import StateWait
+from zkwire.net.pipeline import Pipeline
 from zkwire.session.waitable import Waitable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from ssl import SSLContext
-    from typing import Any
+    from collections.abc import Callable
+    from random import Random
+    from typing import Any, TypeVar
 
     from zkwire.net.connection import Connection
-    from zkwire.net.dial import Resolver
-    from zkwire.net.sasl import Mechanism
-    from zkwire.session.liveness import LeaseHolder
+    from zkwire.operations import Reply
+    from zkwire.recipes.runtime import Owned
     from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.states import Observer
-    from zkwire.session.waitable import Waitable, Waker
+    from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
 
-LOOK_AGAIN = 0.0005  # seconds
+    T = TypeVar("T")
+
+POLL_SECONDS = 0.0005
 # How much longer than it was given a close may take: the I/O thread's way out.
 CLOSE_SLACK = 0.2
 
 
 class ThreadDriver(LeaderFollower):
-    """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
+    """See the module's docstring."""
 
-    io: IOThread | None
-    threads: object
+    _kind = BlockingReply
+    io: IOThread | None = None
+    closing: float | None
 
-    def __init__(
-        self,
-        session: Session,
-        name: str,
-        tls: SSLContext | None = None,
-        sasl: Mechanism | None = None,
-        resolver: Resolver | None = None,
-        now: Callable[[], float] | None = None,
-    ) -> None:
-        super().__init__(session, now)
-        self._name = name
-        self.tls = tls
-        self.sasl = sasl
-        self.resolver: Resolver = resolver or resolve
-        self._callbacks = Callbacks(f"{name}-callbacks")
+    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
+        super().__init__(session, rng, **options)
+        self._callbacks = Callbacks(f"{self.name}-callbacks")
+        self._dropped = False  # nothing refers to the client any more
         self.thread: threading.Thread | None = None
-        self.closing: float | None = None  # seconds that the close may take, once it is wanted
-        self.detaching: bool = False  # the session is to live on
-        self.tasks: set[Task] = set()  # that run in the background
-        self.client: object = None
-        self._dropped = False  # nobody holds the client any more
-
-    # --- what callers ask for ---------------------------------------------------------------------
+        acl = self.operations._acl
+        self.pipeline = Pipeline(self, session.chroot, BlockingReply, acl=acl)
+        exiting.remember(self)
 
     @staticmethod
     def caller() -> int:
         """Another number for each thread."""
         return threading.get_ident()
 
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the thread that calls it."""
+        from zkwire.blocking.owners import value_of_each_thread
+
+        return value_of_each_thread(make)
+
+    def when_caller_ends(self, lock: Owned) -> None:
+        """Tell the lock, if it is owned then, when the calling thread has ended."""
+        from zkwire.blocking.owners import tell_at_the_end_of_this_thread
+
+        tell_at_the_end_of_this_thread(lock)
+
     def start(self) -> None:
-        """Start the I/O thread, and with it the search for a server, if nobody has yet."""
+        """Start the I/O thread, which connects, unless that has been done."""
         if self.forked:
             self.check()
         if self.threads is not threading.get_ident:
@@ -92,7 +91,7 @@ class ThreadDriver(LeaderFollower):
             io = self.io = IOThread(self)
             try:
                 work = (io.held, io.select)
-                name = f"{self._name}-io"
+                name = f"{self.name}-io"
                 thread = threading.Thread(target=serve, args=work, name=name, daemon=True)
                 remember(self)
                 thread.start()
@@ -107,21 +106,24 @@ class ThreadDriver(LeaderFollower):
             super().threads_replaced()
         self.threads = threading.get_ident
         self.renew_mutex()
-        self._callbacks = Callbacks(f"{self._name}-callbacks")
+        self._callbacks = Callbacks(f"{self.name}-callbacks")
+
+    # --- requests ---------------------------------------------------------------------------------
 
     def submit(self, request: Request, *, eager: bool = False) -> None:
-        """Put a call behind all earlier ones.
+        """Put a request behind all earlier ones.
 
-        Whoever waits for it sends it; with ``eager`` it leaves by itself, at once if nothing is in
-        flight, else together with what follows, at the next reply or when enough have gathered.
+        The thread that waits for it sends it; with ``eager`` it leaves by itself, at once if
+        nothing is unanswered, else together with what follows, at the next reply or when enough
+        have gathered.
         """
         if self.owned() or self.threads is not threading.get_ident:
             self.check_thread()
-        if self.late.waiting:
-            self.late.call()
-        link, session = self.link, self.session
+        if self.deferred.waiting:
+            self.deferred.call()
+        connection, session = self.current_connection, self.session
         queued = 0
-        if link is not None and not link.end and self.closing is None:
+        if connection is not None and not connection.closed_because and self.closing is None:
             with self.mutex:
                 queued = session.push(request)
         if not queued:
@@ -130,16 +132,16 @@ class ThreadDriver(LeaderFollower):
             self.flush()
 
     def _submit(self, request: Request, eager: bool) -> None:
-        """:meth:`submit` for a call that has to do with more than the queue."""
+        """:meth:`submit` for a request that has to do with more than the queue."""
         if self.thread is None or self.forked:
             self.start()
-        link, session = self.link, self.session
-        broken = link is not None and link.end and session.usable
-        if link is not None and broken and self.thread is not threading.current_thread():
-            # As the caller may know already: the call must not be lost with it.  While it opens no
-            # call is, and a SASL mechanism may keep the I/O thread for as long as it likes.
+        connection, session = self.current_connection, self.session
+        broken = connection is not None and connection.closed_because and session.usable
+        if connection is not None and broken and self.thread is not threading.current_thread():
+            # As the caller may know already: the request must not be lost with it.  In a handshake
+            # no request is, and a SASL mechanism may keep the I/O thread for as long as it likes.
             self.wake()
-            self.wait(Gone(self, link))
+            self.wait(Gone(self, connection))
         with self.mutex:
             cleaning = self.detaching and self.thread is threading.current_thread()
             if self.closing is not None and not session.ended and not cleaning:
@@ -153,140 +155,77 @@ class ThreadDriver(LeaderFollower):
             self.wake()  # it has a deadline, and those behind it have later ones
         elif eager and (not session.unanswered or session.queued >= FLUSH_AT):
             self.flush()
-        self._have_called()
+        self._schedule_callbacks()
 
-    def exchange(self, request: Request) -> None:
-        """Submit a call and, if nobody else uses the connection, send it and read its answer.
+    def round_trip(self, request: Request) -> None:
+        """Submit a request; if no other thread uses the connection, send it and read the answer.
 
-        What :meth:`submit` and :meth:`wait` do, with one look at the state instead of four.  The
-        call need not have ended afterwards.
+        What :meth:`submit` and :meth:`wait` do, with one check of the state instead of four.  The
+        request need not have ended afterwards.
         """
-        busy = self.late.waiting or self.closing is not None or self.owned()
+        busy = self.deferred.waiting or self.closing is not None or self.owned()
         replaced = self.threads is not threading.get_ident
-        if busy or replaced or not self._lead(request, None, request):
+        if busy or replaced or not self._read_as_leader(request, None, request):
             self.submit(request)
 
-    async def until(self, waitable: Waitable) -> bool:
-        """Refuse an ``await`` that would block a whole event loop."""
-        raise RuntimeError("await belongs to AsyncClient; with a Client use wait()")
-
-    def withdraw(self, request: Request) -> bool:
-        """The caller no longer waits; True if the call now never will be sent."""
-        if self.forked or self.nested:
-            return False
-        with self.mutex:
-            taken_back = self.session.withdraw(request)
-            self._collect()
-        self._have_called()
-        return taken_back
-
-    def await_delivery(self) -> None:
-        """Wait until no event is half delivered, unless that is for this very thread to do."""
-        with self.mutex:
-            pass
-
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Take a watch back; with ``tell`` on the server too, when nobody else needs it.
+        """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
 
         A finalizer, which the collector runs anywhere, may have to leave it to the I/O thread.
         """
         if self.forked or self.ended:  # a session's end is the end of its watches
             return
         if self.nested:
-            self._call_soon(partial(self.close_watch, watch, tell=tell))
+            self.call_soon(partial(self.close_watch, watch, tell=tell))
             return
         with self.mutex:
             self.session.forget_watch(watch, tell=tell)
             self._collect()
         self.flush()
-        self._have_called()
-
-    def hold(self, hold: LeaseHolder) -> None:
-        """Tell ``hold`` when the session may be gone."""
-        with self.mutex:
-            self.session.hold(hold)
-            self._collect()
-        self._have_called()
-
-    def unhold(self, hold: LeaseHolder) -> None:
-        """The opposite of :meth:`hold`."""
-        if self.nested:
-            self._call_soon(partial(self.unhold, hold))
-            return
-        with self.mutex:
-            self.session.unhold(hold)
-            self._collect()
-        self._have_called()
-
-    def attach(self, onlooker: Observer) -> None:
-        """Show every state to ``onlooker`` from now on."""
-        if self.nested:
-            self._call_soon(partial(self.attach, onlooker))
-            return
-        with self.mutex:
-            self.session.observers.add(onlooker)
-            if isinstance(onlooker, StateWait):
-                onlooker.see(self.session.state)  # it may have changed since it was made
-
-    def detach(self, onlooker: Observer) -> None:
-        """The opposite.  Idempotent."""
-        if self.nested:
-            self._call_soon(partial(self.detach, onlooker))
-            return
-        with self.mutex:
-            self.session.observers.remove(onlooker)
-
-    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
-        """The ensemble has these servers now; an empty list says nothing."""
-        with self.mutex:
-            if hosts:
-                self.session.hosts.replace(hosts)
+        self._schedule_callbacks()
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function in the callback thread."""
         self._callbacks.put(function)
 
-    def spawn(
-        self, work: Callable[[], Coroutine[Any, Any, object]], *, lasting: bool = False
-    ) -> None:
-        """Run a coroutine of background replies: its first step here, the others in the I/O thread.
+    # --- a recipe's waits: every await blocks in place --------------------------------------------
 
-        What the first step asks for is written when this returns, if there is a connection that
-        takes it and no other thread is writing.  A signal handler or a finalizer on top of the
-        client's own work leaves that step, too.  Nobody waits for the end of a ``lasting`` one.
-        """
-        self.start()
-        if self.session.ended:
-            raise self.session.ending()
-        running = set[Task]() if lasting else self.tasks
-        task = Task(work(), self._call_soon, self.when_ready, running)
-        if self.interrupting:
-            self._call_soon(task.next_step)
-            return
-        task.step()
-        self.flush()
+    async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+        return self.wait(waitable, timeout)
 
-    def clean_up(self, timeout: float) -> None:
+    async def until(self, reply: Reply[T], deadline: float | None) -> T:
+        """The reply's result; OperationTimeoutError when the deadline passes first."""
+        return reply.result(self._left(deadline))
+
+    async def ready(self, waitable: Waitable) -> None:
+        """Refuse an ``await`` that would block a whole event loop."""
+        raise RuntimeError("await belongs to AsyncClient; with a Client use wait()")
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def cleaned_up(self, timeout: float) -> None:
         """Wait until nothing runs in the background, at most ``timeout`` seconds."""
+        self._clean_up(timeout)
+
+    def _clean_up(self, timeout: float) -> None:
         latest = self.now() + timeout
-        while self.tasks and not (self.ended or self.forked) and self.now() < latest:
-            time.sleep(LOOK_AGAIN)
+        while self.background_tasks and not (self.ended or self.forked) and self.now() < latest:
+            time.sleep(POLL_SECONDS)
 
-    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
-        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
-        if self.nested:
-            self._call_soon(partial(self.when_ready, waitable, function))
-            return
-        with self.mutex:
-            if not waitable.ready:
-                waitable.add_waker(function)
-                return
-        function()
+    def wind_up(self, seconds: float) -> None:
+        """At the end of the interpreter: see that no node of a lock is left, within this time."""
+        for lock in tuple(self.engaged):
+            try:
+                lock._resume_cleanup()
+            except Exception as error:
+                report(error)
+        self._clean_up(seconds)
 
-    def close(self, timeout: float, *, detach: bool = False) -> None:
+    async def close(self, timeout: float, *, detach: bool = False) -> None:
         """End the session and the threads; returns within about ``timeout`` seconds.
 
-        ``detach``: end the threads only, and leave the session to somebody else.
+        ``detach``: end the threads only, and leave the session to another client.
 
         The I/O thread does it.  If this is a signal handler, or a finalizer, that keeps it from
         that, the end comes behind it.
@@ -305,20 +244,20 @@ class ThreadDriver(LeaderFollower):
         self.wake()
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join(max(CLOSE_SLACK, deadline - self.now()))
-        self._let_go()
+        self._done_with_connection()
         self._callbacks.close(max(CLOSE_SLACK, deadline - self.now()))
 
     def _close_unstarted(self) -> None:
-        told: list[Waker] = []
+        callbacks: list[Waker] = []
         with self.mutex:
             if self.thread is None:
                 self.session.closed()
-                told = self.session.take_callbacks()  # there is no I/O thread to call them
-        for function in told:
+                callbacks = self.session.take_callbacks()  # there is no I/O thread to call them
+        for function in callbacks:
             function()
 
     def drop(self, timeout: float) -> bool:
-        """Nobody holds the client any more: close it soon; whether there was anything to close.
+        """Nothing refers to the client any more: close it soon; False if that is not necessary.
 
         For a finalizer, see :mod:`zkwire.net.held`.
         """
@@ -336,22 +275,22 @@ class ThreadDriver(LeaderFollower):
         return left
 
     def part(self) -> None:
-        """By the I/O thread, at its end: nobody will close the client."""
+        """By the I/O thread, at its end: end the callback thread if no close will."""
         if self._dropped:
             self._callbacks.end()
 
 
 class Gone(Waitable):
-    """Ready once a connection is no longer the pump's."""
+    """Ready once the driver no longer uses a connection."""
 
-    __slots__ = ("_link", "_pump")
+    __slots__ = ("_connection", "_driver")
 
-    def __init__(self, pump: ThreadDriver, link: Connection) -> None:
+    def __init__(self, driver: ThreadDriver, connection: Connection) -> None:
         super().__init__()
-        self._pump = pump
-        self._link = link
+        self._driver = driver
+        self._connection = connection
 
     @property
     def ready(self) -> bool:
         """Whether what is submitted now is for another connection."""
-        return self._pump.link is not self._link
+        return self._driver.current_connection is not self._connection

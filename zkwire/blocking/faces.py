@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def runtime_of(client: Client) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for threads."""
-    return check_kind("client must be a Client", client, Client)._world
+    return check_kind("client must be a Client", client, Client)._driver
 
 
 def blocking(

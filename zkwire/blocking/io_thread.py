@@ -1,12 +1,13 @@
-"""The I/O thread: the engine's driver for the blocking client, and its reader when nobody else is.
+"""The I/O thread of the blocking client: makes connections, and reads when no caller does.
 
-It listens as long as callers read for themselves, too: the kernel tells it only what comes while
-none of them waits (:mod:`zkwire.net.bell`).  A caller that has the read role then gets MOMENT to go
-on, in a long pipeline up to LONGEST_REARM seconds.  Without a bell it looks from time to time, at
-last as seldom as that. A socket that another thread still uses has been shut down before it is
-closed, so that thread is on its way out. It never waits for a caller, and it must not call anything
-of a user's but the SASL mechanism.  It ends when the client is closed, or with the session: one
-that has expired needs no thread.
+It listens while callers read for themselves, too: the kernel wakes it only for what comes while
+none of them waits (:mod:`zkwire.net.bell`).  A caller that has the read role then gets MOMENT to
+continue, in a long pipeline up to LONGEST_REARM seconds.  Without a bell the thread listens from
+time to time, at last as seldom as that.  A socket that another thread still uses has been shut down
+before it is closed, so that thread is about to leave it.
+
+Invariants: it never waits for a caller, and it calls no code of a user's but the SASL mechanism.
+It ends when the client is closed, or with the session: one that has expired needs no thread.
 """
 
 from __future__ import annotations
@@ -27,38 +28,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
     from collections.abc import Callable
-    from typing import Final, Protocol
 
-    from zkwire.blocking.waiting import Sleeper
-    from zkwire.net import connector
-    from zkwire.net.background import Late, Task
+    from zkwire.blocking.leader import LeaderFollower
     from zkwire.net.connection import Connection
-
-    class Owner(connector.Owner, Protocol):
-        """What the I/O thread needs of the pump that it works for."""
-
-        mutex: threading.RLock
-        late: Late
-        sleepers: set[Sleeper]
-        tasks: set[Task]
-        closing: float | None
-        detaching: bool
-        ended: bool
-
-        def read(self, link: Connection) -> None: ...
-        def send_rest(self, link: Connection) -> None: ...
-        def hand_over(self) -> None: ...
-        def call_soon(self) -> None: ...
-        def part(self) -> None: ...
-        def abandon_process(self) -> None: ...
 
     Ready = list[tuple[selectors.SelectorKey, int]]
 
-# Seconds after which it looks whether callers still read, where there is no bell; doubled as long
-# as they do.  A look is a switch of threads: one each 5 ms, with all else that the thread does, was
-# a sixteenth of the CPU time of a caller that asks without a pause; this is a hundredth.
+# Seconds after which it checks whether callers still read, where there is no bell; doubled as long
+# as they do.  A check is a switch of threads: one each 5 ms, with all else that the thread does,
+# was a sixteenth of the CPU time of a caller that asks without a pause; this is a hundredth.
 REARM, LONGEST_REARM = 0.005, 0.02
-# Seconds within which a reader has to get on that was not waiting when the bell rang.
+# Seconds within which a reader has to continue that was not waiting when the bell rang.
 MOMENT = 0.002
 GRACES = 4  # receives before silence is judged
 _AT_ONCE = 0.0
@@ -66,37 +46,39 @@ NOTHING: Ready = []
 
 
 class IOThread:
-    """The loop around the engine; see the module's docstring."""
+    """The loop around the connector; see the module's docstring."""
 
-    def __init__(self, pump: Owner) -> None:
-        self._pump = pump
-        self._mutex = pump.mutex
+    def __init__(self, driver: LeaderFollower) -> None:
+        self._driver = driver
+        self._mutex = driver.mutex
         self._selector = selectors.DefaultSelector()
         self._listening, self._waking = socket.socketpair()
         self._listening.setblocking(False)
         self._waking.setblocking(False)
-        # Re-entrant, for a signal handler; held over the end, so that no byte goes to a stranger
-        # who has got the descriptor's number.
+        # Re-entrant, for a signal handler; held over the end, so that no byte goes to another file
+        # that has got the descriptor's number.
         self._waking_lock = threading.RLock()
         self._selector.register(self._listening, selectors.EVENT_READ)
-        self.select: Final = self._selector.select
-        self._engine = Connector(pump, pump.mutex, self._selector, self.wake)
-        self._engine.sockets.add(self._waking)
-        self.held: Held = Held(self, self._engine.sockets)
-        self.call_late_at: float | None = None
+        self.select: Callable[[float | None], Ready] = self._selector.select
+        self._connector = Connector(driver, self._selector, self.wake)
+        self._connector.sockets.add(self._waking)
+        self.held: Held = Held(self, self._connector.sockets)
+        self.call_deferred_at: float | None = None
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._reads_seen = 0
-        self._calm_at = 0.0  # a reader that has not made it stand back again by then reads no flood
-        self._bell: select.epoll | None = None  # what the selector listens to of a bell
-        self._heard: Connection | None = (
-            None  # the connection that has got its bell, if it can have one
+        self._calm_at: float = (
+            0.0  # a reader that lets it rearm only later than this reads no flood
         )
+        self._bell: select.epoll | None = None  # the bell that the selector listens to
+        self._equipped: Connection | None = None  # has got its bell, if it can have one
         self._cancelled = False
         self._close_at: float | None = None
 
+    # --- from any thread --------------------------------------------------------------------------
+
     def wake(self) -> None:
-        """From any thread: come back from select, and keep the client alive until then."""
+        """Return from select, and keep the client alive until then."""
         self.held.hold(self)
         with self._waking_lock:
             try:
@@ -104,94 +86,106 @@ class IOThread:
             except OSError as error:
                 kernel_says(error)  # it is full, so the thread is awake anyway; or closed
 
-    def let_go(self) -> None:
-        """Leave it to others to keep the client alive, unless it is being closed."""
-        if self._pump.closing is None:
-            self.held.let_go()
-
     def listen(self) -> None:
-        """From any thread: somebody waits for an event, so listen, if nobody else reads."""
+        """A thread waits for an event, so listen, unless another one reads."""
         if self._rearm_at is not None:
-            self._rearm_at = _AT_ONCE
-            self.wake()
+            self.read_soon()
 
-    def look(self) -> None:
-        """From any thread: take in what may have come."""
+    def read_soon(self) -> None:
+        """Take in what may have come."""
         self._rearm_at = _AT_ONCE
         self.wake()
 
+    def close_unused(self) -> None:
+        """Close the sockets that no thread uses any more."""
+        self._connector.close_unused()
+
+    # --- the loop ---------------------------------------------------------------------------------
+
     def begin(self) -> bool:
-        """Start the session, unless whoever has started this thread was interrupted over it."""
-        pump = self._pump
-        pump.call_soon()  # what was put off before there was this thread
+        """Start the session, unless the thread that has started this one was interrupted."""
+        driver = self._driver
+        driver.run_tasks()  # of the time before there was this thread
         with self._mutex:
-            if not (self._cancelled or pump.session.ended):
-                pump.session.start(pump.now())
+            if not (self._cancelled or driver.session.ended):
+                driver.session.start(driver.now())
         return not self._cancelled
 
     def cancel(self) -> None:
-        """Do not run; under the mutex, for which :meth:`run` waits before it does anything."""
+        """Do not run; under the mutex, for which :meth:`begin` waits before it does anything."""
         self._cancelled = True
         self.close_descriptors()
 
+    def release_client(self) -> None:
+        """Leave it to others to keep the client alive, unless it is being closed."""
+        if self._driver.closing is None:
+            self.held.release()
+
     def prepare(self) -> float | None:
         """Do what can be done without waiting; returns when to be called again at the latest."""
-        due = self._engine.prepare()
-        if self._pump.link is not None:
-            self._listen_again(self._pump.link)
+        due = self._connector.prepare()
+        if self._driver.current_connection is not None:
+            self._listen_again(self._driver.current_connection)
         return due
 
     def turn(self, ready: Ready) -> None:
         """Do what is due, and what can be done on the sockets that are ready."""
-        pump = self._pump
+        driver = self._driver
         for key, events in ready:
+            connection = driver.current_connection
             if key.fileobj is self._listening:
                 self._drain()
             elif key.data is not None:
                 attempt = key.data()
                 if attempt is not None:
                     attempt.ready(events)
-            elif pump.link is not None and key.fileobj in (pump.link.sock, self._bell):
+            elif connection is not None and key.fileobj in (connection.sock, self._bell):
                 if events & selectors.EVENT_READ:
-                    self._read(pump.link)
+                    self._read(connection)
                 if events & selectors.EVENT_WRITE:
-                    pump.send_rest(pump.link)
-        link, now = pump.link, pump.now()
-        if link is not None and now >= pump.session.give_up_at:
-            self._catch_up(link)
-        self._engine.conclude(now)
-        if link is not None and pump.link is not link:
+                    driver.send_rest(connection)
+        connection, now = driver.current_connection, driver.now()
+        if connection is not None and now >= driver.session.give_up_at:
+            self._catch_up(connection)
+        self._connector.conclude(now)
+        if connection is not None and driver.current_connection is not connection:
             self._rearm_at = None
             self._hear(None)
             self._wake_all()
-        if self.call_late_at is not None and now >= self.call_late_at:
-            self.call_late_at = None  # first: what comes from now on asks for it anew
-            try:
-                pump.late.call()
-            except Exception as error:  # no interrupt comes here, so it would fail again
-                pump.late.waiting.clear()
-                report(error)
-            pump.flush()
-        pump.call_soon()
+        if self.call_deferred_at is not None and now >= self.call_deferred_at:
+            self._call_deferred()
+        driver.run_tasks()
+
+    def _call_deferred(self) -> None:
+        driver = self._driver
+        self.call_deferred_at = None  # first: what comes from now on asks for it anew
+        try:
+            driver.deferred.call()
+        except Exception as error:  # no interrupt comes here, so it would fail again
+            driver.deferred.waiting.clear()
+            report(error)
+        driver.flush()
 
     def pause(self, due: float | None) -> float | None:
         """Seconds to wait at most."""
-        alarms = due, self._rearm_at, self._close_at, self.call_late_at
+        alarms = due, self._rearm_at, self._close_at, self.call_deferred_at
         times = [alarm for alarm in alarms if alarm is not None]
-        return max(0.0, min(times) - self._pump.now()) if times else None
+        return max(0.0, min(times) - self._driver.now()) if times else None
 
     def stay_away(self, due: float | None) -> bool:
         """Whether there was nothing to do but to see that callers have read meanwhile."""
-        link, at, now = self._pump.link, self._rearm_at, self._pump.now()
-        others = due, self._close_at, self.call_late_at
-        if link is None or at is None or now < at or at == _AT_ONCE or link.end or link.bell:
+        connection, at, now = self._driver.current_connection, self._rearm_at, self._driver.now()
+        others = due, self._close_at, self.call_deferred_at
+        if connection is None or connection.closed_because or connection.bell:
             return False
-        if link.reads == self._reads_seen or any(t is not None and now >= t for t in others):
+        if at is None or now < at or at == _AT_ONCE or connection.reads == self._reads_seen:
             return False
-        self._reads_seen = link.reads
+        if any(t is not None and now >= t for t in others):
+            return False
+        self._reads_seen = connection.reads
         self._rearm = min(2 * self._rearm, LONGEST_REARM)
         again = now + self._rearm
-        if self._rearm_at == at:  # else somebody waits for an event by now
+        if self._rearm_at == at:  # else a thread waits for an event by now
             self._rearm_at = again
         return True
 
@@ -201,39 +195,42 @@ class IOThread:
 
     def finished(self) -> bool:
         """Whether nothing can come any more, or the time for the close is over."""
-        pump = self._pump
-        if pump.closing is None:
-            return pump.session.ended and pump.link is None and not pump.tasks
+        driver = self._driver
+        if driver.closing is None:
+            idle = driver.current_connection is None and not driver.background_tasks
+            return driver.session.ended and idle
         with self._mutex:
             if self._close_at is None:
-                self._close_at = pump.now() + pump.closing
-                remember(pump)  # its finalizer may have run, which ends weak references
-                if not pump.detaching:
-                    pump.session.close(pump.now())
-            if pump.detaching and not pump.tasks:
-                pump.session.closed()
-        pump.flush()
-        return pump.session.ended or pump.now() >= self._close_at
+                self._close_at = driver.now() + driver.closing
+                remember(driver)  # its finalizer may have run, which ends weak references
+                if not driver.detaching:
+                    driver.session.close(driver.now())
+            if driver.detaching and not driver.background_tasks:
+                driver.session.closed()
+        driver.flush()
+        return driver.session.ended or driver.now() >= self._close_at
 
-    def _listen_again(self, link: Connection) -> None:
-        """Read again if no caller does or gets on; write again if something was left over."""
-        if link is not self._heard:
-            self._heard = link
-            link.hang(bell_for(link.sock))
-        at, now = self._rearm_at, self._pump.now()
+    # --- the connection ---------------------------------------------------------------------------
+
+    def _listen_again(self, connection: Connection) -> None:
+        """Read again unless a caller does so; write again if something was left over."""
+        if connection is not self._equipped:
+            self._equipped = connection
+            connection.use_bell(bell_for(connection.sock))
+        at, now = self._rearm_at, self._driver.now()
         if at is not None and now >= at:
-            getting_on = link.reads != self._reads_seen and at != _AT_ONCE
-            self._reads_seen = link.reads
-            self._rearm_at = now + self._rearm if getting_on and not link.bell else None
-            if not getting_on:
-                self._take(link)
-        reading = self._rearm_at is None
-        self._hear(link.bell.io if link.bell and reading else None)
-        interest = selectors.EVENT_READ if reading and not link.bell else 0
-        self._engine.listen(interest | (selectors.EVENT_WRITE if link.pending else 0))
+            progress = connection.reads != self._reads_seen and at != _AT_ONCE
+            self._reads_seen = connection.reads
+            self._rearm_at = now + self._rearm if progress and not connection.bell else None
+            if not progress:
+                self._take(connection)
+        reading, bell = self._rearm_at is None, connection.bell
+        self._hear(bell.io if bell and reading else None)
+        interest = selectors.EVENT_READ if reading and not bell else 0
+        self._connector.listen(interest | (selectors.EVENT_WRITE if connection.pending else 0))
 
     def _hear(self, bell: select.epoll | None) -> None:
-        """Listen to this one."""
+        """Listen to this bell and no other."""
         if self._bell is not bell:
             if self._bell is not None:
                 self._selector.unregister(self._bell)
@@ -241,63 +238,61 @@ class IOThread:
                 self._selector.register(bell, selectors.EVENT_READ)
             self._bell = bell
 
-    def _read(self, link: Connection) -> None:
-        """Read, or stand back from a caller that does."""
-        if link.reader is None:
-            self._take(link)
+    def _read(self, connection: Connection) -> None:
+        """Read, or leave that to a caller that does."""
+        if connection.reader is None:
+            self._take(connection)
         else:
-            now, first = self._pump.now(), MOMENT if link.bell else REARM
-            again = link.bell and now < self._calm_at  # as in a long pipeline: look less often
+            now, first = self._driver.now(), MOMENT if connection.bell else REARM
+            again = connection.bell and now < self._calm_at  # as in a long pipeline: less often
             self._rearm = min(2 * self._rearm, LONGEST_REARM) if again else first
             self._rearm_at = now + self._rearm
-            self._calm_at = self._rearm_at + MOMENT
-            self._reads_seen = link.reads
+            self._calm_at = now + self._rearm + MOMENT
+            self._reads_seen = connection.reads
 
-    def _take(self, link: Connection) -> None:
-        """Read, whoever else may be about to: what a caller has not received, it gets from here."""
-        self._pump.read(link)
-        if link.reader is not None:
-            link.ring()
-        if link.full:
+    def _take(self, connection: Connection) -> None:
+        """Read, even if a caller is about to: what it has not received, it gets from here."""
+        self._driver.read(connection)
+        if connection.reader is not None:
+            connection.ring()
+        if connection.full:
             self._rearm_at = _AT_ONCE
-        if link.end:
+        if connection.closed_because:
             self.wake()  # to end it, and not to wait for what else comes
-        self._pump.hand_over()
+        self._driver.wake_follower()
 
-    def _catch_up(self, link: Connection) -> None:
+    def _catch_up(self, connection: Connection) -> None:
         """Take in what has come, before silence is judged.
 
         Code that keeps the interpreter to itself for long keeps it from being read.
         """
-        pump = self._pump
+        driver = self._driver
         for _ in range(GRACES):
-            due = not link.end and pump.now() >= pump.session.give_up_at
-            if not due or not readable_within(link.sock, 0):
+            silent = not connection.closed_because and driver.now() >= driver.session.give_up_at
+            if not silent or not readable_within(connection.sock, 0):
                 break
-            self._take(link)
+            self._take(connection)
+
+    # --- the end ----------------------------------------------------------------------------------
 
     def _wake_all(self) -> None:
-        """Whoever sleeps looks again: an interrupt may have lost the one that wakes it."""
+        """Wake all sleepers: an interrupt may have lost the one that was to wake them."""
         with self._mutex:
-            sleepers = list(self._pump.sleepers)
+            sleepers = list(self._driver.sleepers)
         for sleeper in sleepers:
             sleeper()
 
-    def bury(self) -> None:
-        """Close the sockets that no thread uses any more."""
-        self._engine.bury()
-
     def shut_down(self) -> None:
-        """Whatever fails on the way: who waits must learn that nothing will come."""
-        pump, connector = self._pump, self._engine
+        """Whatever fails on the way: all waiters must learn that nothing will come."""
+        driver, connector = self._driver, self._connector
         if self._cancelled:
             return
         try:
             connector.stop("the client is closed")
         finally:
-            pump.ended = True
-            rest = (pump.call_due, pump.call_soon, self._wake_all, connector.bury, pump.part)
-            for step in (*rest, self.close_descriptors):
+            driver.ended = True
+            rest = (driver.call_callbacks, driver.run_tasks, self._wake_all)
+            for step in (*rest, connector.close_unused, driver.part, self.close_descriptors):
                 try:
                     step()
                 except Exception as error:
@@ -310,10 +305,10 @@ class IOThread:
             self._listening.close()
             self._waking.close()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: close everything, without a byte or a FIN."""
         self._waking_lock = threading.RLock()
-        self._engine.abandon()
+        self._connector.after_fork()
         self.close_descriptors()
 
 
@@ -327,7 +322,7 @@ def serve(held: Held, select: Callable[[float | None], Ready]) -> None:
             due, ready = io.prepare(), NOTHING
             while not ready:
                 seconds = io.pause(due)
-                io.let_go()
+                io.release_client()
                 io = None
                 ready = select(seconds)
                 while (io := held.get()) is None:

@@ -1,12 +1,22 @@
-"""Runs a recipe's coroutine in the caller's thread."""
+"""Runs a coroutine in the caller's thread, and makes methods of that.
+
+What is stated of such a method (its signature, its docstring, its annotations) is that of the one
+definition, with the type that the thread gets.
+"""
 
 from __future__ import annotations
 
+from functools import wraps
+from types import FunctionType
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterator
-    from typing import Any, TypeVar
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+    from typing import Any, Concatenate, ParamSpec, TypeVar
 
+    from zkwire.operations import Reply
+
+    P = ParamSpec("P")
     T = TypeVar("T")
 
 
@@ -28,3 +38,44 @@ def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
         except StopAsyncIteration:
             return
         yield item
+
+
+def in_thread(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The coroutine method, run in the caller's thread."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(method(self, *args, **kwargs))
+
+    return call
+
+
+def operation(
+    method: Callable[Concatenate[Any, P], Reply[T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The operation itself, as a method that returns the result: for BlockingOperations.
+
+    No function stands around it, which would be a tenth of what the client adds to a lone request.
+    """
+    return _restated(method, "Reply[")
+
+
+def iterator(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """The method itself, as one that returns an iterator: where ``_iterate`` makes it one."""
+    return _restated(method, "Async")
+
+
+def _restated(method: Any, without: str) -> Any:
+    """The same code, with the stated return type ``without`` its beginning."""
+    copy = FunctionType(method.__code__, method.__globals__, method.__name__, method.__defaults__)
+    copy.__kwdefaults__, copy.__doc__ = method.__kwdefaults__, method.__doc__
+    copy.__module__, copy.__qualname__ = method.__module__, method.__qualname__
+    stated: str = method.__annotations__["return"].removeprefix(without)
+    if without.endswith("["):
+        stated = stated.removesuffix("]")
+    copy.__annotations__ = {**method.__annotations__, "return": stated}
+    return copy

@@ -1,17 +1,29 @@
-"""How one thread sleeps until something is ready: nothing here reads, writes or decides."""
+"""Whether a thread may wait for the client, and how it sleeps: nothing here reads or writes.
+
+Code of a user's (a finalizer, a signal handler, a trace function) can run on top of the client's
+own work in the same thread.  What it finds is half done, and what it would wait for stands still
+below it.  So the state lock knows its owner, and a wait is refused there.
+"""
 
 from __future__ import annotations
 
 import threading
 
-from zkwire.session.waitable import Waitable
+from zkwire.errors import ForkedError
+from zkwire.net.driver import Driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable
+    from random import Random
+    from typing import Any
 
-# A signal that comes between the interpreter's last look and the system call is not noticed before
-# that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on who else wakes us.
+    from zkwire.session.session import Session
+    from zkwire.session.waitable import Waitable
+
+# A signal that comes between the interpreter's last check for one and the system call is not
+# noticed before that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on what
+# else wakes the thread.
 LONGEST_SLEEP = 1.0
 
 
@@ -37,3 +49,66 @@ class Sleeper:
         seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
         if seconds > 0:
             self._lock.acquire(timeout=seconds)
+
+
+class MutexDriver(Driver):
+    """A driver whose session is guarded by a lock that knows its owner."""
+
+    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
+        super().__init__(session, rng, **options)
+        self.threads: object = threading.get_ident  # gevent replaces it, and locks and sockets too
+        self.renew_mutex()
+
+    def check(self) -> None:
+        """Raise ForkedError in a forked child."""
+        if self.forked:
+            raise ForkedError(
+                "this client belongs to the parent process; make a Client in this process"
+            )
+
+    def renew_mutex(self) -> None:
+        """Have a state lock of the present kind, which no thread holds."""
+        self.mutex = threading.RLock()
+        self.owned: Callable[[], bool] = self.mutex._is_owned
+
+    @property
+    def nested(self) -> bool:
+        """Whether this is a user's code on top of the client's own work in the same thread."""
+        return self.owned()
+
+    def threads_replaced(self) -> None:
+        """Threads and locks are others than those that the client was made with."""
+        raise RuntimeError(
+            "threads and sockets were replaced (by gevent's monkey.patch_all()) after the first "
+            "use of this client, which could wait for itself: call monkey.patch_all() first in "
+            "the program, or make the client after it (with gunicorn --preload: in the worker)"
+        )
+
+    def check_thread(self) -> None:
+        """Raise if the caller would wait for its own thread."""
+        if self.threads is not threading.get_ident:
+            self.threads_replaced()
+        self.refuse_nested()
+
+    @property
+    def interrupting(self) -> bool:
+        """Whether a wait in this thread would be a wait for the thread itself."""
+        if self.owned():
+            return True
+        connection = self.current_connection
+        writer = None if connection is None else connection.writer
+        return writer is not None and writer == [threading.get_ident()]
+
+    def refuse_nested(self) -> None:
+        """Raise if a wait in this thread would be a wait for the thread itself."""
+        if self.interrupting:
+            raise RuntimeError(
+                "this signal handler (or finalizer) has interrupted the client's own work in this "
+                "thread, and would wait for itself: leave the call to another thread, or set a "
+                "flag here and make the call behind the signal"
+            )
+
+    def after_fork(self) -> None:
+        """In a forked child: close the parent's connection without a byte or a FIN."""
+        self.renew_mutex()  # its holder may be a thread that does not exist here
+        super().after_fork()

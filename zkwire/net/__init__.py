@@ -1,1 +1,1 @@
-"""What both shells share: sockets, TLS, connecting, options."""
+"""What both clients share: the driver, sockets, TLS, connecting, options."""

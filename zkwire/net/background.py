@@ -1,4 +1,4 @@
-"""What runs without a caller: user callbacks, and recipes that clean up behind themselves.
+"""What runs without a caller: a user's callbacks, and recipes that clean up behind themselves.
 
 Neither may run in a thread that reads the socket: a callback may block or ask the same client
 something, and an interrupt that ends a caller must not end a clean-up.
@@ -36,12 +36,12 @@ def _refuse_coroutine(result: object) -> None:
         raise TypeError(f"{result.__qualname__} is async: callbacks of a Client are not awaited")
 
 
-class Late:
+class Deferred:
     """What is to be called before the next request, or a moment later if there is none.
 
-    An interrupt that hits who calls it is raised, be it any exception out of a signal handler, and
-    leaves it there to be called again; two threads may call the same.  What is submitted by one of
-    these functions calls none.
+    An interrupt of one (any exception out of a signal handler) is raised, and leaves it there to be
+    called again; two threads may call the same.  What is submitted by one of these functions calls
+    none.
     """
 
     __slots__ = ("_called", "waiting")
@@ -106,7 +106,7 @@ class Callbacks:
             del function  # while this waits, it keeps nothing of the user's alive
 
     def end(self) -> None:
-        """Let the thread end behind what is queued."""
+        """Let the thread end behind the queued functions."""
         self._closed = True
         self._queue.put(None)
 
@@ -118,34 +118,34 @@ class Callbacks:
             thread.join(timeout)
 
 
-class Task:
+class BackgroundTask:
     """Runs a coroutine whose awaits yield Waitables, step by step, as those become ready.
 
-    ``soon(function)`` runs a function in the thread that the steps but the first belong to;
+    ``call_soon(function)`` runs a function in the thread that all steps but the first belong to;
     ``when_ready(waitable, function)`` runs one as soon as the waitable is ready.  As long as it
     runs it is one of ``running``.
     """
 
-    __slots__ = ("_coroutine", "_running", "_soon", "_when_ready")
+    __slots__ = ("_call_soon", "_coroutine", "_running", "_when_ready")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, object],
-        soon: Callable[[Callable[[], None]], object],
+        call_soon: Callable[[Callable[[], None]], object],
         when_ready: Callable[[Waitable, Callable[[], object]], None],
-        running: set[Task],
+        running: set[BackgroundTask],
     ) -> None:
         self._running = running
         running.add(self)
         self._coroutine = coroutine
-        self._soon = soon
+        self._call_soon = call_soon
         self._when_ready = when_ready
 
     def step(self) -> None:
-        """Take one step; the first is the caller's, so that what it asks for comes in its order.
+        """Take one step; the first in the caller's thread, so that requests keep their order.
 
-        An interrupt of that is raised.  Whether the task goes on then is open, so another must be
-        made, and both of them must be harmless.
+        An interrupt of that is raised.  It is then open whether the task continues, so another must
+        be made, and both of them must be harmless.
         """
         coroutine = self._coroutine
         if isinstance(coroutine, CoroutineType) and coroutine.cr_frame is None:
@@ -153,7 +153,7 @@ class Task:
             return
         try:
             waitable = coroutine.send(None)
-            self._when_ready(waitable, lambda: self._soon(self.next_step))
+            self._when_ready(waitable, lambda: self._call_soon(self.next_step))
         except StopIteration:
             self._running.discard(self)
         except BaseException:
@@ -161,7 +161,7 @@ class Task:
             raise
 
     def next_step(self) -> None:
-        """Take one step where nobody waits for it."""
+        """Take one step where no caller waits for it."""
         try:
             self.step()
         except Exception as error:

@@ -1,12 +1,12 @@
 """Which thread the kernel wakes when bytes have come: a caller that waits, or else the I/O thread.
 
 Both wait for the same socket, each by an epoll of its own, exclusively (Linux 4.5): the kernel
-wakes the first of them in which a thread waits.  So the I/O thread hears at once of bytes that come
-when no caller waits (none reads, or the one that does is held up), and of no others: to look from
-time to time whether callers still read costs a switch of threads for each look.
+wakes the first of them in which a thread waits.  So the I/O thread is woken at once by bytes that
+come when no caller waits (none reads, or the one that does is held up), and by no others: to check
+from time to time whether callers still read costs a switch of threads for each check.
 
-It must not read: who has the read role is a matter of :mod:`zkwire.blocking.leader`.  Invariant:
-the caller's epoll is registered first, so the I/O thread is not woken beside a caller.
+It must not read: which thread has the read role is decided in :mod:`zkwire.blocking.leader`.
+Invariant: the caller's epoll is registered first, so the I/O thread is not woken beside a caller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bell:
         self.caller.register(self._ring, select.EPOLLIN | select.EPOLLET)  # each ring counts once
 
     def ring(self) -> None:
-        """Have the caller look: another thread may have received what it waits for."""
+        """Wake the caller: another thread may have received what it waits for."""
         os.eventfd_write(self._ring, 1)
 
     def close(self) -> None:
@@ -53,4 +53,4 @@ def bell_for(sock: socket.socket) -> Bell | None:
     try:
         return Bell(sock)
     except OSError:
-        return None  # no descriptors are left: the looks from time to time will do
+        return None  # no descriptors are left: a check from time to time will do

@@ -1,6 +1,8 @@
-"""What both clients have in common: options checked, a session made of them, and what one may ask.
+"""What both clients have in common: the options, the session, and its coroutines, each once.
 
-All of it is glue between Operations, Session and a pump; which pump is the subclass's business.
+:class:`ClientBase` checks the options and makes the session and its driver.  For the coroutines of
+:class:`ClientCoroutines` the asyncio client is a subclass; the blocking client has a table of them
+and runs each in the caller's thread, where every await blocks in place.
 """
 
 from __future__ import annotations
@@ -21,22 +23,23 @@ from zkwire.net.options import (
     check_tls,
 )
 from zkwire.operations.checks import check_acl
+from zkwire.recipes import trees
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.session import Session
-from zkwire.session.states import Listener
+from zkwire.session.states import Listener, StateWait
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from datetime import timedelta
-    from random import Random
     from ssl import SSLContext
     from typing import Any, Never
 
     from zkwire.jute.records import ACL
     from zkwire.net.dial import Resolver
+    from zkwire.net.driver import Driver
     from zkwire.net.sasl import Mechanism
     from zkwire.session.trace import TraceFrame
     from zkwire.wire.model import Credentials
@@ -46,10 +49,10 @@ _numbers = itertools.count(1)
 
 
 class ClientBase:
-    """See the module's docstring."""
+    """The options, and what needs no waiting; see the module's docstring."""
 
-    _pump: Any  # ThreadDriver or LoopDriver, as the subclass says
-    _world: Any  # a Runtime, with it
+    _driver: Any  # a Driver, as the subclass says
+    _chroot: str
 
     def __init__(
         self,
@@ -104,29 +107,32 @@ class ClientBase:
         for scheme, secret in check_auth(auth):
             session.add_auth(scheme, secret)
         self._session = session
+        self._chroot = session.chroot
         name = f"zkwire-{next(_numbers)}"
-        self._make_shell(name, check_tls(tls), sasl, rng, _resolver, _now)
-        self._world.operation_timeout = self._operation_timeout
-        self._pump.client = self  # so that a lock or a watch keeps it alive
-        observe.attach(session, name, trace, self._pump.dispatch)
+        self._driver = self._driver_class()(
+            session,
+            rng,
+            name=name,
+            acl=self._acl,
+            operation_timeout=self._operation_timeout,
+            tls=check_tls(tls),
+            sasl=sasl,
+            resolver=_resolver,
+            now=_now,
+        )
+        self._driver.client = self  # so that a lock or a watch keeps it alive
+        observe.attach(session, name, trace, self._driver.dispatch)
         if follow_reconfig:
-            session.observers.add(ServerListUpdates(self._pump, self._world.background, servers))
+            session.observers.add(ServerListUpdates(self._driver, servers))
 
-    def _make_shell(
-        self,
-        name: str,
-        tls: SSLContext | None,
-        sasl: Mechanism | None,
-        rng: Random,
-        resolver: Resolver | None,
-        now: Callable[[], float] | None,
-    ) -> None:
-        """Make ``_pump`` and ``_world``."""
+    @staticmethod
+    def _driver_class() -> type[Driver]:
+        """The class of the driver, loaded by the first client: it needs sockets."""
         raise NotImplementedError
 
     def __del__(self) -> None:
-        pump = getattr(self, "_pump", None)  # there is none behind a refused option
-        if pump is not None and pump.drop(CLOSE_SECONDS):
+        driver = getattr(self, "_driver", None)  # there is none behind a refused option
+        if driver is not None and driver.drop(CLOSE_SECONDS):
             warn_unclosed(self, self._made)
 
     def __repr__(self) -> str:
@@ -135,22 +141,23 @@ class ClientBase:
     @property
     def state(self) -> State:
         """Where the client stands at this moment; CLOSED in a forked child."""
-        return State.CLOSED if self._pump.forked else self._session.state
+        return State.CLOSED if self._driver.forked else self._session.state
 
     def add_state_listener(self, listener: Callable[[State], object]) -> None:
         """Call ``listener`` with every new state from now on, in order, in the callback thread.
 
-        It may block and may use the client.  DISCONNECTED: connecting again, nothing is lost yet;
-        while no server can be reached CONNECTING and DISCONNECTED take turns, a pair an attempt.
-        CONNECTED again: the same session, watches and authentication are back.  EXPIRED,
-        AUTH_FAILED and CLOSED are the last.
+        Under asyncio it is called by the event loop.  It may block (not under asyncio) and may use
+        the client.  DISCONNECTED: connecting again, nothing is lost yet; while no server can be
+        reached CONNECTING and DISCONNECTED alternate, a pair for each attempt.  CONNECTED again:
+        the same session, watches and authentication are back.  EXPIRED, AUTH_FAILED and CLOSED are
+        the last.
         """
         check_callable("listener", listener)
-        self._pump.attach(Listener(listener, self._pump.dispatch))
+        self._driver.attach(Listener(listener, self._driver.dispatch))
 
     def remove_state_listener(self, listener: Callable[[State], object]) -> None:
-        """The opposite.  Idempotent."""
-        self._pump.detach(Listener(listener, self._pump.dispatch))
+        """The opposite of :meth:`add_state_listener`.  Idempotent."""
+        self._driver.detach(Listener(listener, self._driver.dispatch))
 
     @property
     def credentials(self) -> Credentials:
@@ -182,18 +189,20 @@ class ClientBase:
         and, without a ``lease_margin``, does not crash right behind an answer; see
         :mod:`zkwire.session.liveness`.
         """
-        return max(0.0, self._world.lease_deadline - self._world.now())
+        return max(0.0, self._driver.lease_deadline - self._driver.now())
 
     def _credentials_to_leave(self) -> Credentials:
         """The credentials, if nothing is held that would live on without an owner."""
         credentials = self.credentials
-        self._world.check()
-        for lock in tuple(self._world.engaged):
+        self._driver.check()
+        for lock in tuple(self._driver.engaged):
             lock._resume_cleanup()
-        if self._session.lease_holders or any(lock._engaged for lock in tuple(self._world.engaged)):
+        if self._session.lease_holders or any(
+            lock._engaged for lock in tuple(self._driver.engaged)
+        ):
             raise RuntimeError(
-                "a lock is held, or somebody is acquiring it, or it was lost and not released: end "
-                "that first, its node would block everybody"
+                "a lock is held, or being acquired, or it was lost and not released: end that "
+                "first, its node would block all others"
             )
         return credentials
 
@@ -208,4 +217,98 @@ class ClientBase:
 
     def _deadline(self) -> float | None:
         limit = self._operation_timeout
-        return None if limit is None else self._world.now() + limit
+        return None if limit is None else self._driver.now() + limit
+
+
+class ClientCoroutines(ClientBase):
+    """What waits, as coroutines; see the module's docstring."""
+
+    # --- the session ------------------------------------------------------------------------------
+
+    async def connect(self, timeout: float | None = None) -> None:
+        """Wait until the client is connected, at most ``timeout`` seconds (None: session timeout).
+
+        Raises UnreachableError (a NotSentError and a TimeoutError) when no server can be reached,
+        with what each server answered; the client continues to try.  SessionExpiredError or
+        ClientClosedError when no operation of this client can succeed any more.
+        """
+        limit = check_timeout("timeout", timeout)
+        limit = self._session.timeout if limit is None else limit
+        self._driver.start()
+        if not await self._driver.within(self._session.change, limit):
+            raise self._unreachable(limit)
+        if self._session.ended:
+            raise self._session.ending()
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes and locks go at once.  Idempotent; takes a second
+        at most, and when no server can be told, the server ends the session at its timeout."""
+        await self._driver.close(CLOSE_SECONDS)
+
+    async def detach(self) -> Credentials:
+        """Close the client without ending the session; returns the credentials for ``resume``.
+
+        Ephemeral nodes live on if another client resumes the session within its timeout.  Watches
+        and authentication belong to this client and end with it.  Locks must be released before:
+        their nodes would live on and block all others.  A clean-up that is under way is finished
+        first, within a second.  Raises RuntimeError when a lock is held, being acquired, or lost
+        and not released, or when there is no session yet; ClientClosedError or SessionExpiredError
+        when there is none any more.
+        """
+        self._credentials_to_leave()
+        latest = self._driver.now() + CLOSE_SECONDS
+        await self._driver.cleaned_up(CLOSE_SECONDS)
+        credentials = self._credentials_to_leave()  # a lock may have been acquired since
+        await self._driver.close(max(0.0, latest - self._driver.now()), detach=True)
+        return credentials
+
+    async def wait_for_state(self, *states: State, timeout: float | None = None) -> State | None:
+        """Wait until the client is in one of ``states``; returns it, or None after ``timeout``.
+
+        A state that lasted only a moment counts.  When the session ends in another state, no other
+        can come: that one is returned.
+        """
+        if not states or not all(isinstance(state, State) for state in states):
+            raise TypeError("wait_for_state takes one or more State")
+        limit = check_timeout("timeout", timeout)
+        self._driver.start()
+        wait = StateWait(states, self._session.state)
+        self._driver.attach(wait)
+        try:
+            await self._driver.within(wait, limit)
+        finally:
+            self._driver.detach(wait)
+        return wait.reached
+
+    # --- several operations, not atomic -----------------------------------------------------------
+
+    async def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None:
+        """Create a node and whatever is missing above it, each with this ACL (or the default one).
+
+        Not atomic: others may create the same nodes at the same time.  A lost connection is
+        recovered from; OperationTimeoutError when a step of it (without an ``operation_timeout``)
+        has found no server for two session timeouts.
+        """
+        await trees.ensure_path(self._driver, path, acl, self._deadline())
+
+    async def delete_tree(self, path: str) -> None:
+        """Delete a node and everything below it, if it is there.
+
+        Not atomic: others see parts of it gone, and what they create meanwhile is deleted too, for
+        as long as this takes.  A lost connection is recovered from, as by :meth:`ensure_path`.
+        Refused with: NoAuthError.
+        """
+        await trees.delete_tree(self._driver, path, self._deadline())
+
+    def walk(self, path: str = "/") -> AsyncIterator[str]:
+        """The paths of a node and of all below it, parents before their children.
+
+        Not a snapshot: nodes that come and go meanwhile may or may not be among them.  A lost
+        connection is recovered from, as by :meth:`ensure_path`; an ``operation_timeout`` is for
+        each request, not for all of it.  Raises NoNodeError if ``path`` itself is not there.
+        """
+        return self._iterate(trees.walk(self._driver, path, self._deadline))
+
+    @staticmethod
+    def _iterate(items: AsyncGenerator[str, None]) -> Any:
+        return items

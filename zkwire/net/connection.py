@@ -1,15 +1,16 @@
-"""One connection: its socket, who may read and write it, what the kernel has taken, why it ends.
+"""One connection: its socket, its two roles, what the kernel has taken of it, why it ends.
 
-Any thread may have a role or receive, and an interrupt (KeyboardInterrupt, or an exception thrown
-into the thread from outside) may hit it wherever Python calls something or begins a function:
+The *read role* is for a thread that waits for bytes, the *write role* for one that sends.  Any
+thread may have a role or receive, and an interrupt (KeyboardInterrupt, or an exception thrown into
+the thread from outside) may hit it wherever Python calls something or begins a function:
 
-* A role is an attribute that holds whatever its owner has put there, under the pump's mutex; a
-  ``finally`` looks whether that is its own and takes it out, without a call in between.
+* A role is an attribute that holds whatever its owner has put there, under the driver's mutex; a
+  ``finally`` compares that with its own and removes it, without a call in between.
 * A receive stores what has come in the step in which Python takes it from the kernel (one call, of
   C functions only), so an interrupt can be before or behind it, and loses nothing.
 * A send stores what the kernel has taken in the same way.
-* How far an interrupted thread has got in having the automaton take in what has come, or say what
-  is to be sent, cannot be known, so it stores a reason in ``end``.  From then on no byte is
+* How far an interrupted thread has got in having the session take in what has come, or say what is
+  to be sent, cannot be known, so it stores a reason in ``closed_because``.  From then on no byte is
   believed or sent; only the I/O thread acts on it.
 """
 
@@ -40,25 +41,25 @@ MANY_BYTES = 64 * 1024
 LONG_LINE = 32
 SPARSE = 4096
 PAUSE, LONGEST_PAUSE = 1e-5, 1e-2
-# Seconds: somebody else may have received what a thread waits for, and without a bell not say so.
+# Seconds: another thread may have received what one waits for, and without a bell not say so.
 WAIT = 0.05
 FLAGS = (int(socket.MSG_DONTWAIT),)
 INTERRUPTED = "a thread was interrupted while it used the connection"
 
 
 class Connection:
-    """``wait`` is for who has the read role, ``send`` for who has the write role.
+    """``wait`` needs the read role, ``send`` the write role, ``receive`` the mutex.
 
-    ``receive`` is for anybody under the mutex.  ``wait(seconds, 1)``: until bytes may have come, or
-    the end of the stream; None: for ever.
+    ``wait(seconds, 1)``: until bytes may have come, or the end of the stream; None: for ever.
     """
 
     __slots__ = (
-        "_recv", "_send", "_taken", "bell", "broken_pipe", "end", "full", "got", "inbox",
-        "look_at", "reader", "reads", "room", "sock", "unsent", "wait", "writer", "written",
+        "_recv", "_send", "_taken", "backlog", "bell", "broken_pipe", "closed_because",
+        "deadlines_at", "full", "got", "inbox", "reader", "reads", "room", "sock", "wait",
+        "writer", "written",
     )  # fmt: skip
 
-    exact = True  # an interrupt before the automaton has begun changes nothing
+    exact = True  # an interrupt before the session has begun changes nothing
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock: socket.socket = sock
@@ -66,32 +67,32 @@ class Connection:
         self._send = sock.send
         self._taken: deque[int] = deque()  # by the kernel, of what is being sent
         self.wait: Callable[[float | None, int], object] = self._wait
-        self.bell: Bell | None = None  # while there is none everybody hears of everything
+        self.bell: Bell | None = None  # without one all threads are woken
         self.inbox: deque[bytes] = deque()  # received and not taken in
-        self.reader: object = None  # who has the read role
-        self.writer: object = None  # who has the write role
+        self.reader: object = None  # what a thread with the read role has put there
+        self.writer: object = None  # the same for the write role
         self.reads: int = 0
         self.got: int = 0  # bytes, by the last receive
         self.room: int = FEW_BYTES
         self.full: bool = False  # there may be more than the last receive took
-        self.look_at: float = 0.0  # when the reader looks at the deadlines
+        self.deadlines_at = 0.0  # when the reader checks the deadlines
         self.written: int = 0  # what the kernel may have taken
-        self.unsent: memoryview[int] = memoryview(b"")  # what it did not take at once
+        self.backlog = memoryview(b"")  # what it did not take at once
         self.broken_pipe: str | None = None
-        self.end: str | None = None
+        self.closed_because: str | None = None
 
     @property
     def pending(self) -> bool:
         """Whether something waits for the kernel to take it."""
-        return bool(self.unsent)
+        return bool(self.backlog)
 
     @property
     def writable(self) -> bool:
         """Whether the next bytes may be sent now."""
-        return not (self.unsent or self.broken_pipe or self.end)
+        return not (self.backlog or self.broken_pipe or self.closed_because)
 
-    def hang(self, bell: Bell | None) -> None:
-        """Have this bell from now on."""
+    def use_bell(self, bell: Bell | None) -> None:
+        """Wait by this bell from now on."""
         self.bell = bell
         if bell is not None:
             self.wait = bell.caller.poll
@@ -100,7 +101,7 @@ class Connection:
         return readable_within(self.sock, WAIT if seconds is None else min(seconds, WAIT))
 
     def ring(self) -> None:
-        """Have who waits look whether somebody else has received its answer."""
+        """Wake the thread that waits: another one may have received its answer."""
         if self.bell is not None:
             self.bell.ring()
 
@@ -118,12 +119,12 @@ class Connection:
                 return None
         except OSError as error:
             why = kernel_says(error)
-            self.end = self.broken_pipe or why
+            self.closed_because = self.broken_pipe or why
             return None
         data = inbox[0]
         self.got = got = len(data)
         if not got:
-            self.end = self.broken_pipe or CLOSED
+            self.closed_because = self.broken_pipe or CLOSED
         self.full = got >= self.room
         self.room = MANY_BYTES if self.full else FEW_BYTES
         return data
@@ -137,8 +138,8 @@ class Connection:
     def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts already, and keep the rest.
 
-        Until the kernel has said what it took, all of it may have been sent.  Who is interrupted
-        has not got the write role any more when it is known all the same.
+        Until the kernel has said what it took, all of it may have been sent.  If this is
+        interrupted and that is known all the same, the write role is free again.
         """
         taken, size, sent, interrupt = self._taken, len(data), 0, None
         try:
@@ -159,7 +160,7 @@ class Connection:
             del taken[0]
         if sent < size:
             self.written -= size - sent
-            self.unsent = memoryview(data)[sent:]
+            self.backlog = memoryview(data)[sent:]
         if interrupt is not None:
             self.writer = None
             raise interrupt

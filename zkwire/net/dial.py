@@ -3,7 +3,7 @@
 One :class:`Dialer` is one attempt; the next one begins behind the address that it has reached, for
 what accepts connections there may be no server of use.  It lives in the I/O thread's selector and
 never blocks there: connects are non-blocking, and a name (not an address) is looked up in a thread
-of its own, because a look-up can take half a minute and cannot be called off.
+of its own, because a look-up can take half a minute and cannot be cancelled.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Dialer:
         self._listen = listen
         self._secure = secure
         self._sock: socket.socket | None = None
-        self._unsent = b""
+        self._backlog = b""
         self._reasons: list[str] = []
         self._arrange, self._first = arrange, first
         self._addresses: list[Address] | None = _literal(*target) or None
@@ -145,7 +145,7 @@ class Dialer:
 
     @property
     def stage(self) -> str:
-        """What became of the attempt so far, for somebody who ends it now."""
+        """What became of the attempt so far, if it ends now."""
         if self._addresses is None:
             here = "the name has not been looked up in time"
         elif self.tls is not None:
@@ -171,7 +171,7 @@ class Dialer:
         self._listen(self, sock, selectors.EVENT_WRITE)
 
     def _next(self, reason: str) -> None:
-        """Give up the address in hand."""
+        """Continue with the next address, for this ``reason``."""
         self._reasons.append(reason)
         self._drop()
 
@@ -198,7 +198,7 @@ class Dialer:
             from zkwire.net.tls import TlsFilter
 
             try:
-                self.tls, self._unsent = TlsFilter(self._secure, self.target[0]), b""
+                self.tls, self._backlog = TlsFilter(self._secure, self.target[0]), b""
             except ValueError as error:  # the name cannot be a certificate's
                 self._next(f"TLS: {error}")
             else:
@@ -218,8 +218,8 @@ class Dialer:
                     return
                 tls.feed(data)
             done = tls.handshake()
-            self._unsent += tls.take_output()
-            self._unsent = self._unsent[sock.send(self._unsent) :] if self._unsent else b""
+            self._backlog += tls.take_output()
+            self._backlog = self._backlog[sock.send(self._backlog) :] if self._backlog else b""
         except BlockingIOError:
             done = False
         except ssl.SSLError as error:
@@ -230,10 +230,10 @@ class Dialer:
         except OSError as error:
             self._next(f"TLS: {error.strerror or error}")
             return
-        if done and not self._unsent:
+        if done and not self._backlog:
             self._succeed(sock)
         else:
-            writing = selectors.EVENT_WRITE if self._unsent else 0
+            writing = selectors.EVENT_WRITE if self._backlog else 0
             self._listen(self, sock, selectors.EVENT_READ | writing)
 
     def _succeed(self, sock: socket.socket) -> None:
@@ -241,12 +241,12 @@ class Dialer:
         self._sock, self.connected = None, sock
 
     def cancel(self) -> None:
-        """Give the whole attempt up; a look-up that is under way ends unheard."""
+        """End the whole attempt; a look-up that is under way ends without an effect."""
         if self._sock is not None:
             self._listen(self, self._sock, 0)
-        self.abandon()
+        self.close_sockets()
 
-    def abandon(self) -> None:
+    def close_sockets(self) -> None:
         """Close the sockets and nothing else: in a forked child the selector is the parent's."""
         for sock in (self._sock, self.connected):
             if sock is not None:
@@ -258,7 +258,7 @@ def kernel_says(error: OSError) -> str:
     """What went wrong with a socket.  A broken pipe is a reset that was read before.
 
     An OSError without a number is not the kernel's: a signal handler has raised it (TimeoutError is
-    one), so it goes on to whom it is meant for.
+    one), so it is raised again.
     """
     if error.errno is None:
         raise error

@@ -1,117 +1,414 @@
-"""What the worlds of both clients have in common; see :mod:`zkwire.recipes.runtime`."""
+"""The driver of a session, as far as threads and asyncio are alike: recipes are given it.
+
+A driver owns the session and the connection in use.  For recipes it is the Runtime of
+:mod:`zkwire.recipes.runtime`; for requests and watches it is their way to the server.  How to wait,
+and which thread does what, is decided by the subclasses, for threads and for asyncio.
+
+Invariant: the session is only used under ``mutex``.  Under asyncio, where one thread does
+everything, that is no lock.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from itertools import count
 
-from zkwire.errors import ClientClosedError
+from zkwire.errors import ClientClosedError, OperationTimeoutError
+from zkwire.net.background import BackgroundTask, Deferred
+from zkwire.net.dial import resolve
+from zkwire.net.observe import warn
+from zkwire.net.pacing import clock
+from zkwire.net.pipeline import BackgroundReply, Pipeline
 from zkwire.session.outcomes import CLOSING
 from zkwire.session.states import StateWait
-from zkwire.session.waitable import Awaited
-from zkwire.wire.model import State
+from zkwire.session.waitable import Awaited, Waitable
+from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from random import Random
-    from typing import Any
+    from ssl import SSLContext
+    from typing import Any, TypeVar
 
-    from zkwire.net.pipeline import Pipeline
-    from zkwire.operations import Operations
-    from zkwire.recipes.runtime import Engaged
+    from zkwire.jute.records import ACL
+    from zkwire.net.connection import Connection
+    from zkwire.net.dial import Resolver
+    from zkwire.net.sasl import Mechanism
+    from zkwire.operations import Operations, Reply
+    from zkwire.recipes.runtime import Engaged, Owned
+    from zkwire.session.liveness import LeaseHolder
+    from zkwire.session.request import Request
+    from zkwire.session.session import Session
+    from zkwire.session.states import Observer
+    from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
+    from zkwire.wire.model import Event
+
+    T = TypeVar("T")
 
 
-class ClientWorld:
-    """A client as its recipes see it, but for waiting: that is the shells' own."""
+class Either(Waitable):
+    """Ready once one of two is."""
 
-    operation_timeout: float | None = None  # seconds
+    __slots__ = ("_two",)
 
-    def __init__(self, pump: Any, operations: Pipeline, background: Pipeline, rng: Random) -> None:
-        self.operations = operations
-        self.background = background
-        self.now: Any = pump.now
-        self.caller: Any = pump.caller
-        self.hold: Any = pump.hold
-        self.unhold: Any = pump.unhold
-        self.shortly: Any = pump.shortly
-        self.withdraw: Any = pump.withdraw
-        self.dispatch: Any = pump.dispatch
-        self.wait: Any = pump.wait
-        self.when_ready: Any = pump.when_ready
+    def __init__(self, first: Waitable, second: Waitable) -> None:
+        self._two = first, second
+
+    @property
+    def ready(self) -> bool:
+        """Whether one is."""
+        return any(one.ready for one in self._two)
+
+    def add_waker(self, waker: Waker) -> None:
+        """Have ``waker`` called when one turns ready."""
+        for one in self._two:
+            one.add_waker(waker)
+
+    def drop_waker(self, waker: Waker) -> None:
+        """The opposite.  Idempotent."""
+        for one in self._two:
+            one.drop_waker(waker)
+
+
+class Driver:
+    """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
+
+    _kind: type[Request]  # the replies to a recipe's requests
+    caller: Callable[[], object]  # equal for the same thread or task
+    io: Any = None  # an IOThread or a LoopIO, once it is started
+    closing: float | None = None  # seconds that the close may take, once it is wanted
+    forked = False
+
+    def __init__(
+        self,
+        session: Session,
+        rng: Random,
+        *,
+        name: str = "zkwire",
+        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
+        operation_timeout: float | None = None,
+        tls: SSLContext | None = None,
+        sasl: Mechanism | None = None,
+        resolver: Resolver | None = None,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.operation_timeout = operation_timeout
+        self.tls = tls
+        self.sasl = sasl
+        self.resolver = resolver or resolve
+        self.now: Any = now or clock
+        self.mutex: Any = nullcontext()
+        self.current_connection: Connection | None = None
+        self.client: object = None  # which lives as long as something refers to its driver
+        self.deferred = Deferred()
+        self.background_tasks: set[BackgroundTask] = set()
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
-        self._pump = pump
+        self.operations = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
+        self.background = Pipeline(self, session.chroot, BackgroundReply)
         # Drawn once: from the system's source of randomness it takes 3 µs.
         self._prefix = f"{rng.getrandbits(64):016x}"
         self._attempts = count(1)
 
-    def spawn(self, work: Callable[[Operations], Coroutine[Any, Any, object]]) -> None:
-        """Run ``work(background)``: its first step at once, the rest behind the caller's back."""
-        self._pump.spawn(lambda: work(self.background))
+    # --- what differs between threads and asyncio -------------------------------------------------
 
-    def check_open(self) -> None:
-        """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
-        session = self._pump.session
-        if session.ended:
-            raise session.ending()
-        if self._pump.closing is not None:
-            raise ClientClosedError(CLOSING)
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the thread or task that calls it."""
+        raise NotImplementedError
 
-    async def another_state(self) -> None:
-        """In a coroutine given to ``spawn``: wait until the session is in another state."""
-        state = self._pump.session.state
-        wait = StateWait(set(State) - {state}, state)
-        self._pump.attach(wait)
-        try:
-            await Awaited(wait)
-        finally:
-            self._pump.detach(wait)
+    def when_caller_ends(self, lock: Owned) -> None:
+        """Tell the lock, if it is owned then, when the thread or task that runs has ended."""
+        raise NotImplementedError
 
-    def warn(self, message: str) -> None:
-        """Tell the people who read the log."""
-        from zkwire.net.observe import warn
+    def start(self) -> object:
+        """Begin to connect unless that has been done; raises where the client cannot be used."""
+        raise NotImplementedError
 
-        self.dispatch(partial(warn, message))
+    def check(self) -> None:
+        """Raise where the client cannot be used: in a forked child, in another event loop."""
+        raise NotImplementedError
 
-    def forget(self, watch: Watch) -> None:
-        """Take a watch out of the client's table, without telling the server."""
-        self._pump.close_watch(watch, tell=False)
+    def submit(self, request: Request, *, eager: bool = True) -> None:
+        """Put a request behind all earlier ones; with ``eager`` it leaves without a waiter."""
+        raise NotImplementedError
+
+    def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Block until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+        raise NotImplementedError
+
+    async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+        raise NotImplementedError
+
+    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
+        """Remove a watch; with ``tell`` from the server too, unless another one needs it there."""
+        raise NotImplementedError
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function, where a user's code may run."""
+        raise NotImplementedError
+
+    def call_soon(self, function: Callable[[], object]) -> bool:
+        """Have the thread that does I/O call ``function``; False if it never will."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Send what there is to send, as far as the kernel takes it."""
+        raise NotImplementedError
+
+    def read(self, connection: Connection) -> None:
+        """Receive once, what has come, and have the session take it in."""
+        raise NotImplementedError
+
+    def call_callbacks(self) -> None:
+        """Call the session's callbacks, in order; by the thread that does I/O."""
+        raise NotImplementedError
+
+    def _schedule_callbacks(self) -> None:
+        """Have the session's callbacks called; not under the mutex."""
+        raise NotImplementedError
+
+    def _collect(self) -> None:
+        """Take over the session's callbacks, under the mutex, so that their order holds."""
 
     @property
-    def session_timeout(self) -> float:
-        """The session timeout in seconds."""
-        return self._pump.session.timeout
+    def nested(self) -> bool:
+        """Whether this has interrupted a change of the session in the same thread."""
+        return False
 
-    def unique(self) -> str:
-        """An id that no other attempt in the world has."""
-        return f"{self._prefix}{next(self._attempts):08x}"
+    @property
+    def interrupting(self) -> bool:
+        """Whether a wait in this thread would be a wait for the thread itself."""
+        return self.nested
+
+    # --- requests and watches ---------------------------------------------------------------------
+
+    def withdraw(self, request: Request) -> bool:
+        """The caller no longer waits; True if the request now never will be sent."""
+        if self.forked or self.nested:
+            return False
+        with self.mutex:
+            taken_back = self.session.withdraw(request)
+            self._collect()
+        self._schedule_callbacks()
+        return taken_back
+
+    def await_delivery(self) -> None:
+        """Wait until no event is half delivered, unless this very thread delivers it."""
+        with self.mutex:
+            pass
+
+    def forget(self, watch: Watch) -> None:
+        """Remove a watch from the client's table, without telling the server."""
+        self.close_watch(watch, tell=False)
+
+    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
+        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
+        if self.nested:
+            self.call_soon(partial(self.when_ready, waitable, function))
+            return
+        with self.mutex:
+            if not waitable.ready:
+                waitable.add_waker(function)
+                return
+        function()
+
+    # --- the session ------------------------------------------------------------------------------
+
+    def hold(self, hold: LeaseHolder) -> None:
+        """Tell ``hold`` when the session may be gone."""
+        with self.mutex:
+            self.session.hold(hold)
+            self._collect()
+        self._schedule_callbacks()
+
+    def unhold(self, hold: LeaseHolder) -> None:
+        """The opposite of :meth:`hold`."""
+        if self.nested:
+            self.call_soon(partial(self.unhold, hold))
+            return
+        with self.mutex:
+            self.session.unhold(hold)
+            self._collect()
+        self._schedule_callbacks()
+
+    def attach(self, observer: Observer) -> None:
+        """Show every state to ``observer`` from now on."""
+        if self.nested:
+            self.call_soon(partial(self.attach, observer))
+            return
+        with self.mutex:
+            self.session.observers.add(observer)
+            if isinstance(observer, StateWait):
+                observer.see(self.session.state)  # it may have changed since it was made
+
+    def detach(self, observer: Observer) -> None:
+        """The opposite of :meth:`attach`.  Idempotent."""
+        if self.nested:
+            self.call_soon(partial(self.detach, observer))
+            return
+        with self.mutex:
+            self.session.observers.remove(observer)
+
+    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
+        """The ensemble has these servers now; an empty list says nothing."""
+        with self.mutex:
+            if hosts:
+                self.session.hosts.replace(hosts)
 
     @property
     def session_id(self) -> int:
         """The session's id; 0 before the first handshake."""
-        return self._pump.session.session_id
+        return self.session.session_id
+
+    @property
+    def session_timeout(self) -> float:
+        """The session timeout in seconds."""
+        return self.session.timeout
 
     @property
     def resumed(self) -> bool:
         """Whether the session was another client's before."""
-        return self._pump.session.resumed
+        return self.session.resumed
 
     @property
     def usable(self) -> bool:
-        """Whether requests go out at once."""
-        return self._pump.session.usable
-
-    @property
-    def lease_deadline(self) -> float:
-        """Until then, on the clock ``now``, the session is surely alive."""
-        return 0.0 if self._pump.forked else self._pump.session.lease_deadline
+        """Whether requests leave at once."""
+        return self.session.usable
 
     @property
     def connection(self) -> object:
         """Another object for each connection, to be compared by ``is``."""
-        return self._pump.session.connection
+        return self.session.connection
+
+    @property
+    def lease_deadline(self) -> float:
+        """Until then, on the clock ``now``, the session is surely alive."""
+        return 0.0 if self.forked else self.session.lease_deadline
+
+    def check_open(self) -> None:
+        """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
+        session = self.session
+        if session.ended:
+            raise session.ending()
+        if self.closing is not None:
+            raise ClientClosedError(CLOSING)
+
+    def unique(self) -> str:
+        """An id that no other attempt of any client has."""
+        return f"{self._prefix}{next(self._attempts):08x}"
+
+    def warn(self, message: str) -> None:
+        """Put a line into the log, for operators to act on."""
+        self.dispatch(partial(warn, message))
+
+    # --- a recipe's waits -------------------------------------------------------------------------
+
+    async def connected(self, deadline: float | None) -> None:
+        """Wait for a usable connection; raises what ended the session, or OperationTimeoutError."""
+        session = self.session
+        if session.usable and not self.forked:
+            return
+        self.start()
+        if not await self.within(session.change, self._left(deadline)):
+            raise OperationTimeoutError("no server could be reached in time")
+        if session.ended:
+            raise session.ending()
+
+    async def until(self, reply: Reply[T], deadline: float | None) -> T:
+        """The reply's result; OperationTimeoutError when the deadline passes first."""
+        self.flush()  # what was asked for together leaves in one write
+        awaited: Any = reply
+        result: T = await awaited.within(self._left(deadline))
+        return result
+
+    async def event(self, watch: Watch, deadline: float | None) -> Event | None:
+        """The watch's next event; None when the deadline passes first."""
+        while (event := watch.take()) is None:
+            if not await self.within(watch, self._left(deadline)):
+                return None
+        return event
+
+    async def ready(self, waitable: Waitable) -> None:
+        """Wait until ``waitable`` is ready; raises what ended the session if that comes first."""
+        over = StateWait((), self.session.state)
+        self.attach(over)
+        try:
+            await self.within(Either(waitable, over))
+        finally:
+            self.detach(over)
+        if not waitable.ready:
+            raise self.session.ending()
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self.now())
+
+    # --- in the background ------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        work: Callable[[Operations], Coroutine[Any, Any, object]],
+        *,
+        lasting: bool = False,
+    ) -> None:
+        """Run ``work(background)`` to its end, whatever becomes of the caller.
+
+        The first step is taken here, and what it asks for is written when this returns, as far as
+        the kernel takes it and no other thread is writing; the thread that does I/O takes the other
+        steps.  A signal handler or a finalizer on top of the client's own work leaves the first
+        step, too.  A close does not wait for the end of a ``lasting`` one.
+        """
+        self.start()
+        if self.session.ended:
+            raise self.session.ending()
+        running = set[BackgroundTask]() if lasting else self.background_tasks
+        task = BackgroundTask(work(self.background), self.call_soon, self.when_ready, running)
+        if self.interrupting:
+            self.call_soon(task.next_step)
+            return
+        task.step()
+        self.flush()
+
+    async def another_state(self) -> None:
+        """In a coroutine given to ``spawn``: wait until the session is in another state."""
+        state = self.session.state
+        wait = StateWait(set(State) - {state}, state)
+        self.attach(wait)
+        try:
+            await Awaited(wait)
+        finally:
+            self.detach(wait)
+
+    # --- the connection ---------------------------------------------------------------------------
+
+    def send_rest(self, connection: Connection) -> None:
+        """The socket takes bytes again; by the thread that does I/O."""
+        with self.mutex:
+            mine = (
+                connection.pending and not connection.closed_because and connection.writer is None
+            )
+            if mine:
+                connection.writer = self
+        if mine:
+            try:
+                data, connection.backlog = connection.backlog, memoryview(b"")
+                connection.written += len(data)
+                connection.send(data)
+            finally:
+                connection.writer = None
+        self.flush()
+
+    def after_fork(self) -> None:
+        """In a forked child: close the parent's connection without a byte or a FIN."""
+        self.forked = True
+        connection, io = self.current_connection, self.io
+        self.current_connection = self.io = None
+        if connection is not None:
+            connection.close()
+        if io is not None:
+            io.after_fork()

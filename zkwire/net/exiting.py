@@ -1,8 +1,8 @@
 """The normal end of the interpreter: what is being cleaned up then gets a moment to be done.
 
 The threads that do it are daemons and would end in the middle of it.  This decides only how long
-all of them get together; what is owed is for each to know.  An asyncio client is none of its
-business: its loop does not run any more.
+all of them get together; what is to be cleaned up is for each to know.  Asyncio clients are not
+concerned: their loops do not run any more.
 
 Invariant: nothing is kept alive by being remembered here.
 """
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Owing(Protocol):
+    class Unfinished(Protocol):
         """Something that may have to be cleaned up."""
 
         def wind_up(self, seconds: float) -> None: ...
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 SECONDS = 1.0  # for all together
 
-_owing: weakref.WeakSet[Owing] = weakref.WeakSet()
+_unfinished: weakref.WeakSet[Unfinished] = weakref.WeakSet()
 _hooked = False
 
 
-def remember(owing: Owing) -> None:
-    """Have ``owing.wind_up`` called when the interpreter ends."""
+def remember(unfinished: Unfinished) -> None:
+    """Have ``unfinished.wind_up`` called when the interpreter ends."""
     global _hooked
-    _owing.add(owing)
+    _unfinished.add(unfinished)
     if not _hooked:
         atexit.register(_wind_up)
         _hooked = True
@@ -40,5 +40,5 @@ def remember(owing: Owing) -> None:
 
 def _wind_up() -> None:
     latest = time.monotonic() + SECONDS
-    for owing in list(_owing):
-        owing.wind_up(max(0.0, latest - time.monotonic()))
+    for unfinished in list(_unfinished):
+        unfinished.wind_up(max(0.0, latest - time.monotonic()))

@@ -1,4 +1,4 @@
-"""What a forked child does with its parent's clients: it lets go of them, without a byte or a FIN.
+"""What a forked child does with its parent's clients: it closes them, without a byte or a FIN.
 
 The connection belongs to the parent, and the threads that would serve it do not exist in the child.
 """
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     class Shared(Protocol):
         """Something that a fork duplicates."""
 
-        def abandon_process(self) -> None: ...
+        def after_fork(self) -> None: ...
 
 
-_pumps: weakref.WeakSet[Shared] = weakref.WeakSet()
+_drivers: weakref.WeakSet[Shared] = weakref.WeakSet()
 _hooked = False
 
 
-def remember(pump: Shared) -> None:
-    """Have ``pump.abandon_process`` called in every forked child."""
+def remember(driver: Shared) -> None:
+    """Have ``driver.after_fork`` called in every forked child."""
     global _hooked
-    _pumps.add(pump)
+    _drivers.add(driver)
     if not _hooked and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork_in_child)
         _hooked = True
 
 
 def _after_fork_in_child() -> None:
-    for pump in list(_pumps):
-        pump.abandon_process()
-    _pumps.clear()
+    for driver in list(_drivers):
+        driver.after_fork()
+    _drivers.clear()

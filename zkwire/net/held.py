@@ -1,6 +1,4 @@
-"""What a client's own thread or event loop holds of the client: nothing, between two turns.
-
-It decides what keeps a client alive, and knows neither sessions nor what a close is.
+"""What keeps a client alive: its own thread or event loop does not, between two turns.
 
 What the caller refers to (the client itself, a lock, a watch, a reply) keeps all of it alive, and
 the collector finds out when the caller refers to none of these any more.  The client's finalizer
@@ -42,7 +40,7 @@ class Held:
         """Keep the target alive from now on."""
         self.get = lambda: target
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Leave it to others to keep the target alive."""
         self.get = weakref.ref(self.get())
 

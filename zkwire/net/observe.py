@@ -1,6 +1,6 @@
-"""What a client lets others see of itself: lines in the log, and the trace.
+"""What can be seen of a client from outside: lines in the log, and the trace.
 
-Logger ``zkwire``: WARNING for what somebody has to look after, INFO for what becomes of a session,
+Logger ``zkwire``: WARNING for what an operator has to act on, INFO for what becomes of a session,
 DEBUG for each attempt to connect and each frame; names, numbers and sizes, never payloads or
 secrets.  A program that has not loaded ``logging`` wants no log, so it is not loaded for it.  Both
 log and trace are a user's code: they are called in the callback thread.
@@ -36,7 +36,7 @@ def attach(
     trace: Callable[[TraceFrame], object] | None,
     dispatch: Dispatch,
 ) -> None:
-    """Have the session's states logged and its frames traced, as far as anybody wants that."""
+    """Have the session's states logged and its frames traced, as far as the program wants that."""
     session.observers.add(_StateLog(session, name, dispatch))
     wanted = [trace] if trace is not None else []
     if _logger(DEBUG) is not None:
@@ -62,7 +62,7 @@ def _logger(level: int) -> Any:
 
 
 def warn(message: str) -> None:
-    """Log what somebody has to look after."""
+    """Log what an operator has to act on."""
     logger = _logger(WARNING)
     if logger is not None:
         logger.warning(message)

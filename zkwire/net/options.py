@@ -112,7 +112,7 @@ def check_resume(resume: Credentials | None) -> Credentials | None:
 
 
 def check_callable(name: str, function: object) -> None:
-    """Raise TypeError if it can be called by nobody."""
+    """Raise TypeError if it cannot be called."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, not {type(function).__name__}")
 

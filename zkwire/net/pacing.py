@@ -1,4 +1,4 @@
-"""The clock of both shells, and how often and how late they do things."""
+"""The clock of both drivers, and how often and how late they do things."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Seconds between two looks at the deadlines by who reads; the shortest deadline is a ping's.
-LOOK = 0.005
+# Seconds between two checks of the deadlines by a reader; the shortest deadline is a ping's.
+DEADLINES_EVERY = 0.005
 
 # Seconds within which something is done that a moment may make unnecessary: the guard of a lock.
-LINGER = 0.01
+DEFER_SECONDS = 0.01
 
 # Requests that have gathered before they are sent without waiting for more.
 FLUSH_AT = 128

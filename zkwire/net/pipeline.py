@@ -1,4 +1,4 @@
-"""Requests that are submitted without waiting for their answers: what both shells share."""
+"""Requests that are submitted without waiting for their answers: what both clients share."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from zkwire.session.watch import Watch, WatchOwner
 
     class AnyDriver(WatchOwner, Protocol):
-        """What a pipeline needs of a pump."""
+        """What a pipeline needs of a driver."""
 
         def submit(self, request: Request, *, eager: bool) -> None: ...
 
 
-def timed_out(request: Request, timeout: float | None, taken_back: bool) -> OperationTimeoutError:
+def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> OperationTimeoutError:
     """The error for a caller that has waited long enough."""
-    if taken_back:
-        state = "it was taken back unsent"
+    if withdrawn:
+        state = "it was withdrawn unsent"
     elif request.sent:
         state = "it was sent and stays in effect"
     else:
-        state = "it waits to be sent"  # others wait for it, or it is for every connection
+        state = "it waits to be sent"  # for another waiter, or it is for every connection
     return OperationTimeoutError(
         f"no answer within {timeout:.3g} s; {state}",
         op=request.op.name,
         path=request.path,
-        maybe_applied=request.op.changes and not taken_back,
+        maybe_applied=request.op.changes and not withdrawn,
     )
 
 
 class BackgroundReply(Request):
-    """A reply whose await hands the call to whoever drives the coroutine."""
+    """A reply whose await yields it, to the BackgroundTask that drives the coroutine."""
 
-    __slots__ = ("pump",)
-    pump: AnyDriver
+    __slots__ = ("driver",)
+    driver: AnyDriver
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.ready:
@@ -51,21 +51,21 @@ class BackgroundReply(Request):
         return self.value()
 
 
-class Submitting(Requests):
-    """What submits calls to a pump."""
+class Submitter(Requests):
+    """What submits requests to a driver."""
 
-    _pump: Any  # an AnyDriver, or what a subclass says
+    _driver: Any  # an AnyDriver, or what a subclass says
 
     def _own(self, watch: Watch) -> None:
         if watch.closed:
             raise ClosedWatchError("the watch has been closed")
         if watch.owner is None:
-            watch.owner = self._pump
-        elif watch.owner is not self._pump:
+            watch.owner = self._driver
+        elif watch.owner is not self._driver:
             raise ValueError("the watch belongs to another client")
 
 
-class Pipeline(Submitting, Operations):
+class Pipeline(Submitter, Operations):
     """The operations of a client, each returning its reply at once.
 
         replies = [client.pipeline.get_data(path) for path in paths]
@@ -77,20 +77,20 @@ class Pipeline(Submitting, Operations):
 
     def __init__(
         self,
-        pump: AnyDriver,
+        driver: AnyDriver,
         chroot: str,
         kind: type[Request],
         *,
         acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
         eager: bool = True,
     ) -> None:
-        self._pump = pump
+        self._driver = driver
         self._chroot = chroot
         self._acl = acl
         self._kind = kind
         self._eager = eager
 
     def _submit(self, request: Request) -> Any:
-        request.pump = self._pump  # type: ignore[attr-defined]  # every kind of reply has one
-        self._pump.submit(request, eager=self._eager)
+        request.driver = self._driver  # type: ignore[attr-defined]  # every kind of reply has one
+        self._driver.submit(request, eager=self._eager)
         return request

@@ -54,7 +54,7 @@ class Probe:
             self._end(b"")
 
     def ready(self, _: int) -> None:
-        """The server has said something, or nothing more."""
+        """The server has answered, or ended the connection."""
         tls, sock = self.dialer.tls, self._sock
         if sock is None:
             return
@@ -73,12 +73,12 @@ class Probe:
         self.cancel()
 
     def cancel(self) -> None:
-        """Give it up."""
+        """End it without an answer."""
         if self._sock is not None:
             self._listen(self, self._sock, 0)
             self._sock = None
         self.dialer.cancel()
 
-    def abandon(self) -> None:
+    def close_sockets(self) -> None:
         """Close the sockets and nothing else."""
-        self.dialer.abandon()
+        self.dialer.close_sockets()

@@ -1,4 +1,4 @@
-"""SASL mechanisms: what is said to prove who one is, and how the server proves that it knew.
+"""SASL mechanisms: how the client proves its identity, and the server that it knows the secret.
 
 A mechanism is any object with ``exchange(host)``, a generator: each ``yield token`` sends a token
 and gets the server's answer (empty where the server sent null), returning means done and satisfied,
@@ -39,7 +39,7 @@ _MAX_BUFFER = b"65536"  # nothing is wrapped later, so it limits nothing; Java s
 class DigestMD5:
     """User and password, by DIGEST-MD5 (RFC 2831) as ZooKeeper speaks it.
 
-    The password is not sent, but MD5 is weak: who can listen can guess it offline.  Use TLS too.
+    The password is not sent, but MD5 is weak: a listener can guess it offline.  Use TLS too.
 
     Other mechanisms plug in the same way.  GSSAPI (Kerberos), for one, with the package ``gssapi``;
     this is an untested sketch, and it leaves errors of that package to you::
@@ -88,7 +88,7 @@ class DigestMD5:
         _verify(proof, _proof(key, challenge.nonce, cnonce, b":" + DIGEST_URI))
 
     def _key(self, challenge: _Challenge, cnonce: bytes) -> bytes:
-        """The RFC's H(A1): what only those who know the password can make, for this exchange."""
+        """The RFC's H(A1): what only can be made with the password, for this exchange."""
         texts = (self._user, challenge.realm or "", self._password)
         return _key(_join(texts, challenge.utf8), challenge.nonce, cnonce)
 

@@ -1,4 +1,4 @@
-"""Keeps the list of servers up to date with the ensemble's configuration, for who asks for it.
+"""Keeps the list of servers up to date with the ensemble's configuration (``follow_reconfig``).
 
 A coroutine in the background: read the configuration with a watch, take its servers over, wait for
 the watch.  The connection in use stays, whatever the new list says; the next one follows it
@@ -20,32 +20,18 @@ from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from ssl import SSLContext
-    from typing import Any, Protocol
-
+    from zkwire.net.driver import Driver
     from zkwire.operations import Operations
     from zkwire.session.waitable import Waker
     from zkwire.wire.model import State
-
-    class Owner(Protocol):
-        """What this needs of a pump."""
-
-        tls: SSLContext | None
-
-        def spawn(
-            self, work: Callable[[], Coroutine[Any, Any, object]], *, lasting: bool = False
-        ) -> None: ...
-        def replace_hosts(self, hosts: list[tuple[str, int]]) -> None: ...
 
 
 class ServerListUpdates:
     """Starts with the first connection and ends with the session."""
 
-    def __init__(self, pump: Owner, operations: Operations, given: list[tuple[str, int]]) -> None:
-        self._pump = pump
-        self._verbs = operations
-        self._given = given if pump.tls is not None else []
+    def __init__(self, driver: Driver, given: list[tuple[str, int]]) -> None:
+        self._driver = driver
+        self._given = given if driver.tls is not None else []
         self._started = False
 
     def see(self, state: State) -> list[Waker]:
@@ -56,18 +42,18 @@ class ServerListUpdates:
         return [self._start]
 
     def _start(self) -> None:
-        with suppress(ZooKeeperError):  # over already
-            self._pump.spawn(self._follow, lasting=True)
+        with suppress(ZooKeeperError):  # the session is over already
+            self._driver.spawn(self._follow, lasting=True)
 
-    async def _follow(self) -> None:
+    async def _follow(self, operations: Operations) -> None:
         while True:
             watch = Watch()
             try:
-                config = await self._verbs.get_config(watch=watch)
+                config = await operations.get_config(watch=watch)
                 if _is_whole(config.data):
                     found = parse_config(config.data)
                     new = [server for server in found if server not in self._given]
-                    self._pump.replace_hosts([*self._given, *new] if found else [])
+                    self._driver.replace_hosts([*self._given, *new] if found else [])
                 await Awaited(watch)
             except (ConnectionLossError, *BUSY):
                 continue
@@ -78,8 +64,8 @@ class ServerListUpdates:
 def _is_whole(config: bytes) -> bool:
     """Whether it names every server's address for clients.
 
-    It leaves out the ones that stand in a server's own file (``clientPort``): when a server joins
-    such an ensemble, the list would shrink to the newcomer.
+    It leaves out those that stand in a server's own file (``clientPort``): when a server joins such
+    an ensemble, the list would shrink to the new server.
     """
     servers = [line for line in config.splitlines() if line.startswith(b"server.")]
     return all(b";" in server for server in servers)

@@ -3,10 +3,10 @@
 Decides how TLS errors are worded; must not know sockets, threads or frames.  It works on memory and
 never blocks, so that the thread that reads a connection and the one that writes it can be two.
 
-Who uses a :class:`TlsFilter` serialises every call with one lock, for a TLS connection is one state
-machine.  Ciphertext must reach the peer in the order in which it was made: what ``encrypt`` or
-``take_output`` returned goes out before what a later call returned, so whoever sends has the right
-to send (a write role) before it encrypts.  Reading makes output as well (answers to key updates).
+The user of a :class:`TlsFilter` serialises every call with one lock, for a TLS connection is one
+state machine.  Ciphertext must reach the peer in the order in which it was made: what ``encrypt``
+or ``take_output`` returned is sent before what a later call returned, so a thread has the right to
+send (the write role) before it encrypts.  Reading makes output as well (answers to key updates).
 
 Import it late: ``ssl`` is expensive to load.
 """
@@ -57,7 +57,7 @@ def check_context(context: object) -> None:
 
 
 class TlsFilter:
-    """The client's side of one TLS connection; the module's docstring says who must serialise.
+    """The client's side of one TLS connection; see the module's docstring for what to serialise.
 
     First ``handshake`` until it is True, feeding in between, and sending ``take_output`` after each
     call, also after the one that raised: that is the alert which tells the peer why.  Then ``feed``

@@ -48,7 +48,7 @@ class TLSConnection(Connection):
     @property
     def pending(self) -> bool:
         """Whether something waits for the kernel to take it."""
-        return bool(self._ciphertext or self.unsent)
+        return bool(self._ciphertext or self.backlog)
 
     @property
     def writable(self) -> bool:
@@ -66,9 +66,9 @@ class TLSConnection(Connection):
         if plaintext:
             return plaintext  # first: what is read with an end noted down is not believed
         if error is not None:
-            self.end = describe(error)
+            self.closed_because = describe(error)
         elif eof:
-            self.end = self.end or CLOSED
+            self.closed_because = self.closed_because or CLOSED
         return None
 
     def send(self, data: bytes | memoryview) -> None:
@@ -93,7 +93,7 @@ class TLSConnection(Connection):
             shut_down(self.sock)
             return
         self.written -= len(data)
-        self.unsent = data
+        self.backlog = data
         if interrupt is not None:  # what is sent is known all the same, see Connection.send
             self.writer = None
             raise interrupt

@@ -48,7 +48,7 @@ class Claim(LockView, Entry):
         self._fence = attempt.stat.czxid
         self._runtime.hold(self._lost)
         if late:
-            self._runtime.shortly(partial(self._stand_guard_late, attempt, guard))
+            self._runtime.defer(partial(self._stand_guard_late, attempt, guard))
         self._runtime.check_open()  # first: a caller that is told of an end knows that all is lost
         if not self._lasts:
             raise LockLostError(f"{self._path} was lost in the moment it was acquired")

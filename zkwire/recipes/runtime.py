@@ -1,11 +1,12 @@
-"""What a recipe may ask of the world around it, and nothing else.
+"""What a recipe may ask of the client that it runs for, and nothing else.
 
-A recipe is an ``async def`` over these verbs, written once.  The blocking client runs it in the
-caller's thread: every await blocks in place, so the traceback of a stuck thread shows the line of
-the recipe.  Under asyncio it is awaited as it is; in simulation a scheduler sees every await.
+A recipe is an ``async def`` over these operations, written once.  The blocking client runs it in
+the caller's thread: every await blocks in place, so the traceback of a stuck thread shows the line
+of the recipe.  Under asyncio it is awaited as it is; in simulation a scheduler sees every await.
 
-A verb sends its request when it is *called*; awaiting its reply only waits.  Two verbs called one
-after the other therefore leave in one write, and by the session's order the second sees the first.
+An operation sends its request when it is *called*; awaiting its reply only waits.  Two operations
+called one after the other therefore leave in one write, and by the session's order the second sees
+the effects of the first.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
 
         @property
         def usable(self) -> bool:
-            """Whether requests go out at once."""
+            """Whether requests leave at once."""
             ...
 
         @property
@@ -105,7 +106,7 @@ if TYPE_CHECKING:
 
         @property
         def engaged(self) -> set[Engaged]:
-            """The locks of which a node may stand on the server, for whoever wants to detach."""
+            """The locks of which a node may stand on the server: they refuse a detach."""
             ...
 
         @property
@@ -139,7 +140,7 @@ if TYPE_CHECKING:
         def now(self) -> float: ...
         def unique(self) -> str: ...
 
-        def shortly(self, function: Callable[[], object]) -> None:
+        def defer(self, function: Callable[[], object]) -> None:
             """Have ``function`` called some milliseconds from now, or before the next request.
 
             In any thread, perhaps twice, and never if the client ends before.  It must be quick and
@@ -147,12 +148,12 @@ if TYPE_CHECKING:
             """
             ...
 
-        def withdraw(self, reply: Reply[Any]) -> bool:
-            """Take back a request if it has not been sent; whether it now never will be."""
+        def withdraw(self, request: Any, /) -> bool:
+            """Never send a request that has not been sent; True if it now never will be."""
             ...
 
         async def connected(self, deadline: float | None) -> None:
-            """Wait until requests go out; OperationTimeoutError when the deadline passes first."""
+            """Wait for a usable connection; OperationTimeoutError behind the deadline."""
             ...
 
         async def until(self, reply: Reply[T], deadline: float | None) -> T:
@@ -180,11 +181,11 @@ if TYPE_CHECKING:
             ...
 
         def warn(self, message: str) -> None:
-            """Tell the people who read the log."""
+            """Put a line into the log, for operators to act on."""
             ...
 
         def forget(self, watch: Watch) -> None:
-            """Take a watch out of the client's table, without telling the server."""
+            """Remove a watch from the client's table, without telling the server."""
             ...
 
         def hold(self, hold: LeaseHolder) -> None: ...
@@ -208,16 +209,16 @@ def in_time(runtime: Runtime, deadline: float | None) -> float:
 async def persist(
     runtime: Runtime,
     deadline: float | None,
-    verb: Callable[P, Reply[T]],
+    operation: Callable[P, Reply[T]],
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """The result of a verb that can be repeated without harm, over as many connections as it takes.
+    """The result of an operation that may be repeated, over as many connections as it takes.
 
     Each try waits for a connection by itself, so this does not spin.
     """
     while True:
         try:
-            return await runtime.until(verb(*args, **kwargs), deadline)
+            return await runtime.until(operation(*args, **kwargs), deadline)
         except ConnectionLossError:
             pass

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         """What a watch needs of the client that it is set on."""
 
         def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
-        async def until(self, waitable: Waitable) -> bool: ...
+        async def ready(self, waitable: Waitable) -> None: ...
         def close_watch(self, watch: Watch) -> None: ...
         def dispatch(self, function: Callable[[], object]) -> None: ...
 
@@ -152,7 +152,7 @@ class Watch(Waitable):
 
     async def _next(self) -> Event:
         while (event := self.take()) is None:
-            await self._owner().until(self)
+            await self._owner().ready(self)
         return event
 
     @property

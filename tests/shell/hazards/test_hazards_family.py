@@ -68,7 +68,7 @@ def test_hazard_C2_the_same_content_of_an_earlier_session(
 ) -> None:
     """Neither taken over, nor given up for good: who waits has the lock when that session ends."""
     earlier, client = stage.client(direct=True), stage.client()
-    monkeypatch.setattr(client._world, "unique", lambda: "unique")
+    monkeypatch.setattr(client._driver, "unique", lambda: "unique")
     content = f"{client.session_id & 2**64 - 1:016x}-unique".encode()
     earlier.create(fresh_path, content, ephemeral=True)
     stage.proxy.on("create2", action=cut_before)  # so that the next answer is doubted
@@ -92,7 +92,7 @@ def test_hazard_C3_two_contenders_of_one_name(
 ) -> None:
     clients = [stage.client(), stage.client(direct=True)]
     for client in clients:
-        monkeypatch.setattr(client._world, "unique", lambda: "unique")
+        monkeypatch.setattr(client._driver, "unique", lambda: "unique")
     locks = [kind(client, fresh_path) for client in clients]
     stage.proxy.on("create2", action=cut_before)
     tries = [Running(lock.try_acquire) for lock in locks]

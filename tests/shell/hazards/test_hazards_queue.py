@@ -146,7 +146,7 @@ def test_hazard_B8_a_node_of_ones_own_name_and_anothers_session_is_left(
     """The look-up after a lost create finds the very name, of somebody else's."""
     make_path(stage.observer, fresh_path)
     client = stage.client()
-    monkeypatch.setattr(client._world, "unique", lambda: "unique")
+    monkeypatch.setattr(client._driver, "unique", lambda: "unique")
     name = f"{client.session_id & 2**64 - 1:016x}-unique-lock-"
     stage.observer.create(f"{fresh_path}/{name}", ephemeral=True, sequential=True)
     stage.proxy.on("create2", action=cut_before)

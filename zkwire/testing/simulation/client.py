@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from zkwire.aio.runtime import AsyncWorld
+from zkwire.aio.replies import StepReply
+from zkwire.net.driver import Driver
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
@@ -20,10 +21,8 @@ from zkwire.session.watch import Watch
 from zkwire.testing.server.connection import Connection
 
 if TYPE_CHECKING:
-    from zkwire.aio.driver import LoopDriver
-    from zkwire.recipes.runtime import Owned, Runtime
-    from zkwire.session.liveness import LeaseHolder
-    from zkwire.session.states import Observer
+    from zkwire.operations import Operations
+    from zkwire.recipes.runtime import Owned
     from zkwire.testing.server.processor import Processor
 
 T = TypeVar("T")
@@ -146,25 +145,6 @@ class Scheduler(Protocol):
     def step_within(self, task: Task) -> None: ...
 
 
-class SimulatedWorld(AsyncWorld):
-    """A client as its recipes see it, where the simulation says which task runs."""
-
-    def local(self, make: Callable[[], T]) -> Callable[[], T]:
-        """A function that returns the value of the task that calls it."""
-        values: dict[Task | None, T] = {}
-
-        def value() -> T:
-            task = self._pump.running()
-            if task not in values:
-                values[task] = make()
-            return values[task]
-
-        return value
-
-    def when_caller_ends(self, lock: Owned) -> None:
-        """A task that ends keeps what it holds: its process goes on."""
-
-
 class Client:
     """One process with one client in it.
 
@@ -181,8 +161,7 @@ class Client:
         self.rng: Random = Random(sim.rng.random())
         hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
         self.session: Session = Session(hosts, timeout=sim.timeout, chroot=chroot)
-        self._pump = Shell(self)
-        self.world: Runtime = SimulatedWorld(cast("LoopDriver", self._pump), chroot, self.rng)
+        self.world: Shell = Shell(self)
         self.link: Link | None = None
         self.ghosts: list[Link] = []  # connections that only the server still believes in
         self.paused_until: float | None = None
@@ -279,37 +258,51 @@ class Client:
                 self.ghosts.append(link)
 
 
-class Shell:
-    """What the world of a recipe needs of a shell.  Everything leaves at the end of a step."""
+class Shell(Driver):
+    """What a recipe needs of a shell.  Everything leaves at the end of a step."""
 
-    operation_timeout = None
-    forked = False
-    closing = None
+    _kind = StepReply
 
     def __init__(self, client: Client) -> None:
+        super().__init__(client.session, client.rng)
         self._client = client
-        self.session: Session = client.session
-        self.flush: Callable[[], None] = client.flush
         self._sim = client.sim
-
-    def now(self) -> float:
-        return self._sim.now
+        self.now = lambda: client.sim.now
 
     def start(self) -> None:
         """There is one loop only, and it runs."""
 
-    def running(self) -> Task | None:
-        """The task that runs."""
-        return self._sim.current
+    check = start
 
     def caller(self) -> object:
         """All tasks of a client count as one: how they share a lock object is looked at, too."""
         return None
 
-    def submit(self, call: Request, *, eager: bool = True) -> None:
-        self.session.submit(call, self._sim.now)
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the task that calls it."""
+        values: dict[Task | None, T] = {}
 
-    async def until(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        def value() -> T:
+            task = self._sim.current
+            if task not in values:
+                values[task] = make()
+            return values[task]
+
+        return value
+
+    def when_caller_ends(self, lock: Owned) -> None:
+        """A task that ends keeps what it holds: its process goes on."""
+
+    def submit(self, request: Request, *, eager: bool = True) -> None:
+        self.session.submit(request, self._sim.now)
+
+    def flush(self) -> None:
+        self._client.flush()
+
+    def _schedule_callbacks(self) -> None:
+        self._client.call_due()
+
+    async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
         task, sim = self._sim.current, self._sim
         latest = None if timeout is None else sim.now + timeout
         while not (waitable.ready or (latest is not None and sim.now >= latest)):
@@ -322,7 +315,12 @@ class Shell:
                 waitable.drop_waker(wake)
         return waitable.ready
 
-    def shortly(self, function: Callable[[], object]) -> None:
+    def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        if waitable.ready or timeout == 0:
+            return waitable.ready
+        raise RuntimeError("this would block the simulation: use await")
+
+    def defer(self, function: Callable[[], object]) -> None:
         """At once, or (if the seed is odd) at any later moment: both are as good as real.
 
         All small worlds have the seed 0: any moment would make three times as many states of them.
@@ -336,48 +334,21 @@ class Shell:
 
         self._sim.add_task(self._client, call(), "", background=True)
 
-    def await_delivery(self) -> None:
-        """Nothing is ever half done between two steps."""
-
-    def wait(self, waitable: Waitable, timeout: float | None) -> bool:
-        if waitable.ready or timeout == 0:
-            return waitable.ready
-        raise RuntimeError("this would block the simulation: use await")
-
-    def withdraw(self, call: Request) -> bool:
-        taken_back = self.session.withdraw(call)
-        self._client.call_due()
-        return taken_back
-
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
         self.session.forget_watch(watch, tell=tell)
         self._client.call_due()
         self.flush()
 
-    def hold(self, hold: LeaseHolder) -> None:
-        self.session.hold(hold)
-        self._client.call_due()
-
-    def unhold(self, hold: LeaseHolder) -> None:
-        self.session.unhold(hold)
-        self._client.call_due()
-
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def spawn(
+        self,
+        work: Callable[[Operations], Coroutine[Any, Any, object]],
+        *,
+        lasting: bool = False,
+    ) -> None:
         if self.session.ended:
             raise self.session.ending()
-        self._sim.step_within(self._sim.add_task(self._client, work(), "", background=True))
-
-    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
-        if waitable.ready:
-            function()
-        else:
-            waitable.add_waker(function)
-
-    def attach(self, onlooker: Observer) -> None:
-        self.session.observers.add(onlooker)
-
-    def detach(self, onlooker: Observer) -> None:
-        self.session.observers.remove(onlooker)
+        coroutine = work(self.background)
+        self._sim.step_within(self._sim.add_task(self._client, coroutine, "", background=True))
 
     def dispatch(self, function: Callable[[], object]) -> None:
         async def call() -> None:
