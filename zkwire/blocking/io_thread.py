@@ -67,9 +67,7 @@ class IOThread:
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._reads_seen = 0
-        self._calm_at: float = (
-            0.0  # a reader that lets it rearm only later than this reads no flood
-        )
+        self._calm_at: float = 0.0  # a reader that rearms it only later reads no flood
         self._bell: select.epoll | None = None  # the bell that the selector listens to
         self._equipped: Connection | None = None  # has got its bell, if it can have one
         self._cancelled = False
