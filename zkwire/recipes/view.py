@@ -37,7 +37,7 @@ class PathView:
 
     @property
     def path(self) -> str:
-        """Its path."""
+        """The path of the node that it is, or that its contenders stand below."""
         return self._lock._path
 
 
