@@ -36,7 +36,7 @@ def assert_all_shown(done: subprocess.CompletedProcess[str]) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
-    assert "13 of 13 claims held" in done.stdout
+    assert "13 of 13 checks passed" in done.stdout
 
 
 def test_demo_that_needs_nothing() -> None:

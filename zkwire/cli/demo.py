@@ -1,7 +1,7 @@
-"""``python -m zkwire demo``: the main job, shown and checked, on a server that needs nothing.
+"""``python -m zkwire demo``: it shows and checks what the locks do, and needs no server.
 
-Everything the demo claims it has checked in the same run; its exit status is 0 only if all held.
-Ctrl-C has it remove what it has made, and say what is left.
+The demo checks everything that it shows; its exit status is 0 only if all checks have passed.
+After Ctrl-C it removes its nodes and says what is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-INTERRUPTED = 130  # as a shell says it of a process that SIGINT has ended
+INTERRUPTED = 130  # the exit status in a shell for a process that SIGINT has ended
 
 
 def demo(server: str | None) -> int:
@@ -47,25 +47,25 @@ def _play(screen: Screen, processes: Processes, hosts: str, root: str) -> int:
             scenes.stopped_holder(screen, processes, hosts, root)
             scenes.wake_ups(screen, hosts, root)
         except (ZooKeeperError, RuntimeError) as error:
-            screen.claim(f"no error: {type(error).__name__}: {error}", False)
+            screen.check(f"no error: {type(error).__name__}: {error}", False)
         finally:
-            processes.end()  # before the folder in which they write
+            processes.end()  # before the end of the folder in which they write
+        screen.heading("Summary")
         with Client(hosts) as client:
-            screen.claim("nothing is left on the server", _remove(client, root))
+            screen.check("nothing is left on the server", _remove(client, root))
     failed = len(screen.failures)
-    screen.heading("Summary")
     screen.say(
-        f"{screen.claims - failed} of {screen.claims} claims held, "
+        f"{screen.checks - failed} of {screen.checks} checks passed, "
         f"{time.monotonic() - started:.1f} seconds."
     )
-    for claim in screen.failures:
-        screen.say(screen.paint(f"did not hold: {claim}", "red"))
+    for check in screen.failures:
+        screen.say(screen.paint(f"failed: {check}", "red"))
     return 1 if failed else 0
 
 
 def _interrupted(screen: Screen, processes: Processes, server: str | None, root: str) -> None:
-    """Remove what there is, whatever it is, and say what is left."""
-    left = f"{root} and what is below it may be left on the server."
+    """Remove the demo's nodes, and say what is left."""
+    left = f"{root} and the nodes below it may be left on the server."
     screen.heading("Interrupted")
     try:
         processes.end()
@@ -73,7 +73,7 @@ def _interrupted(screen: Screen, processes: Processes, server: str | None, root:
             with Client(server) as client:
                 client.sync(root)
                 client.delete_tree(root)
-        left = "What the demo had made is removed: nothing is left on the server."
+        left = "All that the demo created is removed: nothing is left on the server."
     except ZooKeeperError as error:
         left = f"{type(error).__name__}: {error}. {left}"
     except KeyboardInterrupt:
@@ -83,16 +83,16 @@ def _interrupted(screen: Screen, processes: Processes, server: str | None, root:
 
 def _server(screen: Screen, server: str | None) -> AbstractContextManager[str]:
     if server is not None:
-        screen.say(f"On the ZooKeeper at {server}.")
+        screen.say(f"On the ZooKeeper server at {server}.")
         return nullcontext(server)
     from zkwire.testing.server.server import Server
 
-    screen.say("On zkwire's own server, in memory: for tests and demos, not for production.")
+    screen.say("On zkwire's own in-memory server, which is for tests and demos only.")
     return _Embedded(Server())
 
 
 class _Embedded:
-    """The hosts of an embedded server as a context."""
+    """A context that runs an embedded server and gives its hosts."""
 
     def __init__(self, server: object) -> None:
         self._server = server
@@ -105,7 +105,7 @@ class _Embedded:
 
 
 def _remove(client: Client, path: str) -> bool:
-    """Delete a path and the empty, ordinary nodes below it; whether it is gone."""
+    """Delete a path and the nodes below it, without ephemeral ones; whether it is gone."""
     client.sync(path)
     for name in client.get_children(path):
         stat = client.exists(f"{path}/{name}")

@@ -1,6 +1,6 @@
-"""Processes of a command's own: started as ``python -m zkwire``, and never left behind.
+"""The processes that a command starts as ``python -m zkwire``; none outlives the command.
 
-Ctrl-C reaches the command alone, which ends them: what has ended makes nothing more on a server.
+Ctrl-C reaches only the command, which then ends its processes, so that they create no more nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Processes:
         self._started: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start ``python -m zkwire`` with these arguments, from this very checkout."""
+        """Start ``python -m zkwire`` with these arguments, with the same copy of zkwire."""
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         with _without_interrupts():
             process = subprocess.Popen(
@@ -39,18 +39,18 @@ class Processes:
         return process
 
     def wait(self) -> None:
-        """Wait for all of them; RuntimeError if one fails, and none is left in any case."""
+        """Wait for all processes; RuntimeError if one has failed.  None is left in any case."""
         try:
             for process in self._started:
                 process.communicate(timeout=SECONDS)
             codes = [process.returncode for process in self._started]
             if any(codes):
-                raise RuntimeError(f"processes of the demo ended with {codes}")
+                raise RuntimeError(f"the demo's processes ended with the exit statuses {codes}")
         finally:
             self.end()
 
     def end(self) -> None:
-        """Make sure that all of them are gone; may be called again."""
+        """Kill all processes that still run, and wait for them; a second call does nothing."""
         with _without_interrupts():
             for process in self._started:
                 if process.poll() is None:
@@ -64,9 +64,9 @@ class Processes:
 
 @contextmanager
 def _without_interrupts() -> Generator[None]:
-    """Ctrl-C takes effect behind it."""
+    """A context that delays Ctrl-C until its end."""
     came: list[int] = []
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the process is in the background
         yield
         return
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))

@@ -1,4 +1,4 @@
-"""What happens to a lock when things go wrong, one scene each; see ``writers`` for the first."""
+"""The demo's other scenes: what happens to a lock when things go wrong; `writers` is the first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ WAITERS = 8
 
 
 def lost_create(screen: Screen, hosts: str, root: str) -> None:
-    """The connection is cut after the server has made the node and before it could say so."""
+    """The connection is cut after the server has created the node and before its answer."""
     screen.heading("2. A connection is lost in the middle of a create")
     screen.say(
-        "The server makes the lock's node, and the answer never arrives. A blind second try would "
-        "leave a node that nobody knows of and everybody waits for."
+        "The server creates the lock's node, but its answer never arrives. If the client simply "
+        "created a second node, all clients would wait for the first one for ever: no client "
+        "knows that it has it."
     )
     with FaultProxy(hosts) as proxy, Client(proxy.hosts) as client, Client(hosts) as observer:
         lock = SequentialLock(client, f"{root}/cut")
@@ -45,17 +46,19 @@ def lost_create(screen: Screen, hosts: str, root: str) -> None:
                 screen.show(f"connection {frame.connection}: {frame.op} {frame.path or ''}")
         asked = [f.op for f in proxy.frames() if f.direction == "c2s"]
         nodes = observer.get_children(f"{root}/cut")
-        screen.claim("the lock looked for its node (sync, then the list of children) and "
-                     "did not create another", acquired and asked.count("create2") == 1
-                     and "sync" in asked)  # fmt: skip
-        screen.claim("there is one node, and it is held", len(nodes) == 1 and lock.held)
-        screen.claim("the session is still the same one", client.session_id == session)
+        screen.check(
+            "the lock looked for its node (sync, then the list of children) and did not create "
+            "another",
+            acquired and asked.count("create2") == 1 and "sync" in asked,
+        )
+        screen.check("there is one node, and the lock is held", len(nodes) == 1 and lock.held)
+        screen.check("the session is still the same", client.session_id == session)
         lock.release()
 
 
 def stopped_holder(screen: Screen, processes: Processes, hosts: str, root: str) -> None:
-    """A holder that is stopped past its session timeout wakes up and wants to write."""
-    screen.heading("3. A holder is stopped for longer than its session lives")
+    """A holder is stopped for longer than its session timeout, then goes on and writes."""
+    screen.heading("3. The holder of a lock is stopped for longer than its session lives")
     path = f"{root}/stopped"
     holder = processes.start("holder", hosts, path)
     assert holder.stdout is not None
@@ -65,23 +68,27 @@ def stopped_holder(screen: Screen, processes: Processes, hosts: str, root: str) 
         screen.say(f"A process holds the lock with the fence {old}. It is stopped (SIGSTOP).")
         os.kill(holder.pid, signal.SIGSTOP)
         screen.say(
-            "Another wants the lock, and waits: the server ends a session that it has not heard "
-            f"of for {seconds} seconds, or a little later."
+            "A second client waits for the lock. The server ends the session of the stopped "
+            f"process when it has been silent for {seconds} seconds, or a little later."
         )
         with Client(hosts) as client, SequentialLock(client, path) as lock:
             screen.say(
-                f"Its session has expired; another has the lock, with the fence {lock.fence}."
+                "The session has expired. The second client holds the lock, with the fence "
+                f"{lock.fence}. The first process goes on (SIGCONT)."
             )
-            screen.claim("the fence has risen", lock.fence > old)
+            screen.check("the fence is higher than before", lock.fence > old)
             register = lock.fence
             os.kill(holder.pid, signal.SIGCONT)
             holder.stdin.write("write\n")
             holder.stdin.flush()
             held, fence = holder.stdout.readline().split()
-            screen.claim("the first, awake again, knows at once: held is False", held == "False")
-            screen.claim(
-                f"its late write with the fence {fence} is refused by what was written with "
-                f"{register}",
+            screen.check(
+                "the first process knows at once that its lock is lost: held is False",
+                held == "False",
+            )
+            screen.check(
+                f"a store that has seen the fence {register} can refuse its late write with the "
+                f"fence {fence}",
                 int(fence) < register,
             )
     finally:
@@ -102,19 +109,22 @@ def holder(hosts: str, path: str) -> int:
 
 def wake_ups(screen: Screen, hosts: str, root: str) -> None:
     """How many waiters a release wakes."""
-    screen.heading("4. Who is woken by a release")
+    screen.heading("4. How many waiters a release wakes")
     for kind, expected in (
         (BlockingLock, WAITERS * (WAITERS + 1) // 2),
         (SequentialLock, WAITERS),
     ):
         events, order = _count(hosts, f"{root}/{kind.__name__}", kind)
         if kind is BlockingLock:
-            text = f"BlockingLock: {events} wake-ups for {WAITERS} waiters: the herd"
-            screen.claim(text, WAITERS < events <= expected)
+            screen.check(
+                f"BlockingLock: {events} wake-ups for {WAITERS} waiters: a release wakes all of "
+                "them (a herd)",
+                WAITERS < events <= expected,
+            )
         else:
-            screen.claim(
-                f"SequentialLock: {events} wake-ups for {WAITERS} waiters, one per release, in "
-                "order of arrival",
+            screen.check(
+                f"SequentialLock: {events} wake-ups for {WAITERS} waiters, one for each release, "
+                "in order of arrival",
                 events == expected and order == sorted(order),
             )
 
@@ -122,7 +132,7 @@ def wake_ups(screen: Screen, hosts: str, root: str) -> None:
 def _count(
     hosts: str, path: str, kind: type[BlockingLock | SequentialLock]
 ) -> tuple[int, list[int]]:
-    """Notifications that ``WAITERS`` waiters get until all have had the lock, and their order."""
+    """The events that ``WAITERS`` waiters get until all have had the lock, and their order."""
     order: list[int] = []
     with Client(hosts) as first, FaultProxy(hosts) as proxy:
         lock = kind(first, path)
@@ -147,7 +157,7 @@ def _count(
 
 
 def _woken(frames: list[Frame]) -> int:
-    """Notifications to waiters: who has released is told of its own node's end, maybe."""
+    """The number of events for waiters, without those that follow a client's own release."""
     released: set[int] = set()
     woken = 0
     for frame in frames:
@@ -159,18 +169,18 @@ def _woken(frames: list[Frame]) -> int:
 
 
 def _releases(frame: Frame) -> bool:
-    """A lock of one node is released by a multi that begins with a delete."""
+    """Whether the frame releases a lock: a delete, or a multi that begins with a delete."""
     begins = frame.direction == "c2s" and frame.body[8:12] == ops.DELETE.opcode.to_bytes(4)
     return frame.op == "delete" or (frame.op == "multi" and begins)
 
 
 def _wait_once(lock: BlockingLock | SequentialLock, number: int, order: list[int]) -> None:
-    with suppress(ClientClosedError), lock:  # closed: the demo was interrupted
+    with suppress(ClientClosedError), lock:  # if the demo is interrupted, the client is closed
         order.append(number)
 
 
 def _waiting(count: int) -> Callable[[list[Frame]], bool]:
-    """Whether so many waiters have set their watch."""
+    """A predicate: ``count`` waiters have set their watch."""
 
     def enough(frames: list[Frame]) -> bool:
         return sum(f.kind == "reply" and f.op == "get_data" for f in frames) >= count

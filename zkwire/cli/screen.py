@@ -1,4 +1,4 @@
-"""What the commands write: plain text of at most 80 columns, in colour only on a terminal."""
+"""The output of the commands: plain text of at most 80 columns, in colour only on a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _COLOURS = {"green": "32", "red": "31", "bold": "1", "dim": "2"}
 
 
 class Screen:
-    """Prints headings, text and claims; remembers whether every claim was true."""
+    """Prints headings, text and checks; counts the checks, and keeps those that have failed."""
 
     def __init__(self) -> None:
-        self.claims: int = 0
+        self.checks = 0
         self.failures: list[str] = []
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
@@ -31,18 +31,18 @@ class Screen:
         print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "), flush=True)
 
     def show(self, text: str) -> None:
-        """One line as it is, cut to the width."""
-        line = "".join(c if c.isprintable() else "?" for c in text)[: WIDTH - 4]
+        """One line unchanged, cut to the width."""
+        line = "".join(c if c.isprintable() else "?" for c in text).rstrip()[: WIDTH - 4]
         print(f"    {self.paint(line, 'dim')}", flush=True)
 
-    def claim(self, text: str, true: bool) -> None:
-        """State something that has been checked; a false one makes the command fail."""
-        self.claims += 1
-        mark = self.paint("yes", "green") if true else self.paint("NO!", "red")
+    def check(self, text: str, passed: bool) -> None:
+        """Print the result of a check; a failed one makes the command fail."""
+        self.checks += 1
+        mark = self.paint("yes", "green") if passed else self.paint("NO!", "red")
         lines = textwrap.wrap(text, WIDTH - 8)
         print(f"  {mark} {lines[0]}")
         for line in lines[1:]:
             print(f"      {line}")
         sys.stdout.flush()
-        if not true:
+        if not passed:
             self.failures.append(text)

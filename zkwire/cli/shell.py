@@ -1,7 +1,7 @@
-"""``python -m zkwire shell``: look at nodes and change them by hand, one command a line.
+"""``python -m zkwire shell``: it looks at nodes and changes them, with one command in each line.
 
-The commands and their flags are those of ZooKeeper's own shell (zkCli), as far as they are here.
-What comes from a server is shown as text that cannot control the terminal.
+The commands and flags are a part of those of ZooKeeper's own shell (zkCli).  Text from a server is
+shown so that it cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ IN_HEX = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
 
 
 def shell(server: str, words: list[str], *, trace: bool = False) -> int:
-    """Run one command if ``words`` are given, else those of standard input; the exit status.
+    """Run the command in ``words``, or those of standard input; returns the exit status.
 
-    0 if every command has succeeded, or at a terminal.  One command that sets a watch waits for its
-    event, and says on standard error what is wrong.
+    The status is 0 if every command has succeeded, and always 0 at a terminal.  A single command
+    waits for the event of its watch, and writes its error to standard error.
     """
     terminal = sys.stdin.isatty() and not words
     if terminal:
@@ -61,8 +61,8 @@ def shell(server: str, words: list[str], *, trace: bool = False) -> int:
 
 
 def _typed() -> Iterator[str]:
-    """The lines that somebody types."""
-    with suppress(ImportError):  # not everywhere; it gives input() a history
+    """The lines that the user types."""
+    with suppress(ImportError):  # with this module, which not every Python has, input() has history
         __import__("readline")
     while True:
         try:
@@ -75,13 +75,14 @@ def _typed() -> Iterator[str]:
 
 
 class QuitError(Exception):
-    """The user has had enough."""
+    """The command `quit` was given."""
 
 
 class Commands:
-    """What can be typed; a command that is ``alone`` waits for its watch, and complains elsewhere.
+    """The shell's commands.
 
-    At a ``terminal`` an interrupt ends the command and not the shell.
+    If a command is ``alone``, it waits for its watch, and its error goes to standard error.
+    At a ``terminal``, Ctrl-C ends the command and not the shell.
     """
 
     def __init__(self, connect: Callable[[], Client], *, alone: bool, terminal: bool) -> None:
@@ -96,7 +97,7 @@ class Commands:
         self._client.close()
 
     def run_line(self, line: str) -> bool:
-        """One line; whether that has worked.  An empty one does nothing, and so does a comment."""
+        """Run one line; whether it has succeeded.  An empty line or a comment does nothing."""
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
@@ -105,7 +106,7 @@ class Commands:
         return not words or self.run(words)
 
     def run(self, words: list[str]) -> bool:
-        """One command; whether it has worked."""
+        """Run one command; whether it has succeeded."""
         try:
             asked = self._grammar.parse_args(words)
             run: Callable[[argparse.Namespace], None] = getattr(self, f"_{asked.command}")
@@ -113,7 +114,7 @@ class Commands:
         except (ZooKeeperError, ValueError) as error:
             say(f"{type(error).__name__}: {error}", sys.stderr if self._alone else None)
             if isinstance(error, OF_NO_SESSION) and not self._alone:
-                say("`reconnect` begins a new session")
+                say("`reconnect` starts a new session")
             return False
         except KeyboardInterrupt:
             if not self._terminal:
@@ -181,7 +182,7 @@ class Commands:
 
     @contextmanager
     def _watching(self, asked: argparse.Namespace) -> Generator[Watch | None]:
-        """The watch of a command, if it wants one; in the end it is waited for, or left to come."""
+        """The watch of a command with -w; a single command waits for its event at the end."""
         if not asked.watch:
             yield None
         elif not self._alone:
@@ -195,15 +196,17 @@ class Commands:
 
 
 class _Grammar(argparse.ArgumentParser):
-    """Says what is wrong with a command, and ends nothing."""
+    """A parser that raises an error instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}\n{self.format_usage().strip()}")
 
 
 def _grammar() -> argparse.ArgumentParser:
-    grammar = _Grammar(add_help=False, usage="COMMAND ...; COMMAND -h shows its flags")
-    commands = grammar.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    grammar = _Grammar(add_help=False, usage="COMMAND ... (COMMAND -h shows its flags)")
+    commands = grammar.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND"
+    )
 
     def command(name: str, does: str, *words: str) -> argparse.ArgumentParser:
         parser = commands.add_parser(name, prog=name, help=does, description=does)
@@ -215,41 +218,48 @@ def _grammar() -> argparse.ArgumentParser:
         parser.add_argument(f"-{letter}", dest=name, action="store_true", help=does)
 
     def version(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-v", dest="version", type=int, default=ANY_VERSION, help="only this")
+        parser.add_argument(
+            "-v",
+            dest="version",
+            type=int,
+            default=ANY_VERSION,
+            help="only if the node has this version",
+        )
 
-    for name, does in (("ls", "show the children"), ("get", "show the data")):
+    for name, does in (("ls", "list the children of a node"), ("get", "show the data of a node")):
         reader = command(name, does, "path")
-        flag(reader, "s", "stat", "show the stat, too")
-        flag(reader, "w", "watch", "tell of the next change")
-    flag(command("stat", "show the stat", "path"), "w", "watch", "tell of the next change")
+        flag(reader, "s", "stat", "also show the stat")
+        flag(reader, "w", "watch", "show the next change, too")
+    stat = command("stat", "show the stat of a node", "path")
+    flag(stat, "w", "watch", "show the next change, too")
     create = command("create", "create a node", "path")
     create.add_argument("data", nargs="?", default="")
-    flag(create, "e", "ephemeral", "it goes when this shell ends")
-    flag(create, "s", "sequential", "with ten digits behind its name")
-    flag(create, "c", "container", "it goes some time after its last child")
-    version(command("set", "write the data", "path", "data"))
+    flag(create, "e", "ephemeral", "the server deletes the node when this shell ends")
+    flag(create, "s", "sequential", "the server appends a number of ten digits to the name")
+    flag(create, "c", "container", "the server deletes the node some time after its last child")
+    version(command("set", "write the data of a node", "path", "data"))
     version(command("delete", "delete a node", "path"))
-    command("deleteall", "delete a node and all below it", "path")
-    command("sync", "have the server catch up", "path")
-    command("reconnect", "begin a new session; watches and ephemeral nodes of this one go")
-    command("help", "show this")
-    command("quit", "end")
+    command("deleteall", "delete a node and all nodes below it", "path")
+    command("sync", "wait until this server has the latest writes", "path")
+    command("reconnect", "start a new session; watches and ephemeral nodes are lost")
+    command("help", "show this list")
+    command("quit", "end the shell")
     return grammar
 
 
-# --- what is shown --------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def say(text: str, to: TextIO | None = None) -> None:
-    """Print text from anywhere; what is no plain character is shown as its number."""
+    """Print text from any source; a character that is not printable is shown as its number."""
     plain = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
     stream = to or sys.stdout
-    stream.write("".join(plain) + "\n")  # print() would let others come between
+    stream.write("".join(plain) + "\n")  # with print() two threads could mix their lines
     stream.flush()
 
 
 class _States:
-    """Tells of a lost connection once, and not of each attempt to make another."""
+    """Shows each change between connected and disconnected, but no attempts to connect."""
 
     def __init__(self) -> None:
         self._told = State.CONNECTED
@@ -268,12 +278,12 @@ def _show_stat(stat: Stat | None) -> None:
 
 
 def _show_event(event: Event) -> None:
-    if event.type is not EventType.NONE:  # the end of the session, which is told as a state
+    if event.type is not EventType.NONE:  # the end of the session, which is shown as a state
         say(f"WATCH {getattr(event.type, 'name', event.type)} {event.path}")
 
 
 def _show_frame(frame: TraceFrame) -> None:
-    xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # it has no header
+    xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
     parts = ["->" if frame.sent else "<-", frame.op, xid, frame.path or ""]
     if frame.zxid is not None and frame.zxid > 0:
         parts.append(f"zxid {frame.zxid:#x}")
