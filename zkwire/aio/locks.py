@@ -123,8 +123,8 @@ class AsyncReadWriteLock(ReadWriteQueue):
         self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
         runtime = runtime_of(client)
-        self.write = AsyncWriteLock(runtime, path, text, acl)
-        self.read = AsyncReadLock(runtime, path, text, self.write, acl)
+        self.write: AsyncWriteLock = AsyncWriteLock(runtime, path, text, acl)
+        self.read: AsyncReadLock = AsyncReadLock(runtime, path, text, self.write, acl)
         super().__init__(self.write)
 
 

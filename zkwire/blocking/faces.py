@@ -1,9 +1,8 @@
 """How threads use the algorithms of locks: what a table entry is, and ``with``.
 
 A class for threads holds an algorithm, ``_lock``, and has a table of the coroutines that users
-call: ``name = blocking(Algorithm.name)``.  To a type checker an entry that overrides another has
-the type of that other; so one with other arguments stands in a class of its own, first of the
-bases.
+call: ``name: Final = blocking(Algorithm.name)``.  What a class can override is a method instead,
+``@runs(Algorithm.name)``: to a type checker a variable has the type that it has in the base class.
 
 An interrupt can come right behind an acquisition, and while the end of a ``with`` releases: so both
 stand here in a ``try`` of their own.  Before the first instruction of ``__exit__``, as with any
@@ -56,6 +55,13 @@ def blocking(
     return call
 
 
+def runs(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[[Callable[..., object]], Callable[Concatenate[Any, P], T]]:
+    """A decorator: what it decorates only gives ``blocking(method)`` its name."""
+    return lambda _: blocking(method)
+
+
 class LockFace(View):
     """Any lock, for threads."""
 
@@ -64,9 +70,14 @@ class LockFace(View):
     def __init__(self, lock: Acquirable) -> None:
         self._lock = lock
 
-    acquire = blocking(Acquirable.acquire)
-    try_acquire = blocking(Acquirable.try_acquire)
-    release = blocking(Acquirable.release)
+    @runs(Acquirable.acquire)
+    def acquire(self) -> None: ...
+
+    @runs(Acquirable.try_acquire)
+    def try_acquire(self) -> None: ...
+
+    @runs(Acquirable.release)
+    def release(self) -> None: ...
 
     def within(self, timeout: float | None) -> AbstractContextManager[Self]:
         return Within(self, check_timeout("timeout", timeout))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.blocking.faces import LockFace, blocking, runtime_of
+from zkwire.blocking.faces import LockFace, blocking, runs, runtime_of
 from zkwire.recipes.election import Candidates, ElectionView
 from zkwire.recipes.lease import SemaphoreLease
 from zkwire.recipes.lock import Lock as _Lock
@@ -22,6 +22,7 @@ from zkwire.recipes.view import LockView, PathView, check_kind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
     from zkwire.blocking.client import Client
     from zkwire.jute.records import ACL
@@ -46,7 +47,7 @@ class PathLock(LockView, LockFace):
     whatever the lock guards and let that refuse a fence lower than one it has seen.
     """
 
-    guard = blocking(_Lock.guard)
+    guard: Final = blocking(_Lock.guard)
 
 
 class NonBlockingLock(PathLock):
@@ -70,13 +71,13 @@ class BlockingLock(PathLock):
         super().__init__(SingleNodeLock(runtime_of(client), path, acl))
 
 
-class _Queued:
-    acquire = blocking(SequentialQueue.acquire)
-    contenders = blocking(SequentialQueue.contenders)
-
-
-class QueueLock(_Queued, PathLock):
+class QueueLock(PathLock):
     """A lock whose contenders queue, each with a node of its own."""
+
+    @runs(SequentialQueue.acquire)
+    def acquire(self) -> None: ...
+
+    contenders: Final = blocking(SequentialQueue.contenders)
 
 
 class SequentialLock(QueueLock):
@@ -119,10 +120,10 @@ class ReadWriteLock(PathView):
         runtime = runtime_of(client)
         write = WriteLockQueue(runtime, path, text, acl)
         self._lock = ReadWriteQueue(write)
-        self.read = QueueLock(ReadLockQueue(runtime, path, text, write, acl))
-        self.write = QueueLock(write)
+        self.read: QueueLock = QueueLock(ReadLockQueue(runtime, path, text, write, acl))
+        self.write: QueueLock = QueueLock(write)
 
-    contenders = blocking(ReadWriteQueue.contenders)
+    contenders: Final = blocking(ReadWriteQueue.contenders)
 
 
 class Lease(QueueLock):
@@ -155,7 +156,7 @@ class Semaphore(SemaphoreView):
     def lease(self) -> Lease:
         return Lease(SemaphoreLease(*self._lock._arguments))
 
-    holders = blocking(Leases.holders)
+    holders: Final = blocking(Leases.holders)
 
 
 class MultiLock(MultiView, LockFace):
@@ -194,9 +195,14 @@ class ReentrantLock(ReentrantView, LockFace):
     def lock(self) -> SequentialLock:
         return super().lock
 
-    acquire = blocking(Reentrant.acquire)
-    try_acquire = blocking(Reentrant.try_acquire)
-    release = blocking(Reentrant.release)
+    @runs(Reentrant.acquire)
+    def acquire(self) -> None: ...
+
+    @runs(Reentrant.try_acquire)
+    def try_acquire(self) -> None: ...
+
+    @runs(Reentrant.release)
+    def release(self) -> None: ...
 
 
 class Election(ElectionView):
@@ -219,5 +225,5 @@ class Election(ElectionView):
     def lead(self) -> SequentialLock:
         return self._new()
 
-    candidates = blocking(Candidates.candidates)
-    leader = blocking(Candidates.leader)
+    candidates: Final = blocking(Candidates.candidates)
+    leader: Final = blocking(Candidates.leader)

@@ -27,8 +27,8 @@ class OwnLock:
     __slots__ = ("count", "face")
 
     def __init__(self, runtime: Runtime, make: Callable[[], Any]) -> None:
-        self.face = make()
-        self.count = 0
+        self.face: Any = make()
+        self.count: int = 0
         runtime.when_caller_ends(self.lock)
 
     @property
