@@ -426,8 +426,8 @@ async def test_a_body_that_has_ended_is_remembered_by_nobody(stage: Stage, fresh
     async with clients(stage, 1) as (client,), AsyncSequentialLock(client, fresh_path) as lock:
         for _ in range(3):
             async with lock.cancel_on_loss():
-                assert len(lock.lost.wakers) == 1
-        assert not lock.lost.wakers
+                assert len(lock.lost._wakers) == 1
+        assert not lock.lost._wakers
 
 
 @asynchronous

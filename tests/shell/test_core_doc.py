@@ -170,11 +170,11 @@ def test_the_names_of_what_is_waited_for() -> None:
     assert hooks == ["_submit", "_own", "_chroot", "_acl", "_kind"]
     assert all(hasattr(Operations, name) for name in hooks)
     for kind in (Request, Watch):
-        assert all(hasattr(kind, name) for name in ("ready", "add_waker", "drop_waker"))
+        assert all(hasattr(kind, name) for name in ("ready", "_add_waker", "_drop_waker"))
     assert set(re.findall(r"`Request\.(\w+)\(", TEXT)) == {"value", "error"}
     assert all(hasattr(Request, name) for name in ("value", "error"))
     assert all(hasattr(Watch, name) for name in re.findall(r"`Watch\.(\w+)", TEXT))
-    assert hasattr(Watch(), "owner")
+    assert hasattr(Watch(), "_owner")
 
 
 def test_the_states() -> None:

@@ -479,7 +479,7 @@ def test_the_io_thread_first_ends_what_runs_in_the_background() -> None:
         soon("it has nothing else to do", lambda: client._driver.current_connection is None)
         assert thread.is_alive()
         gate.open = True
-        for waker in gate.take_wakers():
+        for waker in gate._take_wakers():
             waker()
         thread.join(PATIENCE)
         assert not thread.is_alive()

@@ -372,7 +372,7 @@ def test_a_lost_part_of_several_is_told_before_a_doubt(
         async with side.client(server.hosts) as client:
             both = side.lock("multi", client)
             assert await side.call(both.acquire, LONG)
-            both.locks[0].lost.lose("somebody has deleted it")
+            both.locks[0].lost._lose("somebody has deleted it")
             stall.begin()
             with pytest.raises(LockLostError):
                 await side.call(both.release, SHORT)

@@ -373,9 +373,9 @@ def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
         sim.perform(sim.steps()[0])
     waiting = client.spawn(await_loss(lock.lost))
     performed(sim, f"run {waiting.name}")
-    wakers = lock.lost.lose("for a test")
+    wakers = lock.lost._lose("for a test")
     sim.checks[0].step(sim)
-    lock.lost.wakers = wakers
+    lock.lost._wakers = wakers
     with pytest.raises(ViolationError, match="TOLD"):
         sim.checks[0].step(sim)
 

@@ -126,7 +126,7 @@ def _close_and_claim(session: Session, now: float) -> Request | None:
 
 
 def _notes_only(own: OwnNodeWatch, event: Event, spent: bool = True) -> None:
-    own.disarm()
+    own._disarm()
     own.gone = True
 
 
@@ -269,7 +269,7 @@ BUGS: dict[str, Bug] = {
         every=True,
     ),
     "nobody is told": Bug(
-        _of_kind(SEQUENTIAL), ("delete",), {"TOLD"}, Patch(OwnNodeWatch, "deliver", _notes_only)
+        _of_kind(SEQUENTIAL), ("delete",), {"TOLD"}, Patch(OwnNodeWatch, "_deliver", _notes_only)
     ),
     # When an outsider deletes nodes, two may hold for a moment; see
     # `tests.simulation.test_simulation`.

@@ -140,11 +140,11 @@ class Claim:
     told: list[str] = field(default_factory=list)
     released: int = 0
 
-    def lose(self, message: str) -> list[Waker]:
+    def _lose(self, message: str) -> list[Waker]:
         self.told.append(message)
         return [lambda: self.log.append(self.name)]
 
-    def let_go(self) -> list[Waker]:
+    def _let_go(self) -> list[Waker]:
         self.released += 1
         return []
 
@@ -164,7 +164,7 @@ class _Asking(Operations):
         return self._script.submit(call)
 
     def _own(self, watch: Watch) -> None:
-        watch.owner = self._script
+        watch._owner = self._script
 
 
 class Script:
@@ -286,7 +286,7 @@ class Script:
     def log_when_ready(self, waitable: Waitable, name: str) -> None:
         """Have ``name`` logged when ``waitable`` is ready."""
         assert not waitable.ready
-        waitable.add_waker(lambda: self.log.append(name))
+        waitable._add_waker(lambda: self.log.append(name))
 
     # --- the owner of watches ---------------------------------------------------------------------
 
@@ -326,7 +326,7 @@ class Script:
 
     def guard(self, path: str, watch: Watch, czxid: int | None = None) -> Request:
         """Submit a get_children2 whose watch is in the table at once, to guard a node."""
-        watch.owner = self
+        watch._owner = self
         body = r.GetChildren2Request.pack(path, True)
         czxid = STAT.czxid if czxid is None else czxid
         return self.submit(

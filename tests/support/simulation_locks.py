@@ -161,7 +161,7 @@ class Told:
                 for lock in client.locks:
                     assert isinstance(lock, Lock)
                     untold = lock._owned and not (lock.held or lock.lost.ready)
-                    if untold or (lock.lost.ready and lock.lost.wakers):
+                    if untold or (lock.lost.ready and lock.lost._wakers):
                         raise ViolationError("TOLD", f"{client} has not been told of its loss")
 
     def comparison_key(self) -> tuple[()]:

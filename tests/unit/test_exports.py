@@ -170,7 +170,7 @@ MEMBERS = {
         "walk",
     },
     "DigestMD5": {"exchange"},
-    "Watch": {"close", "ready", "wait"},
+    "Watch": {"close", "closed", "ready", "take", "wait"},
     "Lost": {"add_callback", "is_set", "ready", "wait"},
     **dict.fromkeys(LOCKS, A_LOCKS | {"guard"}),
     **dict.fromkeys(("Lock", "SequentialLock"), A_LOCKS | {"contenders", "guard"}),
@@ -261,25 +261,19 @@ def test_the_lock_is_the_sequential_one() -> None:
 @pytest.mark.parametrize("name", sorted(MEMBERS))
 def test_members(name: str) -> None:
     kind = getattr(zkwire, name)
-    found = {member for member, _ in members(kind) if member not in FOR_THE_SHELL}
-    assert found == MEMBERS[name]
+    assert {member for member, _ in members(kind)} == MEMBERS[name]
 
 
-# What a shell and the automaton call on what users hold, under the shell's lock.
-FOR_THE_SHELL = {
-    "arm",
-    "closed",
-    "deliver",
-    "disarm",
-    "end",
-    "identity",
-    "let_go",
-    "lose",
-    "take",
-    "add_waker",
-    "drop_waker",
-    "take_wakers",
-}
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (zkwire.Watch, {"callback", "close", "closed", "ready", "take", "wait"}),
+        (zkwire.Lost, {"add_callback", "is_set", "ready", "reason", "wait"}),
+    ],
+)
+def test_users_see_nothing_of_what_is_for_shells(kind: type, names: set[str]) -> None:
+    """Neither in an editor nor in `help`."""
+    assert {name for name in dir(kind) if not name.startswith("_")} == names
 
 
 @pytest.mark.parametrize("name", ["Client", "Transaction", *sorted(LOCKS)])

@@ -339,7 +339,7 @@ def test_a_read_of_several_sets_no_watch(bench: Bench) -> None:
     watch = Watch()
     with pytest.raises(ValueError, match="cannot set a watch"):
         bench.ask("multi_read", GetData("/a", watch=watch))
-    assert watch.owner is None
+    assert watch._owner is None
     assert bench.script.session.watch_count == 0
 
 

@@ -430,7 +430,7 @@ def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
     lock, world = sequential()
     assert run(lock._acquire_by(None, True))
     lost = lock.lost
-    lost.lose("its node was deleted")
+    lost._lose("its node was deleted")
     assert not lock.held
     assert run(lock._acquire_by(None, True))
     assert lock.held
@@ -444,10 +444,10 @@ def test_a_loss_shows_what_has_become_of_it() -> None:
     both = AllLocks([core]).lost
     assert (repr(core.lost), repr(both)) == ("<Lost: not lost>", "<AnyLost: not lost>")
     both._parts = [core.lost]
-    core.lost.lose("stolen")
+    core.lost._lose("stolen")
     assert (repr(core.lost), repr(both)) == ("<Lost: stolen>", "<AnyLost: stolen>")
     released, _ = sequential()
-    released.lost.let_go()
+    released.lost._let_go()
     both._parts = [released.lost]
     assert (repr(released.lost), repr(both)) == ("<Lost: released>", "<AnyLost: released>")
 
@@ -472,7 +472,7 @@ def sleep_too_long(core: SequentialQueue, world: Runtime) -> None:
 def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
     """Somebody has deleted the node of the one that waits."""
     assert core._guard is not None
-    core._guard.deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
+    core._guard._deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
     assert not core.lost.is_set(), "it has never held"
 
 
@@ -558,7 +558,7 @@ def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: st
     world: Any = Runtime()
     own = OwnNodeWatch()
     own.lost = Lost(world)
-    own.deliver(Event(kind, "/lock/x", State.CONNECTED))
+    own._deliver(Event(kind, "/lock/x", State.CONNECTED))
     assert own.gone
     assert own.lost.reason == f"its node /lock/x {why}"
 
@@ -717,7 +717,7 @@ def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(broken: bool) -> 
     multi, reentrant = MultiLock(SequentialLock(client, "/a")), ReentrantLock(client, "/b")
     for lock, lost in ((multi, multi.locks[0].lost), (reentrant, reentrant.lock.lost)):
         with pytest.raises(KeyError if broken else LockLostError), lock:
-            lost.lose("stolen")
+            lost._lose("stolen")
             if broken:
                 raise KeyError
 
@@ -732,7 +732,7 @@ def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> No
         for lock, lost in ((multi, multi.locks[0].lost), (reentrant, reentrant.lock.lost)):
             with pytest.raises(KeyError if broken else LockLostError):
                 async with lock:
-                    lost.lose("stolen")
+                    lost._lose("stolen")
                     if broken:
                         raise KeyError
 
@@ -742,7 +742,7 @@ def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> No
 def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
     with pytest.raises(LockLostError), ReentrantLock(client_of(Runtime()), "/b") as lock:
         lock.check()
-        lock.lost.lose("stolen")
+        lock.lost._lose("stolen")
         with pytest.raises(LockLostError, match="/b is not held: stolen"):
             lock.check()
         with pytest.raises(LockLostError, match="stolen"), lock:
@@ -755,7 +755,7 @@ def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
         lock = AsyncReentrantLock(client_of(Runtime(), AsyncClient), "/b")
         assert await lock.acquire()
         lock.check()
-        lock.lost.lose("stolen")
+        lock.lost._lose("stolen")
         with pytest.raises(LockLostError, match="stolen"):
             await lock.__aenter__()
         assert lock._lock._owned, "it is still to be released"

@@ -76,7 +76,7 @@ def full() -> tuple[Script, list[Request], Watch, Claim, list[State], list[Event
     script.session.hold(claim)
     watch = script.watching("get_data", "/w")
     called = Watch(events.append)
-    called.owner = Direct(script)
+    called._owner = Direct(script)
     script.answer(script.call("get_children", "/w", watch=called))
     calls = [script.call("get_data", "/a"), script.call("exists", "/b", watch=Watch())]
     script.flush()

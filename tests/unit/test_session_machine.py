@@ -73,9 +73,9 @@ class TimedClaim(Claim):
 
     allowed: Callable[[], bool] = staticmethod(lambda: True)
 
-    def lose(self, message: str) -> list[Callable[[], object]]:
+    def _lose(self, message: str) -> list[Callable[[], object]]:
         assert self.allowed(), "a hold was lost while the session was surely alive"
-        return super().lose(message)
+        return super()._lose(message)
 
 
 @dataclass(eq=False)
@@ -261,7 +261,7 @@ class SessionMachine(RuleBasedStateMachine):
     def _submitted(self, call: Request) -> None:
         self.model.queue.append(call)
         self.model.woken[call] = 0
-        call.add_waker(lambda: self._count(call))
+        call._add_waker(lambda: self._count(call))
 
     def _count(self, call: Request) -> None:
         self.model.woken[call] += 1

@@ -287,7 +287,7 @@ def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change() -> 
     read = script.call("get_data", "/a")
     script.flush()
     fired_before: list[bool] = []
-    read.add_waker(lambda: fired_before.append(not armed(watch)))
+    read._add_waker(lambda: fired_before.append(not armed(watch)))
     script.log_when_ready(watch, "event")
     script.log_when_ready(read, "reply")
     script.feed(event_frame(CHANGED, "/a") + script.reply_to(read))
@@ -706,7 +706,7 @@ def test_events_name_the_callers_path(path: str, of_the_caller: str) -> None:
 
 def test_an_early_watch_that_fires_names_the_callers_path() -> None:
     script, watch = _below(), Watch()
-    watch.owner = script
+    watch._owner = script
     body = ops.GET_CHILDREN2.request.pack("/app/a", True)  # type: ignore[union-attr]
     call = Request(ops.GET_CHILDREN2, "/a", body, None, watch, "/app/a", WatchKind.CHILD, 1)
     script.answer(script.submit(call), error=NO_NODE)

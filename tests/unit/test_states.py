@@ -35,10 +35,10 @@ def test_who_waits_for_a_connection_is_woken_once_and_in_order() -> None:
     woken: list[int] = []
     wakers: list[Waker] = [lambda n=n: woken.append(n) for n in range(4)]  # type: ignore[misc]
     for waker in wakers:
-        change.add_waker(waker)
-    change.drop_waker(wakers[1])
-    change.drop_waker(wakers[1])
-    for waker in (*change.take_wakers(), *change.take_wakers()):
+        change._add_waker(waker)
+    change._drop_waker(wakers[1])
+    change._drop_waker(wakers[1])
+    for waker in (*change._take_wakers(), *change._take_wakers()):
         waker()
     assert woken == [0, 2, 3]
 
@@ -55,7 +55,7 @@ def test_a_state_that_is_already_there(current: State) -> None:
 
 def test_waiting_for_one_of_several_states() -> None:
     wait, woken = StateWait([State.CONNECTED, State.CONNECTED_READ_ONLY], State.CONNECTING), []
-    wait.add_waker(lambda: woken.append("woken"))
+    wait._add_waker(lambda: woken.append("woken"))
     for state in (State.HANDSHAKE, State.DISCONNECTED, State.CONNECTING):
         assert not wait.see(state)
     for waker in wait.see(State.CONNECTED_READ_ONLY):

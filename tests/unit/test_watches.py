@@ -67,14 +67,14 @@ def event(path: str = "/a", kind: EventType = CHANGED) -> Event:
 
 def armed(owner: Owner, times: int = 1) -> Watch:
     watch = Watch()
-    watch.owner = owner
+    watch._owner = owner
     for _ in range(times):
-        watch.arm()
+        watch._arm()
     return watch
 
 
 def expire(watch: Watch) -> None:
-    watch.end(State.EXPIRED, lambda: SessionExpiredError("the session has expired"))
+    watch._end(State.EXPIRED, lambda: SessionExpiredError("the session has expired"))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def owner() -> Owner:
 def test_an_event_that_is_there_is_not_waited_for(owner: Owner) -> None:
     watch = armed(owner)
     assert not watch.ready
-    watch.deliver(event())
+    watch._deliver(event())
     assert watch.ready
     assert watch.wait() == event()
     assert owner.waits == []
@@ -96,7 +96,7 @@ def test_an_event_that_is_there_is_not_waited_for(owner: Owner) -> None:
 
 def test_waiting_for_an_event(owner: Owner) -> None:
     watch = armed(owner)
-    owner.meanwhile.append(lambda: watch.deliver(event()))
+    owner.meanwhile.append(lambda: watch._deliver(event()))
     assert watch.wait(5.0) == event()
     assert owner.waits == [5.0]
 
@@ -105,14 +105,14 @@ def test_no_event_in_time(owner: Owner) -> None:
     watch = armed(owner)
     assert watch.wait(0.25) is None
     assert owner.waits == [0.25]
-    watch.deliver(event())
+    watch._deliver(event())
     assert watch.wait(0) == event(), "it is still set"
 
 
 def test_events_come_in_their_order(owner: Owner) -> None:
     watch = armed(owner, 3)
     for path in ("/a", "/b"):
-        watch.deliver(event(path))
+        watch._deliver(event(path))
     assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
     assert not watch.ready, "the third read has not fired"
 
@@ -124,7 +124,7 @@ def test_a_watch_that_is_not_set(owner: Owner) -> None:
         with pytest.raises(RuntimeError, match="not set"):
             watch.wait(1.0)
     watch = armed(owner)
-    watch.deliver(event())
+    watch._deliver(event())
     watch.wait()
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()
@@ -133,24 +133,24 @@ def test_a_watch_that_is_not_set(owner: Owner) -> None:
 
 def test_a_watch_can_be_set_again(owner: Owner) -> None:
     watch = armed(owner)
-    watch.deliver(event("/a"))
-    watch.arm()
-    watch.deliver(event("/b"))
+    watch._deliver(event("/a"))
+    watch._arm()
+    watch._deliver(event("/b"))
     assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
 
 
 def test_a_read_that_fails_while_somebody_waits(owner: Owner) -> None:
     watch = armed(owner)
-    owner.meanwhile.append(watch.disarm)
+    owner.meanwhile.append(watch._disarm)
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()
 
 
 def test_to_disarm_once_too_often_is_harmless(owner: Owner) -> None:
     watch = armed(owner)
-    watch.disarm()
-    watch.disarm()
-    watch.arm()
+    watch._disarm()
+    watch._disarm()
+    watch._arm()
     assert not watch.ready
 
 
@@ -166,7 +166,7 @@ def test_the_end_of_the_session_ends_waiting(owner: Owner) -> None:
 
 def test_what_had_come_before_the_end_is_not_lost(owner: Owner) -> None:
     watch = armed(owner, 2)
-    watch.deliver(event())
+    watch._deliver(event())
     expire(watch)
     assert watch.wait() == event()
     with pytest.raises(SessionExpiredError):
@@ -200,7 +200,7 @@ def test_closing(owner: Owner) -> None:
 
 def test_iteration(owner: Owner) -> None:
     watch = armed(owner, 2)
-    owner.meanwhile += [lambda: watch.deliver(event("/a")), lambda: watch.deliver(event("/b"))]
+    owner.meanwhile += [lambda: watch._deliver(event("/a")), lambda: watch._deliver(event("/b"))]
     assert list(watch) == [event("/a"), event("/b")]
     assert owner.waits == [None, None]
     assert list(watch) == []
@@ -208,23 +208,23 @@ def test_iteration(owner: Owner) -> None:
 
 def test_iteration_over_a_watch_that_is_set_again(owner: Owner) -> None:
     watch = armed(owner)
-    watch.deliver(event("/0"))
+    watch._deliver(event("/0"))
     seen = []
     for found in watch:
         seen.append(found.path)
         if len(seen) < 3:
-            watch.arm()
-            watch.deliver(event(f"/{len(seen)}"))
+            watch._arm()
+            watch._deliver(event(f"/{len(seen)}"))
     assert seen == ["/0", "/1", "/2"]
 
 
 def test_iteration_ends_with_close_and_raises_at_the_end_of_the_session(owner: Owner) -> None:
     watch = armed(owner, 2)
-    watch.deliver(event())
+    watch._deliver(event())
     watch.close()
     assert list(watch) == [event()]
     watch = armed(owner, 2)
-    watch.deliver(event())
+    watch._deliver(event())
     expire(watch)
     events = iter(watch)
     assert next(events) == event()
@@ -232,7 +232,7 @@ def test_iteration_ends_with_close_and_raises_at_the_end_of_the_session(owner: O
         next(events)
 
 
-@pytest.mark.parametrize("end", [Watch.close, Watch.disarm], ids=["closed", "not set any more"])
+@pytest.mark.parametrize("end", [Watch.close, Watch._disarm], ids=["closed", "not set any more"])
 def test_iteration_ends_when_the_watch_does_meanwhile(
     owner: Owner, end: Callable[[Watch], object]
 ) -> None:
@@ -248,7 +248,7 @@ def test_iteration_ends_when_the_watch_does_meanwhile(
 def test_iteration_raises_when_the_client_is_closed_meanwhile(owner: Owner) -> None:
     watch = armed(owner)
     closed = partial(ClientClosedError, "the client has been closed")
-    owner.meanwhile.append(lambda: watch.end(State.CLOSED, closed))
+    owner.meanwhile.append(lambda: watch._end(State.CLOSED, closed))
     with pytest.raises(ClientClosedError, match="the client"):
         list(watch)
 
@@ -258,7 +258,7 @@ def test_iteration_under_asyncio_raises_when_the_session_is_over(owner: Owner) -
         return await anext(aiter(watch))
 
     watch = armed(owner)
-    watch.end(State.CLOSED, partial(ClientClosedError, "the client has been closed"))
+    watch._end(State.CLOSED, partial(ClientClosedError, "the client has been closed"))
     with pytest.raises(ClientClosedError):
         asyncio.run(first_of(watch))
 
@@ -266,11 +266,11 @@ def test_iteration_under_asyncio_raises_when_the_session_is_over(owner: Owner) -
 def test_who_waits_is_woken_once(owner: Owner) -> None:
     watch, woken = armed(owner), list[str]()
     for name in ("one", "two"):
-        watch.add_waker(partial(woken.append, name))
-    watch.deliver(event())
-    for wake in watch.take_wakers():
+        watch._add_waker(partial(woken.append, name))
+    watch._deliver(event())
+    for wake in watch._take_wakers():
         wake()
-    assert watch.take_wakers() == ()
+    assert watch._take_wakers() == ()
     assert woken == ["one", "two"]
     assert watch.wait() == event(), "to wake is not to take"
 
@@ -290,17 +290,17 @@ def test_many_who_wait_are_no_costlier_than_their_number(owner: Owner) -> None:
 
     watch, wakers = armed(owner), [Counted() for _ in range(1000)]
     for waker in wakers:
-        watch.add_waker(waker)
+        watch._add_waker(waker)
     for waker in wakers[::2] + wakers[::-2]:
-        watch.drop_waker(waker)
-        watch.drop_waker(waker)
-    assert watch.take_wakers() == ()
+        watch._drop_waker(waker)
+        watch._drop_waker(waker)
+    assert watch._take_wakers() == ()
     assert Counted.compared < 2 * len(wakers)
 
 
 def test_repr(owner: Owner) -> None:
     watch = armed(owner, 2)
-    watch.deliver(event())
+    watch._deliver(event())
     assert repr(watch) == "<Watch 1 armed, 1 events>"
     watch.close()
     assert repr(watch) == "<Watch 1 armed, 1 events closed>"
@@ -311,7 +311,7 @@ def test_repr(owner: Owner) -> None:
 
 def dispatched(owner: Owner, watch: Watch) -> None:
     """Do what the shell does: wake, then run what was dispatched."""
-    for wake in watch.take_wakers():
+    for wake in watch._take_wakers():
         wake()
     work, owner.dispatched = owner.dispatched, []
     for function in work:
@@ -321,10 +321,10 @@ def dispatched(owner: Owner, watch: Watch) -> None:
 def test_a_callback_gets_each_event_once(owner: Owner) -> None:
     seen = list[Event]()
     watch = Watch(seen.append)
-    watch.owner = owner
+    watch._owner = owner
     for path in ("/a", "/b"):
-        watch.arm()
-        watch.deliver(event(path))
+        watch._arm()
+        watch._deliver(event(path))
         assert event(path) not in seen, "not in the automaton"
         dispatched(owner, watch)
     dispatched(owner, watch)
@@ -336,11 +336,11 @@ def test_events_of_several_callbacks_keep_their_order(owner: Owner) -> None:
     # Two functions, so that they are two watches.
     watches = {path: Watch(partial(seen.append)) for path in ("/a", "/b")}
     for watch in watches.values():
-        watch.owner = owner
+        watch._owner = owner
     wakers = list[Callable[[], object]]()
     for path in ("/a", "/b", "/a"):
-        watches[path].deliver(event(path), spent=False)
-        wakers += watches[path].take_wakers()
+        watches[path]._deliver(event(path), spent=False)
+        wakers += watches[path]._take_wakers()
     for function in wakers:
         function()
     for function in owner.dispatched:
@@ -351,9 +351,9 @@ def test_events_of_several_callbacks_keep_their_order(owner: Owner) -> None:
 def test_a_callback_hears_of_the_end(owner: Owner) -> None:
     seen = list[Event]()
     watch = Watch(seen.append)
-    watch.owner = owner
-    watch.arm()
-    watch.deliver(event())
+    watch._owner = owner
+    watch._arm()
+    watch._deliver(event())
     dispatched(owner, watch)
     expire(watch)
     dispatched(owner, watch)
@@ -394,11 +394,11 @@ def test_a_callback_that_cannot_be_a_key_is_refused_in_the_caller() -> None:
 def test_what_makes_two_watches_the_same() -> None:
     def callback(event: Event) -> None: ...
 
-    assert Watch().identity != Watch().identity
-    assert Watch(callback).identity != Watch(callback).identity
-    assert CallbackWatch(callback).identity == CallbackWatch(callback).identity
+    assert Watch()._identity != Watch()._identity
+    assert Watch(callback)._identity != Watch(callback)._identity
+    assert CallbackWatch(callback)._identity == CallbackWatch(callback)._identity
     falsy = Falsy()
-    assert CallbackWatch(falsy).identity == CallbackWatch(falsy).identity
+    assert CallbackWatch(falsy)._identity == CallbackWatch(falsy)._identity
 
 
 # --- the table: what fires ------------------------------------------------------------------------
@@ -454,7 +454,7 @@ def test_setting_a_watch_twice_is_setting_it_once(owner: Owner) -> None:
     table.add(DATA, "/a", watch)
     assert len(table) == 1
     assert fire(table, CHANGED, "/a") == [watch]
-    watch.deliver(event())
+    watch._deliver(event())
     assert watch.wait() == event()
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()
@@ -468,7 +468,7 @@ def test_one_change_is_one_event(owner: Owner) -> None:
     assert len(table) == 3
     assert fire(table, DELETED, "/a") == [watch]
     assert len(table) == 0
-    watch.deliver(event(kind=DELETED))
+    watch._deliver(event(kind=DELETED))
     assert list(watch) == [event(kind=DELETED)]
 
 
@@ -503,10 +503,10 @@ def test_one_watch_on_two_paths(owner: Owner) -> None:
     table.add(DATA, "/a", watch)
     table.add(DATA, "/b", watch)
     assert fire(table, CHANGED, "/a") == [watch]
-    watch.deliver(event("/a"))
+    watch._deliver(event("/a"))
     assert len(table) == 1
     assert fire(table, CHANGED, "/b") == [watch]
-    watch.deliver(event("/b"))
+    watch._deliver(event("/b"))
     assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
 
 
@@ -531,11 +531,11 @@ def test_a_watch_knows_where_it_is() -> None:
     table.add(DATA, "/a", watch)
     table.add(CHILD, "/b", watch)
     table.add(PERSISTENT, "/c", watch)
-    assert watch.places == {(DATA, "/a"), (CHILD, "/b"), (PERSISTENT, "/c")}
+    assert watch._places == {(DATA, "/a"), (CHILD, "/b"), (PERSISTENT, "/c")}
     fire(table, CHANGED, "/a")
     table.discard(CHILD, "/b", watch)
     fire(table, CHANGED, "/c")
-    assert watch.places == {(PERSISTENT, "/c")}
+    assert watch._places == {(PERSISTENT, "/c")}
 
 
 def test_what_is_set_on_exactly_one_path() -> None:
@@ -643,21 +643,21 @@ def test_a_batch_is_far_below_a_servers_limit() -> None:
 
 def test_a_watch_whose_request_has_no_client_yet_cannot_be_waited_for() -> None:
     watch = Watch()
-    watch.arm()
+    watch._arm()
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()
 
 
 def test_a_wait_that_ends_for_nothing_is_begun_again(owner: Owner) -> None:
     watch = armed(owner)
-    owner.meanwhile = [lambda: None, lambda: watch.deliver(event())]
+    owner.meanwhile = [lambda: None, lambda: watch._deliver(event())]
     assert list(watch) == [event()]
     assert len(owner.waits) == 2
 
 
 def test_a_task_waits_for_events_as_a_thread_does(owner: Owner) -> None:
     watch = armed(owner, 2)
-    owner.meanwhile = [lambda: watch.deliver(event("/a")), lambda: watch.deliver(event("/b"))]
+    owner.meanwhile = [lambda: watch._deliver(event("/a")), lambda: watch._deliver(event("/b"))]
 
     async def scenario() -> list[Event]:
         return [await watch, *[event async for event in watch]]
@@ -667,8 +667,8 @@ def test_a_task_waits_for_events_as_a_thread_does(owner: Owner) -> None:
 
 def test_an_event_that_an_interrupt_makes_come_again_is_one(owner: Owner) -> None:
     watch, twice = armed(owner, 2), event()
-    watch.deliver(twice)
-    watch.deliver(twice)
+    watch._deliver(twice)
+    watch._deliver(twice)
     assert watch.take() == twice
     assert watch.take() is None, "the second read's watch is still set"
 
@@ -679,7 +679,7 @@ def test_an_event_that_another_thread_is_delivering_has_come(
 ) -> None:
     """The watch is spent already, and the event not there yet."""
     watch = armed(owner)
-    watch.disarm()
+    watch._disarm()
     owner.half_done.append(lambda: watch._events.append(event()))
     assert look(watch) == event()
     with pytest.raises(RuntimeError, match="is not set"):
@@ -689,7 +689,7 @@ def test_an_event_that_another_thread_is_delivering_has_come(
 def test_a_read_that_fails_behind_its_answer_keeps_its_watch(owner: Owner) -> None:
     """An interrupt right behind the answer leaves the read to the loss of the connection."""
     watching, watch = WatchManager("", []), Watch()
-    watch.owner = owner
+    watch._owner = owner
     call = Request(ops.GET_DATA, "/a", b"\1", None, watch, "/a", DATA)
     watching.expect(call, watch)
     watching.answered(call, watch, 0, None, 1)

@@ -135,7 +135,7 @@ class LoopDriver(LoopBound):
         except Exception as error:  # the caller is elsewhere: an await raises it
             kind = type(error) if isinstance(error, ZooKeeperError) else ZooKeeperError
             request.outcome = Failed(kind, str(error.args[0]), False)
-            for waker in request.take_wakers():
+            for waker in request._take_wakers():
                 waker()
 
     def _prepare(self, request: Request, connection: Connection | None) -> None:
@@ -181,7 +181,7 @@ class LoopDriver(LoopBound):
             future = loop.create_future()
             waker = partial(_wake, future)
             timer = None if latest is None else loop.call_at(latest, waker)
-            waitable.add_waker(waker)
+            waitable._add_waker(waker)
             _awaited.add(future)
             try:
                 await future
@@ -189,7 +189,7 @@ class LoopDriver(LoopBound):
                 _awaited.discard(future)
                 if timer is not None:
                     timer.cancel()
-                waitable.drop_waker(waker)
+                waitable._drop_waker(waker)
         return waitable.ready
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:

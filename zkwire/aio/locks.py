@@ -69,7 +69,7 @@ class Cancelling(Acquirable):
                 raise
             raise LockLostError(f"{self._called} was lost: {lost.reason}") from None
         finally:
-            lost.drop_waker(waker)
+            lost._drop_waker(waker)
         over = True
         if cancelled:  # and the body has ended before it noticed
             task.uncancel()

@@ -47,7 +47,7 @@ class StepReply(Request):
                 try:
                     in_time = await self.driver.within(self, timeout)
                 finally:
-                    taken_back = not (self.ready or self.wakers) and self.driver.withdraw(self)
+                    taken_back = not (self.ready or self._wakers) and self.driver.withdraw(self)
                 if not in_time and (taken_back or not self.ready):
                     raise timed_out(self, timeout, taken_back)
             return self.value()
@@ -98,7 +98,7 @@ class AsyncReply(StepReply):
         awaits, task = self._under_way(), asyncio.current_task()
         if task not in awaits:
             awaits[task] = self.within(None)
-            if not (self.ready or self.wakers):
+            if not (self.ready or self._wakers):
                 self.driver.withdraw(self)
             self.heard = True
         try:

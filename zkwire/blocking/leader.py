@@ -152,7 +152,7 @@ class LeaderFollower(MutexDriver):
             with self.mutex:
                 if waitable.ready or self.ended:
                     return
-                waitable.add_waker(sleeper)
+                waitable._add_waker(sleeper)
                 self.sleepers.add(sleeper)
                 if lead:
                     self._followers.append(sleeper)
@@ -172,7 +172,7 @@ class LeaderFollower(MutexDriver):
                 self.sleepers.discard(sleeper)
                 if sleeper in self._followers:
                     self._followers.remove(sleeper)
-                waitable.drop_waker(sleeper)
+                waitable._drop_waker(sleeper)
 
     def _read_as_leader(
         self, waitable: Waitable, deadline: float | None, fresh: Request | None = None

@@ -62,15 +62,15 @@ class Either(Waitable):
         """Whether one is."""
         return any(one.ready for one in self._two)
 
-    def add_waker(self, waker: Waker) -> None:
+    def _add_waker(self, waker: Waker) -> None:
         """Have ``waker`` called when one turns ready."""
         for one in self._two:
-            one.add_waker(waker)
+            one._add_waker(waker)
 
-    def drop_waker(self, waker: Waker) -> None:
+    def _drop_waker(self, waker: Waker) -> None:
         """The opposite.  Idempotent."""
         for one in self._two:
-            one.drop_waker(waker)
+            one._drop_waker(waker)
 
 
 class Driver:
@@ -214,7 +214,7 @@ class Driver:
             return
         with self.mutex:
             if not waitable.ready:
-                waitable.add_waker(function)
+                waitable._add_waker(function)
                 return
         function()
 

@@ -59,9 +59,9 @@ class Submitter(Requests):
     def _own(self, watch: Watch) -> None:
         if watch.closed:
             raise ClosedWatchError("the watch has been closed")
-        if watch.owner is None:
-            watch.owner = self._driver
-        elif watch.owner is not self._driver:
+        if watch._owner is None:
+            watch._owner = self._driver
+        elif watch._owner is not self._driver:
             raise ValueError("the watch belongs to another client")
 
 

@@ -58,7 +58,7 @@ class Loss(Waitable):
         self._call_back(callback)
 
     def _call_back(self, callback: Callable[[Self], object]) -> Waker:
-        """:meth:`add_callback`; returns what ``drop_waker`` takes back."""
+        """:meth:`add_callback`; returns what ``_drop_waker`` takes back."""
 
         def waker() -> None:
             self._call(callback)
@@ -94,16 +94,16 @@ class Lost(Loss):
 
     # --- for the automaton, under the shell's state lock ---
 
-    def lose(self, message: str) -> tuple[Waker, ...]:
+    def _lose(self, message: str) -> tuple[Waker, ...]:
         """The lock is lost; returns what to call.  The first reason counts."""
         if not self._over:
             self.reason, self._over = message, True
-        return self.take_wakers()
+        return self._take_wakers()
 
-    def let_go(self) -> tuple[Waker, ...]:
+    def _let_go(self) -> tuple[Waker, ...]:
         """The lock is being released; it cannot be lost any more."""
         self._over = True
-        return self.take_wakers()
+        return self._take_wakers()
 
 
 class AnyLost(Loss):
@@ -138,7 +138,7 @@ class AnyLost(Loss):
             self._runtime.when_ready(part, self._wake)
 
     def _wake(self) -> None:
-        for waker in self.take_wakers():
+        for waker in self._take_wakers():
             waker()
 
 
@@ -150,7 +150,7 @@ class OwnNodeWatch(Watch):
     """
 
     __slots__ = ("gone", "lost", "request", "stands")
-    wakers: tuple[Waker, ...] | dict[Waker, None]
+    _wakers: tuple[Waker, ...] | dict[Waker, None]
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,18 +163,18 @@ class OwnNodeWatch(Watch):
         """From here on it is not to be asked for."""
         self._closed = True
 
-    def deliver(self, event: Event, spent: bool = True) -> None:
+    def _deliver(self, event: Event, spent: bool = True) -> None:
         """Lose the lock: whatever has happened to the children, the node is not this lock's.
 
         An ephemeral node has none.  After a reconnection NODE_CHILDREN_CHANGED means that the node
         has been deleted and made anew by another contender.
         """
-        self.disarm()
+        self._disarm()
         self.gone = True  # first: a caller that becomes a holder meanwhile says so, and then looks
         if self.lost is not None:
             refused = event.type is EventType.CHILD_WATCH_REMOVED
             what = "may not be watched" if refused else "was deleted"
-            self.wakers = (*self.wakers, *self.lost.lose(f"its node {event.path} {what}"))
+            self._wakers = (*self._wakers, *self.lost._lose(f"its node {event.path} {what}"))
 
-    def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
+    def _end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
         """The end of the session reaches the lock as a hold."""

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     class LeaseHolder(Protocol):
         """What counts as held while the session's lease runs; exactly one of these is called."""
 
-        def lose(self, message: str) -> Sequence[Waker]: ...
-        def let_go(self) -> Sequence[Waker]: ...
+        def _lose(self, message: str) -> Sequence[Waker]: ...
+        def _let_go(self) -> Sequence[Waker]: ...
 
 
 # A part of a frame is a sign of life only if it is at least this long.
@@ -209,11 +209,11 @@ class LeaseHolders:
     def remove(self, holder: LeaseHolder) -> None:
         """The holder holds nothing any more.  Idempotent."""
         if holder in self.holders:
-            self._callbacks += holder.let_go()
+            self._callbacks += holder._let_go()
             self.holders.pop(holder, None)  # interrupt-safe: last
 
     def lose_all(self, message: str) -> None:
         """The session has ended, or may have; ``message`` says why."""
         for holder in list(self.holders):
-            self._callbacks += holder.lose(message)
+            self._callbacks += holder._lose(message)
             self.holders.pop(holder, None)  # interrupt-safe: last

@@ -71,7 +71,7 @@ class Request(Waitable):
     sent_at: float  # once it is sent
     end: int
     record: Any  # once it is answered; None if the reply has no record
-    wakers: tuple[Waker, ...] | dict[Waker, None]
+    _wakers: tuple[Waker, ...] | dict[Waker, None]
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Request(Waitable):
         own_czxid: int | None = None,
     ) -> None:
         # One object for each request: what is seldom needed is stored only where it is.
-        self.wakers = ()
+        self._wakers = ()
         self.op: Op = op
         self.path: str | None = path
         self.body: bytes = body
@@ -113,7 +113,7 @@ class Request(Waitable):
     def complete(self, outcome: Answered | Refused | Failed, callbacks: list[Waker]) -> None:
         """End it without a record and append its wakers to ``callbacks``.  Idempotent."""
         if self.outcome is None:
-            callbacks += self.take_wakers()
+            callbacks += self._take_wakers()
             self.record = None
             self.outcome = outcome  # interrupt-safe: last
 

@@ -119,8 +119,8 @@ class RequestQueue:
                     break
                 if zxid > newest:
                     self.last_zxid = newest = zxid
-                if head.wakers:
-                    callbacks += head.take_wakers()
+                if head._wakers:
+                    callbacks += head._take_wakers()
                 head.outcome = ANSWERED
                 unanswered.popleft()  # interrupt-safe: late, connection_lost finds it until then
                 request, at = head, end

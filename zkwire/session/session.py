@@ -110,8 +110,8 @@ class Session(SessionStatus):
                 watches[request.watch] = None
             request.complete(outcomes.terminal(self.state, request, self._reason), self.callbacks)
         for watch in watches:
-            watch.end(self.state, self.ending)
-            self.callbacks += watch.take_wakers()
+            watch._end(self.state, self.ending)
+            self.callbacks += watch._take_wakers()
         self._lease_holders.lose_all(str(self.ending()))
         self._requests.clear()
         self._watches.table.clear()
@@ -488,8 +488,8 @@ class Session(SessionStatus):
         self._requests.last_zxid = max(self.last_zxid, zxid)
         if request.watch is not None:
             self._watches.answered(request, request.watch, code, record, zxid)
-        if request.wakers:
-            self.callbacks += request.take_wakers()
+        if request._wakers:
+            self.callbacks += request._take_wakers()
         # The caller of an add_watch needs the watch, to close it.
         request.record = request.watch if op is ops.ADD_WATCH else record
         # A missing node is an answer to exists.

@@ -99,7 +99,7 @@ class StateWait(Waitable):
         """The session has entered ``state``.  A terminal state ends every wait."""
         if self.reached is None and (state in self._wanted or state.terminal):
             self.reached = state
-            return self.take_wakers()
+            return self._take_wakers()
         return ()
 
 
@@ -171,4 +171,4 @@ class StateMachine:
             self._callbacks += self.observers.tell(self.state)
             self._told = self.state
         if self.change.ready:
-            self._callbacks += self.change.take_wakers()
+            self._callbacks += self.change._take_wakers()

@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 class Waitable:
     """Something that becomes ready.
 
-    ``wakers`` are functions that the shell calls once, soon after ``ready`` has turned true,
+    ``_wakers`` are functions that the shell calls once, soon after ``ready`` has turned true,
     outside all locks.  Adding one, and turning ready, happens under the shell's state lock.  Most
     waitables have one waker at most, a tuple; for thousands of them a dict is faster.
     """
 
-    __slots__ = ("wakers",)
+    __slots__ = ("_wakers",)
 
     def __init__(self) -> None:
-        self.wakers: tuple[Waker, ...] | dict[Waker, None] = ()  # in the order of arrival
+        self._wakers: tuple[Waker, ...] | dict[Waker, None] = ()  # in the order of arrival
 
     @property
     def ready(self) -> bool:
         """Whether a wait for this ends at once."""
         raise NotImplementedError
 
-    def add_waker(self, waker: Waker) -> None:
+    def _add_waker(self, waker: Waker) -> None:
         """Have ``waker`` called when this turns ready."""
-        if not self.wakers:
-            self.wakers = (waker,)
-        elif isinstance(self.wakers, tuple):
-            self.wakers = dict.fromkeys((*self.wakers, waker))
+        if not self._wakers:
+            self._wakers = (waker,)
+        elif isinstance(self._wakers, tuple):
+            self._wakers = dict.fromkeys((*self._wakers, waker))
         else:
-            self.wakers[waker] = None
+            self._wakers[waker] = None
 
-    def drop_waker(self, waker: Waker) -> None:
+    def _drop_waker(self, waker: Waker) -> None:
         """Forget ``waker``.  Idempotent."""
-        if isinstance(self.wakers, dict):
-            self.wakers.pop(waker, None)
-        elif waker in self.wakers:
-            self.wakers = tuple(other for other in self.wakers if other != waker)
+        if isinstance(self._wakers, dict):
+            self._wakers.pop(waker, None)
+        elif waker in self._wakers:
+            self._wakers = tuple(other for other in self._wakers if other != waker)
 
-    def take_wakers(self) -> tuple[Waker, ...]:
+    def _take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; each is returned once."""
-        wakers = tuple(self.wakers)  # interrupt-safe: before the store
-        self.wakers = ()
+        wakers = tuple(self._wakers)  # interrupt-safe: before the store
+        self._wakers = ()
         return wakers
 
 

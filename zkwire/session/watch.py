@@ -61,8 +61,8 @@ class Watch(Waitable):
     """
 
     __slots__ = (
-        "_armed", "_closed", "_error", "_events", "_lasting", "_latest", "callback", "owner",
-        "places",
+        "_armed", "_closed", "_error", "_events", "_lasting", "_latest", "_owner", "_places",
+        "callback",
     )  # fmt: skip
 
     def __init__(self, callback: Callable[[Event], object] | None = None) -> None:
@@ -70,21 +70,21 @@ class Watch(Waitable):
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback of a watch must be callable: {callback!r}")
         self.callback: Callable[[Event], object] | None = callback
-        self.owner: WatchOwner | None = None
+        self._owner: WatchOwner | None = None
         self._events: deque[Event] = deque()
         self._latest: Event | None = None
         self._error: Callable[[], ZooKeeperError] | None = None
         self._armed = 0  # how many reads have set it, or may set it, and it has not fired
         self._lasting = 0  # how many registrations are persistent
         self._closed = False
-        self.places: set[tuple[WatchKind, str]] = set()  # where it stands in the table
+        self._places: set[tuple[WatchKind, str]] = set()  # where it stands in the table
 
     def __repr__(self) -> str:
         armed = self._armed + self._lasting
         return f"<Watch {armed} armed, {len(self._events)} events{' closed' * self._closed}>"
 
     @property
-    def identity(self) -> Hashable:
+    def _identity(self) -> Hashable:
         """Two watches on one path with equal identities are one."""
         return id(self)
 
@@ -112,7 +112,7 @@ class Watch(Waitable):
         """
         limit = check_timeout("timeout", timeout)
         while (event := self.take()) is None:
-            if not self._owner().wait(self, limit):
+            if not self._client().wait(self, limit):
                 return None
         return event
 
@@ -137,14 +137,14 @@ class Watch(Waitable):
 
         Another thread may have delivered it meanwhile, or is delivering it.
         """
-        if self.owner is not None:
-            self.owner.await_delivery()
+        if self._owner is not None:
+            self._owner.await_delivery()
         return bool(self._events)
 
-    def _owner(self) -> WatchOwner:
-        if self.owner is None:
+    def _client(self) -> WatchOwner:
+        if self._owner is None:
             raise RuntimeError("the watch is not set: pass it to a read that succeeds first")
-        return self.owner
+        return self._owner
 
     def __await__(self) -> Generator[Any, None, Event]:
         """Under asyncio: the next event; raises what :meth:`wait` would."""
@@ -152,7 +152,7 @@ class Watch(Waitable):
 
     async def _next(self) -> Event:
         while (event := self.take()) is None:
-            await self._owner().ready(self)
+            await self._client().ready(self)
         return event
 
     @property
@@ -189,26 +189,26 @@ class Watch(Waitable):
     def close(self) -> None:
         """End the watch, here and (if no other watch needs it) on the server.  Idempotent."""
         self._closed = True
-        if self.owner is not None:
-            self.owner.close_watch(self)
+        if self._owner is not None:
+            self._owner.close_watch(self)
 
     # --- for the automaton, under the shell's state lock ---
 
-    def arm(self, *, lasting: bool = False) -> None:
+    def _arm(self, *, lasting: bool = False) -> None:
         """A request that may set the watch is submitted."""
         if lasting:
             self._lasting += 1
         else:
             self._armed += 1
 
-    def disarm(self, *, lasting: bool = False) -> None:
+    def _disarm(self, *, lasting: bool = False) -> None:
         """That request has failed, or the watch that it has set is removed."""
         if lasting:
             self._lasting = max(0, self._lasting - 1)
         else:
             self._armed = max(0, self._armed - 1)
 
-    def deliver(self, event: Event, spent: bool = True) -> None:
+    def _deliver(self, event: Event, spent: bool = True) -> None:
         """The watch fires; ``spent``: for a read, which set it once.  Idempotent."""
         if event is not self._latest:
             # The one call comes last, so no interrupt separates these three: interrupt-safe.
@@ -216,7 +216,7 @@ class Watch(Waitable):
             self._armed -= spent and self._armed > 0
             self._events.append(event)
 
-    def end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
+    def _end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
         """The session has ended in ``state``: no event can arrive any more.  Idempotent."""
         if self._error is None:
             event = Event(EventType.NONE, "", state)
@@ -224,16 +224,16 @@ class Watch(Waitable):
             if self.callback is not None:
                 self._events.append(event)  # interrupt-safe: last
 
-    def take_wakers(self) -> tuple[Waker, ...]:
+    def _take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; with a callback, one more for each event."""
-        wakers = super().take_wakers()
+        wakers = super()._take_wakers()
         if self.callback is not None and self._events:
             wakers += (self._dispatch,)
         return wakers
 
     def _dispatch(self) -> None:
         """Pass one event to the callback: events of several watches keep the order of the wire."""
-        owner, callback = self.owner, self.callback
+        owner, callback = self._owner, self.callback
         if callback is not None and owner is not None and self._events:
             owner.dispatch(partial(callback, self._events.popleft()))
 
@@ -248,6 +248,6 @@ class CallbackWatch(Watch):
         hash(callback)  # TypeError here, in the caller, for what cannot be a key
 
     @property
-    def identity(self) -> Hashable:
+    def _identity(self) -> Hashable:
         """The callable."""
         return self.callback

@@ -131,7 +131,7 @@ class WatchManager:
         self._check_mix(kind, path)
         if self._covered(kind, path):
             request.body, request.covered = request.body[:-1] + _NO_WATCH, True
-        watch.arm(lasting=kind in LASTING)
+        watch._arm(lasting=kind in LASTING)
         self._expected.setdefault((kind, path), []).append(request)
         if request.own_czxid is not None:
             self.table.add(kind, path, watch)
@@ -178,8 +178,8 @@ class WatchManager:
         elif code == _NO_NODE and kind is WatchKind.EXIST:
             self._register(kind, request, watch, zxid)
         else:
-            watch.disarm(lasting=kind in LASTING)
-            self._callbacks += watch.take_wakers()
+            watch._disarm(lasting=kind in LASTING)
+            self._callbacks += watch._take_wakers()
         if watch.closed:  # while its request was under way
             self.remove(watch, zxid)
         if path in self._to_release:
@@ -190,7 +190,7 @@ class WatchManager:
         is_own = code == 0 and record.stat.czxid == request.own_czxid
         if code in _OF_THE_SESSION:
             self._to_repeat.append(request)
-        elif code in _TRY_AGAIN and watch.places:
+        elif code in _TRY_AGAIN and watch._places:
             self.requests.append(_repeated(request, request.body))
         elif not is_own and self.table.discard(request.watch_kind, request.watch_path, watch):
             deleted = code in (0, _NO_NODE)
@@ -215,8 +215,8 @@ class WatchManager:
             if not withdrawn:  # withdrawn: the lock is released already
                 self._to_repeat.append(request)
         elif ended:
-            watch.disarm(lasting=request.watch_kind in LASTING)
-            self._callbacks += watch.take_wakers()
+            watch._disarm(lasting=request.watch_kind in LASTING)
+            self._callbacks += watch._take_wakers()
         if request.watch_path in self._to_release:
             self._release(request.watch_path, set(), zxid)
 
@@ -230,7 +230,7 @@ class WatchManager:
         return [
             _repeated(request, request.body[:-1] + _NO_WATCH)
             for request in requests
-            if request.watch is not None and request.watch.places
+            if request.watch is not None and request.watch._places
         ]
 
     # --- events -----------------------------------------------------------------------------------
@@ -240,9 +240,9 @@ class WatchManager:
         return _new(Event, (_TYPES[number], strip(self._chroot, path), self._state, zxid))
 
     def _deliver(self, watch: Watch, event: Event, spent: bool = True) -> None:
-        watch.deliver(event, spent)
-        if watch.wakers or watch.callback is not None:
-            self._callbacks += watch.take_wakers()
+        watch._deliver(event, spent)
+        if watch._wakers or watch.callback is not None:
+            self._callbacks += watch._take_wakers()
 
     def receive(self, number: int, path: str, zxid: int) -> None:
         """The server says that something has happened to ``path``."""
@@ -282,18 +282,18 @@ class WatchManager:
         A watch that is not closed may be set again.
         """
         kinds: dict[str, set[WatchKind]] = {}
-        for kind, path in sorted(watch.places):
+        for kind, path in sorted(watch._places):
             self.table.discard(kind, path, watch)
             kinds.setdefault(path, set()).add(kind)
         for path, touched in kinds.items():
             self._release(path, touched, zxid)
-        self._callbacks += watch.take_wakers()
+        self._callbacks += watch._take_wakers()
 
     def drop(self, watch: Watch) -> None:
         """Remove a watch from every path, on this side only: its nodes are about to be deleted."""
-        for kind, path in list(watch.places):
+        for kind, path in list(watch._places):
             self.table.discard(kind, path, watch)
-        self._callbacks += watch.take_wakers()
+        self._callbacks += watch._take_wakers()
 
     def remove_asked(
         self, request: Request, zxid: int, connected: bool
@@ -316,7 +316,7 @@ class WatchManager:
             event = self._event(_REMOVED[kind], path)
             for watch in self.table.at(kind, path):
                 self.table.discard(kind, path, watch)
-                watch.disarm(lasting=kind in LASTING)
+                watch._disarm(lasting=kind in LASTING)
                 self._deliver(watch, event, spent=False)
         self._release(path, kinds, zxid)
         return bool(kinds)

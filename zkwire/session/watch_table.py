@@ -5,7 +5,7 @@ A server keeps a watch per *connection*; the table outlives the connection, so t
 (``ZKWatchManager`` in the Java client).  It must not know when a watch enters or leaves: that is
 :mod:`zkwire.session.watch_manager`.
 
-Invariant: ``Watch.places`` holds exactly the kinds and paths at which the table has the watch.
+Invariant: ``Watch._places`` holds exactly the kinds and paths at which the table has the watch.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class WatchTable:
         Returns the one that is there now.
         """
         watches = self._set[kind].setdefault(path, {})
-        if watch.identity in watches:
-            watch.disarm(lasting=kind in LASTING)
+        if watch._identity in watches:
+            watch._disarm(lasting=kind in LASTING)
         else:
-            watches[watch.identity] = watch
-            watch.places.add((kind, path))
-        return watches[watch.identity]
+            watches[watch._identity] = watch
+            watch._places.add((kind, path))
+        return watches[watch._identity]
 
     def concerned(self, event: int, path: str) -> tuple[list[Told], list[Spent]]:
         """The watches that an event of this type on ``path`` concerns, each once.
@@ -116,16 +116,16 @@ class WatchTable:
         seen: set[Hashable] = set()
         for kind, paths in spent:
             for identity, watch in paths.pop(path, {}).items():
-                watch.places.discard((kind, path))
+                watch._places.discard((kind, path))
                 if identity in seen:
-                    watch.disarm()  # set twice, told once
+                    watch._disarm()  # set twice, told once
                 seen.add(identity)
 
     def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
         """Remove one registration; False if it is not there."""
         watches = self._set[kind].get(path, {})
-        watch.places.discard((kind, path))
-        found = watches.pop(watch.identity, None) is not None
+        watch._places.discard((kind, path))
+        found = watches.pop(watch._identity, None) is not None
         if not watches:
             self._set[kind].pop(path, None)
         return found
@@ -158,7 +158,7 @@ def _each_once(found: list[Told]) -> list[Told]:
     """The first of each identity."""
     once: dict[Hashable, Told] = {}
     for watch, spent in found:
-        once.setdefault(watch.identity, (watch, spent))
+        once.setdefault(watch._identity, (watch, spent))
     return list(once.values())
 
 

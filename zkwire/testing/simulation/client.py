@@ -308,11 +308,11 @@ class Shell(Driver):
         while not (waitable.ready or (latest is not None and sim.now >= latest)):
             assert task is not None
             wake = task.wake  # one object for both uses
-            waitable.add_waker(wake)
+            waitable._add_waker(wake)
             try:
                 await Suspend(latest)
             finally:
-                waitable.drop_waker(wake)
+                waitable._drop_waker(wake)
         return waitable.ready
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:

@@ -195,7 +195,7 @@ class Stage:
             elif asked.ready:
                 task.ready = True
             else:
-                asked.add_waker(task.wake)
+                asked._add_waker(task.wake)
         finally:
             self.current = None
         client.call_due()
