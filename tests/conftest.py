@@ -14,6 +14,7 @@ import secrets
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 20.0
 SERVER_FIXTURES = frozenset({"backend", "zookeeper", "ensemble"})
-SEED = int(os.environ.get("ZKWIRE_SEED") or secrets.randbelow(2**32))
+SEED = int(os.environ.setdefault("ZKWIRE_SEED", str(secrets.randbelow(2**32))))
+TESTS = Path(__file__).parent
+WITH_SERVERS = {"shell", "real"}
+"""The folders of which a test may ask for a server."""
 
 # Examples run on shared machines too, where a pause says nothing about the code.
 hypothesis.settings.register_profile(
@@ -82,10 +86,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for a server is `real`."""
+    """A test that asks for a server is `real`; in some folders none does."""
     for item in items:
         if not SERVER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.real)
+        if item.get_closest_marker("real") and folder_of(item) not in WITH_SERVERS:
+            raise pytest.UsageError(f"{item.nodeid} asks for a server; see tests/real")
+
+
+def folder_of(item: pytest.Item) -> str:
+    """The folder of `tests` in which this stands."""
+    inside = item.path.is_relative_to(TESTS)
+    return item.path.relative_to(TESTS).parts[0] if inside else ""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

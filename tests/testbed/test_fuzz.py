@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.long import fuzz, fuzz_corpus
 from tests.long.fuzz_corpus import TALKS, Mutation, mutate
+from tests.support.examples import examples
 
 BOUNDED = settings(
     derandomize=True,
@@ -43,17 +44,17 @@ def fuzzed(*names: str) -> Callable[[Callable[[str], None]], Callable[[str], Non
     return pytest.mark.parametrize("name", names)
 
 
-def examine(name: str, examples: int = 200) -> None:
+def examine(name: str, count: int = 200) -> None:
     """Mutated conversations, and soup behind the first frames of one."""
     target = TARGETS[name]
     seeds = st.sampled_from(sorted(target.seeds))
 
-    @settings(BOUNDED, max_examples=examples)
+    @settings(BOUNDED, max_examples=examples(count))
     @given(seeds, MUTATIONS)
     def mutated(seed: str, mutations: list[Mutation]) -> None:
         fuzz.run(target, mutate(target.seeds[seed], mutations))
 
-    @settings(BOUNDED, max_examples=examples // 3)
+    @settings(BOUNDED, max_examples=examples(count // 3))
     @given(seeds, st.integers(0, 3), SOUP)
     def soup(seed: str, honest: int, pieces: list[bytes]) -> None:
         fuzz.run(target, [*target.seeds[seed][:honest], *pieces])

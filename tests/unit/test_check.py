@@ -2,128 +2,254 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import check
+from tests.check import steps
+from tests.check.environment import PYTHON, ROOT
+from tests.check.steps import Running, Step
+
+FAST = ["format", "lint", "mypy", "pyright", "unit", "testbed"]
+ALL = [*FAST, "simulation", "shell", "embedded", "real"]
+
+
+@pytest.fixture(autouse=True)
+def logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What steps print goes elsewhere than that of the check that runs this."""
+    monkeypatch.setattr(steps, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(check, "TELL_SECONDS", 0.5)
+
+
+def python(script: str, name: str = "one", limit: float = 60.0) -> Step:
+    return Step(name, [sys.executable, "-c", script], limit)
 
 
 @pytest.mark.parametrize(
-    ("ci", "arguments", "parts", "for_pytest"),
+    ("ci", "arguments", "names"),
     [
-        ("", [], ["format", "lint", "types", "embedded", "test"], []),
-        ("true", [], ["format", "lint", "types", "embedded", "test", "docker"], []),
-        ("", ["all", "docker"], ["format", "lint", "types", "embedded", "test", "docker"], []),
-        ("true", ["types", "lint"], ["lint", "types"], []),
-        ("", ["test", "--", "-k", "one", "--", "x"], ["test"], ["-k", "one", "--", "x"]),
+        ("", [], ALL),
+        ("", ["all"], ALL),
+        ("true", [], [*ALL, "docker"]),
+        ("", ["fast"], FAST),
+        ("true", ["fast"], FAST),
+        ("", ["all", "docker"], [*ALL, "docker"]),
+        ("true", ["mypy", "lint"], ["lint", "mypy"]),
+        ("", ["long"], ["release-3.9.3", "release-3.5.10", "explore", "chaos", "fuzz"]),
     ],
 )
-def test_parts(
-    monkeypatch: pytest.MonkeyPatch,
-    ci: str,
-    arguments: list[str],
-    parts: list[str],
-    for_pytest: list[str],
+def test_which_steps(
+    monkeypatch: pytest.MonkeyPatch, ci: str, arguments: list[str], names: list[str]
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    assert check.parse(arguments) == (parts, for_pytest)
+    monkeypatch.setenv("ZOOKEEPER_HOME", "/zk/3.9.3:/zk/3.5.10")
+    assert [step.name for step in check.parse(arguments)] == names
 
 
-def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_release_has_a_step_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOOKEEPER_HOME", "/zk/3.9.3:/zk/3.5.10")
+    _, second, *_ = check.parse(["long"])
+    assert second.variables["ZOOKEEPER_HOME"] == "/zk/3.5.10"
+
+
+def test_an_unknown_step_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         check.parse(["tests"])
-    assert "no such part: tests" in capsys.readouterr().err
+    assert "no such step: tests" in capsys.readouterr().err
 
 
-def test_a_command_passes_only_with_success_in_time() -> None:
-    assert check.run([sys.executable, "-c", ""], 30)
-    assert not check.run([sys.executable, "-c", "raise SystemExit(3)"], 30)
-    forever = "import signal; signal.pause()"
-    assert not check.run([sys.executable, "-c", forever], 0.5)
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["-k", "one", "--", "x"], ["tests/unit", "-k", "one", "--", "x"]),
+        (["tests/unit/test_paths.py::test_a"], ["tests/unit/test_paths.py::test_a"]),
+    ],
+    ids=["a choice", "a test instead of the folder"],
+)
+def test_the_rest_is_for_pytest(arguments: list[str], command: list[str]) -> None:
+    (step,) = check.parse(["unit", "--", *arguments])
+    assert step.command[-len(command) :] == command
+    assert step.command.count("tests/unit") == command.count("tests/unit")
 
 
-def test_a_quick_part_that_fails_ends_the_run_and_is_repeated_at_its_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checks = check.Checks(["format", "lint", "test"], [])
-    for part, script in (
-        ("format", "print('first', *range(12), 'last', sep='\\n'); raise SystemExit(1)"),
-        ("lint", "print('FAILED a', 'between', 'b 1 failed', sep='\\n'); raise SystemExit(1)"),
-    ):
-        step = partial(checks.step, part, [sys.executable, "-c", script])
-        monkeypatch.setattr(checks, part, step)
-    monkeypatch.setattr(checks, "test", pytest.fail)
-    checks.all_parts()
-    shown = capsys.readouterr().out.splitlines()
-    assert "first" in shown
-    assert "between" in shown
-    assert not checks.summary()
-    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert told[3:13] == [*map(str, range(3, 12)), "last"]
-    assert [line.split() for line in told[13:]] == [
-        ["FAILED", told[13].split()[1], "s", "lint"],
-        ["FAILED", "a"],
-        ["b", "1", "failed"],
-        ["not", "run", "test"],
-        ["NOT", "all", "passed"],
+def test_the_fast_check_has_fewer_examples() -> None:
+    examples = [step.variables.get("ZKWIRE_EXAMPLES") for step in check.parse(["fast"])[-2:]]
+    assert examples == ["tenth", "tenth"]
+    assert not any("ZKWIRE_EXAMPLES" in step.variables for step in check.parse([]))
+
+
+def ended(step: Step) -> Running:
+    running = Running(step)
+    while not running.ended():
+        time.sleep(0.01)
+    return running
+
+
+def test_a_step_passes_only_with_success_in_time() -> None:
+    assert ended(python("")).passed
+    assert not ended(python("raise SystemExit(3)")).passed
+    hanging = ended(python("import time; print('so far', flush=True); time.sleep(60)", limit=1.0))
+    assert not hanging.passed
+    assert hanging.why == "not done within 1 s"
+    assert hanging.seconds < 30
+    assert "so far" in hanging.output()
+
+
+def test_what_does_not_end_when_asked_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "END_SECONDS", 0.5)
+    script = "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)"
+    stubborn = ended(python(script, limit=1.0))
+    assert not stubborn.passed
+    assert stubborn.seconds < 30
+
+
+def test_the_time_of_a_processor_is_counted() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    assert 0.3 <= ended(python(script)).cpu_seconds < 10
+
+
+def test_lanes_go_on_side_by_side_and_their_steps_one_by_one(tmp_path: Path) -> None:
+    meet = """
+import pathlib, sys, time
+mine, other = map(pathlib.Path, sys.argv[1:])
+mine.touch()
+while not other.exists(): time.sleep(0.01)
+"""
+    both = [tmp_path / "a", tmp_path / "b"]
+    first = [
+        Step(name, [sys.executable, "-c", meet, *map(str, paths)], 60)
+        for name, paths in (("a", both), ("b", both[::-1]))
     ]
+    alone = python(
+        f"import pathlib; pathlib.Path({str(tmp_path / 'c')!r}).touch(exist_ok=False)", "c"
+    )
+    done = check.Check()
+    done.run([[first[0], alone], [first[1]]])
+    assert done.passed
+    assert [running.step.name for running in done.ended][-1] == "c"
 
 
-def test_types_are_checked_with_the_modules_of_the_tools(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_nothing_more_is_run_after_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    done = check.Check()
+    done.run([[python("raise SystemExit(1)")], [python("print('8 passed in 0.1s')", "two")]])
+    done.run([[python("", "three")]])
+    assert [running.step.name for running in done.ended if running.passed] == ["two"]
+    done.summary()
+    shown = capsys.readouterr().out
+    assert "not run           three" in shown
+    assert "NOT all passed" in shown
+    assert "tests: 8 passed, 0 failed, 0 skipped" in shown
+
+
+def test_a_long_step_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    done = check.Check()
+    done.run([[python("print('.... [ 61%]', flush=True); import time; time.sleep(1.5)")]])
+    assert "... one 61 %" in capsys.readouterr().out
+
+
+def failing(tmp_path: Path, text: str, *arguments: str) -> Step:
+    """A step of pytest; what it fails in is a file of its own."""
+    (tmp_path / "test_it.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    options = ["-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)]
+    return Step("some", [*command, *options], 60, {"ZKWIRE_SEED": "7"})
+
+
+def test_a_failure_is_the_last_thing_with_the_command_that_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where the first Python on the path has none of them."""
-    bare = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path)]
-    subprocess.run(bare, check=True)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(check, "PYTHON", sys.executable)
-    monkeypatch.setattr(check, "TYPED_FOR_USERS", ("zkwire/testing/pytest_plugin.py",))
-    checks = check.Checks([], [])
-    checks.pyright()
-    assert checks.passed
+    text = """
+import pytest
+@pytest.mark.parametrize("word", ["good", "a - b c"])
+def test_word(word): assert word == "good"
+"""
+    done = check.Check()
+    done.run([[failing(tmp_path, text)], [python("", "other")]])
+    done.summary()
+    lines = capsys.readouterr().out.splitlines()
+    assert any("assert 'a - b c' == 'good'" in line for line in lines[-30:])
+    assert lines[-3] == "some FAILED: exit code 1; to repeat it:"
+    repeat, whole = lines[-2:]
+    assert repeat.startswith("  ZKWIRE_SEED=7 ")
+    assert "-m pytest '" in repeat
+    assert repeat.endswith("test_it.py::test_word[a - b c]'")
+    assert whole == f"  {done.ended[-1].step.typed()}" or whole == f"  {done.ended[0].step.typed()}"
+
+
+def test_of_many_failures_the_step_is_repeated(tmp_path: Path) -> None:
+    text = "import pytest\n@pytest.mark.parametrize('n', range(50))\ndef test_n(n): assert n < 0\n"
+    running = ended(failing(tmp_path, text))
+    assert len(running.failed_tests()) == 50
+    assert running.repeat() == [f"  {running.step.typed()}"]
+    assert len(running.report()) < steps.SHOWN_LINES + 5
+    assert any("all of it" in line for line in running.report())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["def test(: pass", "import pytest\n@pytest.fixture\ndef f(): 1 / 0\ndef test_f(f): pass"],
+    ids=["cannot be read", "an error before the test"],
+)
+def test_an_error_is_a_failure(tmp_path: Path, text: str) -> None:
+    running = ended(failing(tmp_path, text))
+    assert not running.passed
+    assert check.counts(running.closing_line())[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "counted"),
+    [
+        ("4196 passed, 13 deselected in 146.62s (0:02:26)", (4196, 0, 0)),
+        ("1 failed, 2 passed, 3 skipped, 1 warning, 4 errors in 1.2s", (2, 5, 3)),
+        ("All checks passed!", (0, 0, 0)),
+    ],
+)
+def test_counts(line: str, counted: tuple[int, int, int]) -> None:
+    assert check.counts(line) == counted
+
+
+def test_an_interrupt_ends_what_runs() -> None:
+    done = check.Check()
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    done.say = interrupted  # type: ignore[method-assign, assignment]
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        done.run([[python("import time; time.sleep(60)")]])
+    done.say = print  # type: ignore[method-assign, assignment]
+    done.interrupt()
+    assert [running.why for running in done.ended] == ["interrupted"]
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 def test_an_orphan_is_found_and_ended() -> None:
     script = """
-import check, subprocess
-check.adopt_orphans()
-check.END_SECONDS = 0.5
+import subprocess
+from tests.check import left_over
+left_over.adopt_orphans()
+left_over.END_SECONDS = 0.5
 subprocess.run(["sh", "-c", "setsid sleep 600 & exit"], check=True)
-checks = check.Checks([], [])
-checks.no_process_left()
-assert not dict(check.descendants())
-raise SystemExit(checks.summary())
+left = left_over.processes_left()
+print(*left.values())
+left_over.end_all(list(left))
+assert not dict(left_over.descendants())
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=check.ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert "sleep" in done.stdout
+    assert done.stdout == "sleep\n"
     assert done.returncode == 0, done.stderr
 
 
-def test_what_runs_beside_a_step_counts_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    checks = check.Checks([], [])
-    for code, limit in ((0, 30.0), (3, 30.0), (0, 0.0)):
-        sleep = "; import time; time.sleep(60)" * (not limit)
-        script = f"print({code} + 70, flush=True){sleep}; raise SystemExit({code})"
-        with checks.beside("beside", [sys.executable, "-c", script], limit):
-            capsys.readouterr()
-        assert limit == 0 or f"beside:\n{code + 70}\n" in capsys.readouterr().out
-    assert [step.passed for step in checks.steps] == [True, False, False]
-
-
-def test_what_runs_beside_a_step_ends_when_that_is_interrupted() -> None:
-    checks = check.Checks([], [])
-    started = time.monotonic()
-    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
-    checks.meanwhile.enter_context(checks.beside("beside", sleep, 60.0))
-    checks.meanwhile.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert [step.passed for step in checks.steps] == [False]
-    assert time.monotonic() - started < 30
+def test_the_types_are_checked_with_the_modules_of_the_tools() -> None:
+    """By itself pyright takes those of the first Python on the path, which may have none."""
+    command = check.steps()["pyright"].command
+    assert command[command.index("--pythonpath") + 1] == PYTHON

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.session.hosts import (
     DEFAULT_PORT,
     FIRST_PAUSE,
@@ -18,7 +19,7 @@ from zkwire.session.hosts import (
     parse_hosts,
 )
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
 # --- the connect string ---------------------------------------------------------------------------
 

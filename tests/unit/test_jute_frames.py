@@ -13,11 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.errors import ProtocolError, ReplyTooLargeError
 from zkwire.jute import frames
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter, frame
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 KIB = 1024
 MIB = 1024 * KIB
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.errors import ProtocolError
 from zkwire.jute import record
 from zkwire.jute.record import (
@@ -34,7 +35,7 @@ from zkwire.jute.record import (
 )
 from zkwire.jute.records import DeleteRequest
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
 
 class Numbers(Record):

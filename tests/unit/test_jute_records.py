@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.unit.test_jute_record import Everything
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
@@ -27,7 +28,7 @@ from zkwire.session import own_frames
 from zkwire.wire import ops
 
 CODECS: tuple[type[Record], ...] = (*RECORDS, Everything)
-EXAMPLES = settings(derandomize=True, deadline=None, max_examples=12)
+EXAMPLES = settings(derandomize=True, deadline=None, max_examples=examples(12))
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 KIB = 1024
 MIB = 1024 * KIB

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.examples import examples
 from zkwire.session.liveness import LEAST_MARGINS, Liveness, Reported
 
 
@@ -280,7 +281,9 @@ class LeaseAgainstLeader(LeaseAgainstServer):
         self.client_reads()
 
 
-THOROUGH = settings(derandomize=True, deadline=None, max_examples=150, stateful_step_count=30)
+THOROUGH = settings(
+    derandomize=True, deadline=None, max_examples=examples(150), stateful_step_count=30
+)
 TestLeaseAgainstServer = LeaseAgainstServer.TestCase
 TestLeaseAgainstServer.settings = THOROUGH
 TestLeaseAgainstLeader = LeaseAgainstLeader.TestCase

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.wire import paths
 from zkwire.wire.paths import (
     CONFIG_NODE,
@@ -21,7 +22,7 @@ from zkwire.wire.paths import (
     strip,
 )
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=300)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(300))
 
 # --- which paths are paths ------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.scripted import Script, event_frame
 from zkwire.session.request import Request
 from zkwire.session.watch import Watch
@@ -93,7 +94,7 @@ def shown(script: Script, made: list[Request]) -> list[Any]:
 @example(names=["delete"], codes=[0], extra=9, bad=(0, "trailing"), pieces=[], pause=1.0)
 @example(names=["get_data"], codes=[0], extra=9, bad=(0, "xid"), pieces=[], pause=1.0)
 @example(names=["get_children"], codes=[0], extra=9, bad=None, pieces=[35], pause=1.0)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     names=calls,
     codes=st.lists(errors, min_size=1, max_size=5),

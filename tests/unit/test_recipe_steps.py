@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import Interruption
+from tests.support.examples import STRIDE
 from tests.support.scripted import STAT
 from zkwire import AsyncClient, Client
 from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
@@ -888,9 +889,12 @@ def test_an_interrupt_anywhere_leaves_no_node(
     scenario: Callable[[Any], None], kind: type[BaseException]
 ) -> None:
     """But for one before anything of `__exit__` has run."""
-    n, clients = 0, list[Any]()  # all of them: an interrupt of a finalizer is raised nowhere
+    n, clients = (
+        1 - STRIDE,
+        list[Any](),
+    )  # all of them: an interrupt of a finalizer is raised nowhere
     while True:
-        n += 1
+        n += STRIDE
         world = Nodes()
         client = client_of(world)
         clients.append(client)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.scripted import (
     ANSWERS,
     NO_NODE,
@@ -34,7 +35,7 @@ from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import State
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 LAST_XID = 2**31 - 1
 EXISTS_A = bytes.fromhex("0000000f0000000100000003000000022f6101")
 CLOSE_4 = bytes.fromhex("0000000800000004fffffff5")

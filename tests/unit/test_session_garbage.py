@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.scripted import (
     ANSWERS,
     GONE,
@@ -36,7 +37,7 @@ from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=200)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 LAST_XID = 2**31 - 1
 
 
@@ -302,7 +303,7 @@ def _ended_at_most_once(script: Script, outcomes: dict[Request, object]) -> None
             outcomes[call] = call.outcome
 
 
-@settings(PROPERTY, max_examples=600)
+@settings(PROPERTY, max_examples=examples(600))
 @given(st.sampled_from([State.HANDSHAKE, State.CONNECTED]), st.lists(FRAMES, max_size=8), PIECES)
 def test_no_bytes_make_a_session_raise_or_end_a_call_twice(
     state: State, frames: list[bytes], sizes: list[int]

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.examples import examples
 from tests.support.scripted import (
     NO_NODE,
     SESSION_ID,
@@ -685,6 +686,6 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 SessionMachine.TestCase.settings = settings(
-    derandomize=True, deadline=None, max_examples=250, stateful_step_count=60
+    derandomize=True, deadline=None, max_examples=examples(250), stateful_step_count=60
 )
 TestSessionMachine = SessionMachine.TestCase

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.scripted import (
     START,
     TIMEOUT,
@@ -91,7 +92,7 @@ def _longest_gap(script: Script) -> float:
     return max(b - a for a, b in pairwise([*times, script.now]))
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(st.floats(0, 5), st.booleans()), max_size=40))
 def test_no_gap_between_frames_is_longer_than_a_third(steps: list[tuple[float, bool]]) -> None:
     script = script_in(State.CONNECTED)

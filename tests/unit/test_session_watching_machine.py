@@ -15,6 +15,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.examples import examples
 from tests.support.scripted import NO_NODE, STAT, Script, Sent, event_frame, events, reply_frame
 from zkwire.jute import records as r
 from zkwire.session.request import Answered, Request
@@ -407,7 +408,7 @@ class WatchingMachine(RuleBasedStateMachine):
 WatchingMachine.TestCase.settings = settings(
     derandomize=True,
     deadline=None,
-    max_examples=400,
+    max_examples=examples(400),
     stateful_step_count=40,
     phases=[Phase.generate],
 )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
 from zkwire.session.request import Request
@@ -603,7 +604,7 @@ def test_what_has_fired_is_not_set_again() -> None:
     assert list(table.batches()) == []
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=examples(40))
 @given(
     st.sets(
         st.tuples(st.sampled_from(WatchKind), st.integers(0, 400), st.integers(1, 80_000)),

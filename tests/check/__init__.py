@@ -1,0 +1,1 @@
+"""What check.py is made of; Python's own library is enough for it."""
