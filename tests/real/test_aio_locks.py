@@ -122,6 +122,7 @@ globals().update(
             "test_the_loss_of_a_lock_for_threads_is_not_to_be_awaited",
             "test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock",  # a stopped one has
         },
+        on_every_server={"test_two_clients_hand_over_to_each_other"},
     )
 )
 globals().update(scenarios(test_lock_recovery, {"test_lost_delete_of_a_timed_out_attempt"}, most=2))
@@ -133,6 +134,7 @@ globals().update(
 )
 
 
+@pytest.mark.own_server
 @lost_deletes
 def test_lost_delete_of_a_timed_out_attempt(
     queue: Scene,  # noqa: F811
@@ -182,6 +184,7 @@ class AsyncSweep(Sweep):
         return made
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize(
     ("kind", "cycle"), CYCLES, ids=[f"{kind.__name__}-{cycle.__name__}" for kind, cycle in CYCLES]
 )
@@ -235,6 +238,7 @@ def test_processes_and_tasks_count_without_losing_one(
     assert_strictly_rising(fence for _, fence in turns if fence)
 
 
+@pytest.mark.own_server
 @all_kinds
 def test_stopped_holder_knows_when_it_wakes(
     zookeeper: ZooKeeperServer, kind: Kind, fresh_path: str, tmp_path: Path
@@ -264,6 +268,7 @@ def test_stopped_holder_knows_when_it_wakes(
         rival.release()
 
 
+@pytest.mark.own_server
 def test_killed_holder_is_followed(
     zookeeper: ZooKeeperServer, fresh_path: str, tmp_path: Path
 ) -> None:
@@ -293,6 +298,7 @@ async def nodes(client: AsyncClient, path: str) -> list[str]:
     return [path] if stat.ephemeral_owner else names
 
 
+@pytest.mark.own_server
 @async_kinds
 @asynchronous
 async def test_tasks_of_one_client_exclude_each_other(
@@ -323,6 +329,7 @@ async def test_tasks_of_one_client_exclude_each_other(
         await eventually("no watch is left", lambda: watch_count(client) == 0)
 
 
+@pytest.mark.own_server
 @async_kinds
 @asynchronous
 async def test_one_object_is_for_one_task(
@@ -345,6 +352,7 @@ async def test_one_object_is_for_one_task(
                 await lock.acquire(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.own_server
 @async_kinds
 @asynchronous
 async def test_async_with(zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str) -> None:
@@ -385,6 +393,7 @@ async def _losing(lock: Any, other: AsyncClient, path: str, error: BaseException
             raise error
 
 
+@pytest.mark.own_server
 @async_waiting_kinds
 @asynchronous
 async def test_acquire_in_an_asyncio_timeout(
@@ -436,6 +445,7 @@ async def test_both_worlds_on_one_path(
             assert_strictly_rising(fences)
 
 
+@pytest.mark.own_server
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @async_kinds
 @asynchronous
@@ -465,6 +475,7 @@ async def test_forked_child_holds_nothing(
         assert await nodes(client, fresh_path) == []
 
 
+@pytest.mark.own_server
 @async_kinds
 @asynchronous
 async def test_a_closed_client_tells_waiters_and_holders(
@@ -508,6 +519,7 @@ async def test_no_server_can_tell() -> None:
                 pass
 
 
+@pytest.mark.own_server
 @asynchronous
 async def test_create_and_listing_leave_in_one_write(
     zookeeper: ZooKeeperServer, fresh_path: str, monkeypatch: pytest.MonkeyPatch
@@ -545,6 +557,7 @@ async def test_create_and_listing_leave_in_one_write(
 # --- a thousand -----------------------------------------------------------------------------------
 
 
+@pytest.mark.own_server
 def test_a_thousand_waiters_on_one_client(
     zookeeper: ZooKeeperServer, fresh_path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,6 @@
 """A small part of `python3 -m tests.long.explore`, and that its command does what it says.
 
-`ZKWIRE_SIMULATION=10` looks at ten times as much.
+`ZKWIRE_SIMULATION=10` looks at ten times as much, and at worlds of three to their end.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_a_small_world_has_no_way_to_fail(name: str) -> None:
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_histories_with_all_faults(name: str) -> None:
-    done = explore.at_random(name, SEED, int(200 * FACTOR))
+    done = explore.at_random(name, SEED, int(10 * FACTOR))
     print(done.figures)
     assert not done.failure
 
@@ -65,7 +65,7 @@ SHORT = [name for name in SMALL if not name.startswith(("semaphore", "new", "mul
 """What is small enough to be followed to its end here."""
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", [name for name in SHORT if FACTOR > 1 or "2" in name])
 def test_without_a_fault_everything_is_followed(name: str) -> None:
     figures = exhaust(SMALL[name].scenario, faults=(), frames=False)
     print(figures)

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Self, TypeVar
@@ -207,20 +207,29 @@ def async_kinds_in(module: ModuleType) -> Iterator[None]:
         yield
 
 
-def scenarios(module: ModuleType, without: set[str], most: int | None = None) -> dict[str, Any]:
+def scenarios(
+    module: ModuleType,
+    without: set[str],
+    most: int | None = None,
+    *,
+    on_every_server: Collection[str] = (),
+) -> dict[str, Any]:
     """The tests of a module, for the async locks.
 
     With ``most``, for that many values of a parameter that is not the kind of lock: an enumeration
     of the algorithm's branches, which both worlds share, needs not be repeated in full.
+
+    Both worlds send the same bytes, so zkwire's own server is enough for all but
+    ``on_every_server``.
     """
     return {
-        name: _borrowed(module, test, most)
+        name: _borrowed(module, test, most, name not in on_every_server)
         for name, test in vars(module).items()
         if name.startswith("test_") and name not in without
     }
 
 
-def _borrowed(module: ModuleType, test: Any, most: int | None) -> Any:
+def _borrowed(module: ModuleType, test: Any, most: int | None, own_server: bool) -> Any:
     @functools.wraps(test)
     def scenario(*args: Any, **kwargs: Any) -> None:
         with async_kinds_in(module):
@@ -228,6 +237,8 @@ def _borrowed(module: ModuleType, test: Any, most: int | None) -> Any:
 
     made: Any = scenario
     made.pytestmark = [_twinned(mark, most) for mark in getattr(test, "pytestmark", [])]
+    if own_server:
+        made.pytestmark.append(pytest.mark.own_server.mark)
     return made
 
 
