@@ -1,0 +1,14 @@
+"""Bugs that are planted into the source of the package: the suite must find each of them.
+
+Each room of the package has its TOML file here, with an entry for each bug:
+
+    [[bug]]
+    rule = "the sentence of a docstring that the bug breaks"
+    module = "zkwire/wire/paths.py"
+    text = '''what stands there exactly once'''
+    becomes = '''what the bug makes of it'''
+    found_by = ["test_paths.py::test_parent"]
+
+The tests named there run on the package with this one bug in it, and one of them must fail.
+`tests.planted.judge` runs any tests on all of the bugs, and says what each test file is good for.
+"""

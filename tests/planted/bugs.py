@@ -1,0 +1,78 @@
+"""What the TOML files of this folder say, and the source that a bug makes of a module's."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = next(folder for folder in FOLDER.parents if (folder / "pyproject.toml").exists())
+
+
+class StaleBugError(Exception):
+    """A bug names a text or a test that is not there, or not there once."""
+
+
+class Bug(NamedTuple):
+    """One entry; see the package's docstring."""
+
+    room: str
+    rule: str
+    module: str
+    text: str
+    becomes: str
+    found_by: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The room and the rule, as a test's name."""
+        return f"{self.room}: {self.rule}"
+
+    def source(self) -> str:
+        """The module's source with the bug in it."""
+        source = (ROOT / self.module).read_text()
+        count = source.count(self.text)
+        if count != 1:
+            raise StaleBugError(
+                f"{self.name}\n{self.module} has this text {count} times instead of once:\n"
+                f"{self.text}"
+            )
+        return source.replace(self.text, self.becomes)
+
+    def tests(self) -> list[str]:
+        """The tests that must find it, as pytest wants them named."""
+        return [located(test) for test in self.found_by]
+
+    def is_documented(self) -> bool:
+        """Whether a docstring or comment of the package still states the rule."""
+        return _plain(self.rule) in _everything()
+
+
+def load() -> list[Bug]:
+    """All bugs, by room."""
+    bugs: list[Bug] = []
+    for path in sorted(FOLDER.glob("*.toml")):
+        for entry in tomllib.loads(path.read_text())["bug"]:
+            bugs.append(Bug(path.stem, **(entry | {"found_by": tuple(entry["found_by"])})))
+    return bugs
+
+
+def located(test: str) -> str:
+    """A test's file is named without its folder, so that it can be moved."""
+    name, _, rest = test.partition("::")
+    found = sorted((ROOT / "tests").rglob(name))
+    if len(found) != 1:
+        raise StaleBugError(f"there are {len(found)} files named {name}")
+    return f"{found[0].relative_to(ROOT)}::{rest}" if rest else str(found[0].relative_to(ROOT))
+
+
+@functools.cache
+def _everything() -> str:
+    return _plain(" ".join(path.read_text() for path in (ROOT / "zkwire").rglob("*.py")))
+
+
+def _plain(text: str) -> str:
+    """Without what wraps lines."""
+    return " ".join(word for word in text.split() if word != "#").lower()

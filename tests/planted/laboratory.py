@@ -1,0 +1,196 @@
+"""A process that runs tests on the package with a bug in it, each time in a fork of its own.
+
+    with Laboratory() as laboratory:
+        result = laboratory.run(bug, ["tests/test_paths.py"])
+
+The process has imported pytest and hypothesis, which take most of the time, and nothing of the
+package.  A fork imports the one module from the changed source, all others from their files.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from tests.planted.bugs import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import CodeType, ModuleType
+
+    import pytest
+
+    from tests.planted.bugs import Bug
+
+SECONDS = 120
+"""How long the tests on one bug may take."""
+
+
+OPTIONS = (
+    "-q",
+    "--tb=short",
+    "-p", "no:cacheprovider",
+    "-W", "ignore::pytest.PytestAssertRewriteWarning",  # hypothesis is there before pytest begins
+    "--hypothesis-profile=planted",
+)  # fmt: skip
+
+
+class Result(NamedTuple):
+    """Which tests failed, which could not be run at all, and what was printed."""
+
+    failed: dict[str, float]
+    errors: list[str]
+    passed: int
+    output: str
+
+
+class Laboratory:
+    """See the module's docstring."""
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "tests.planted.laboratory"]
+        environment = {k: v for k, v in os.environ.items() if k != "ZKWIRE_TEST_BACKEND"}
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def run(self, bug: Bug, tests: Sequence[str], seconds: int = SECONDS) -> Result:
+        """Run the tests on the package with this bug in it."""
+        order = {
+            "module": bug.module.removesuffix(".py").replace("/", ".").removesuffix(".__init__"),
+            "source": bug.source(),
+            "tests": list(tests),
+            "seconds": seconds,
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return Result(**json.loads(self._process.stdout.readline()))
+
+
+# --- in the process -------------------------------------------------------------------------------
+
+
+class _Planted(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+    """Finds and loads one module, from another source than that of its file."""
+
+    def __init__(self, module: str, source: str) -> None:
+        self.name = module
+        self._source = source
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        assert spec is not None
+        assert spec.origin is not None
+        self.path = spec.origin
+        spec.loader = self
+        return spec
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._source, self.path, "exec", dont_inherit=True)
+
+
+class _Recorder:
+    """A pytest plugin that remembers how the tests end."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, float] = {}
+        self.errors: list[str] = []
+        self.passed = 0
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.errors.append(f"{report.nodeid}: {str(report.longrepr)[-2000:]}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "setup" and report.failed:
+            self.errors.append(f"{report.nodeid}: {str(report.longrepr)[-2000:]}")
+        elif report.failed:  # at its end, too: it has left something
+            self.failed[report.nodeid] = round(report.duration, 3)
+        elif report.when == "call":
+            self.passed += 1
+
+
+def _experiment(order: dict[str, Any]) -> dict[str, Any]:
+    """In the fork: run the tests."""
+    import hypothesis
+    import pytest
+
+    sys.meta_path.insert(0, _Planted(order["module"], order["source"]))
+    phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+    hypothesis.settings.register_profile(
+        "planted",
+        database=None,
+        derandomize=True,
+        deadline=None,
+        phases=phases,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    recorder = _Recorder()
+    code = pytest.main([*OPTIONS, *order["tests"]], plugins=[recorder])
+    if code not in (0, 1):
+        recorder.errors.append(f"pytest has ended with {code!r}")
+    return vars(recorder)
+
+
+def _in_a_fork(order: dict[str, Any]) -> str:
+    """The result of an experiment, as JSON."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as answer:
+        child = os.fork()
+        if child == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            signal.alarm(order["seconds"])
+            try:
+                json.dump(_experiment(order), answer)
+                answer.flush()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+        os.waitpid(child, 0)
+        output.seek(0)
+        answer.seek(0)
+        printed = output.read()[-10_000:]
+        try:
+            result = json.load(answer)
+        except ValueError:
+            error = f"no end within {order['seconds']} s, or none at all:\n{printed}"
+            result = {"failed": {}, "errors": [error], "passed": 0}
+    return json.dumps(result | {"output": printed})
+
+
+def main() -> None:
+    import hypothesis  # noqa: F401 - the forks have it then
+    import pytest  # noqa: F401
+
+    for line in sys.stdin:
+        print(_in_a_fork(json.loads(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
