@@ -30,16 +30,19 @@ class Bug(NamedTuple):
         """The room and the rule, as a test's name."""
         return f"{self.room}: {self.rule}"
 
-    def source(self) -> str:
-        """The module's source with the bug in it."""
-        source = (ROOT / self.module).read_text()
-        count = source.count(self.text)
+    def planted(self) -> tuple[str, str]:
+        """The name of the module that has the text, and its source with the bug in it."""
+        place = ROOT / self.module
+        sources = {path: path.read_text() for path in (sorted(place.rglob("*.py")) or [place])}
+        count = sum(source.count(self.text) for source in sources.values())
         if count != 1:
             raise StaleBugError(
                 f"{self.name}\n{self.module} has this text {count} times instead of once:\n"
                 f"{self.text}"
             )
-        return source.replace(self.text, self.becomes)
+        path, source = next((p, s) for p, s in sources.items() if self.text in s)
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        return module, source.replace(self.text, self.becomes)
 
     def tests(self) -> list[str]:
         """The tests that must find it, as pytest wants them named."""

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -41,6 +42,7 @@ OPTIONS = (
     "-p", "no:cacheprovider",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",  # hypothesis is there before pytest begins
     "--hypothesis-profile=planted",
+    "-m", "not real",
 )  # fmt: skip
 
 
@@ -74,12 +76,8 @@ class Laboratory:
 
     def run(self, bug: Bug, tests: Sequence[str], seconds: int = SECONDS) -> Result:
         """Run the tests on the package with this bug in it."""
-        order = {
-            "module": bug.module.removesuffix(".py").replace("/", ".").removesuffix(".__init__"),
-            "source": bug.source(),
-            "tests": list(tests),
-            "seconds": seconds,
-        }
+        module, source = bug.planted()
+        order = {"module": module, "source": source, "tests": list(tests), "seconds": seconds}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -156,6 +154,17 @@ def _experiment(order: dict[str, Any]) -> dict[str, Any]:
     return vars(recorder)
 
 
+def _await(child: int, seconds: float) -> None:
+    """Wait until the child has ended, and end it if that takes too long."""
+    deadline = time.monotonic() + seconds
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return
+        time.sleep(0.01)
+
+
 def _in_a_fork(order: dict[str, Any]) -> str:
     """The result of an experiment, as JSON."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as answer:
@@ -163,7 +172,6 @@ def _in_a_fork(order: dict[str, Any]) -> str:
         if child == 0:
             os.dup2(output.fileno(), 1)
             os.dup2(output.fileno(), 2)
-            signal.alarm(order["seconds"])
             try:
                 json.dump(_experiment(order), answer)
                 answer.flush()
@@ -172,7 +180,7 @@ def _in_a_fork(order: dict[str, Any]) -> str:
             finally:
                 sys.stdout.flush()
                 os._exit(0)
-        os.waitpid(child, 0)
+        _await(child, order["seconds"])
         output.seek(0)
         answer.seek(0)
         printed = output.read()[-10_000:]

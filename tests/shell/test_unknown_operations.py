@@ -173,6 +173,19 @@ def test_another_server_is_asked() -> None:
     assert script.names() == ["who_am_i"]
 
 
+def test_another_address_of_the_same_name_is_asked() -> None:
+    script = script_in(State.CONNECTED)
+    refuse(script, script.call("who_am_i"))
+    script.lose()
+    script.session.on_deadline(script.session.act_at)
+    script.session.connection_made(script.now, ("127.0.0.2", 2181))
+    script.sent = []
+    script.flush()
+    script.welcome()
+    script.call("who_am_i")
+    assert script.names() == ["who_am_i"]
+
+
 def test_a_server_that_cannot_take_watches_away_is_told_once() -> None:
     script = script_in(State.CONNECTED)
     script.watching("get_data", "/a").close()

@@ -218,6 +218,16 @@ def test_an_unknown_operation_ends_the_connection_not_the_session(opcode: int) -
     assert peer.again().session_id == peer.session_id
 
 
+def test_the_refusal_of_an_unknown_operation_overtakes() -> None:
+    peer = connected()
+    peer.ask(ops.EXISTS, r.ExistsRequest("/", False))
+    peer.ask(ops.Op("unheard_of", 999, None, None))
+    refusal, reply = peer.received()
+    assert refusal == Reply(2, -1, UNIMPLEMENTED, b"")
+    assert isinstance(reply, Reply)
+    assert (reply.xid, reply.err) == (1, 0)
+
+
 def test_nothing_is_carried_out_behind_the_end() -> None:
     peer = connected()
     create = struct.pack(">ii", 2, ops.CREATE.opcode)

@@ -359,6 +359,27 @@ def test_a_multi_read_of_writes_cannot_be_read(reads: int, body: bytes) -> None:
     assert peer.received() == [Reply(1, 1, MARSHALLING, body)]
 
 
+def test_hashes_are_for_those_who_may_change_the_list() -> None:
+    peer = connected()
+    everyone = r.ACL(Perms.READ, r.Id("world", "anyone"))
+    peer.create("/a", acl=(everyone, r.ACL(Perms.ALL, r.Id("digest", digest_id(b"ann:secret")))))
+    shown = peer.call(ops.GET_ACL, r.GetACLRequest("/a")).body.acl
+    assert [entry.id.id for entry in shown] == ["anyone", "ann:x"]
+
+
+def test_of_quotas_within_each_other_the_innermost_counts() -> None:
+    peer = connected()
+    for path in ("/q", "/q/a"):
+        peer.create(path)
+        for name in ("", "/zookeeper_limits", "/zookeeper_stats"):
+            peer.create(f"/zookeeper/quota{path}{name}")
+    peer.create("/q/a/x")
+    counted = [
+        peer.get(f"/zookeeper/quota{path}/zookeeper_stats").body.data for path in ("/q", "/q/a")
+    ]
+    assert counted == [b"count=2,bytes=0", b"count=2,bytes=0"]
+
+
 def test_the_configuration_is_for_reading() -> None:
     peer = connected()
     stat = peer.exists("/zookeeper/config").body

@@ -297,3 +297,14 @@ def test_the_root_cannot_be_deleted(script: Script) -> None:
 def test_a_request_that_no_server_would_read(script: Script) -> None:
     refused(script, ValueError, "set_data", "/a", bytes(0xFFFFF))
     refused(script, ValueError, "get_data", "/" + "a" * 0xFFFFF, watch=Watch())
+    # A set_watches, which sets the watch again, would be longer than this longest read.
+    longest = "/" + "a" * (0xFFFFF - 8 - 4 - 1 - 1)
+    refused(script, ValueError, "get_data", longest, watch=Watch())
+    script.call("get_data", longest)
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_a_read_with_a_watch_asks_the_server_for_one(script: Script, verb: str) -> None:
+    script.call(verb, "/a")
+    script.call(verb, "/a", watch=Watch())
+    assert [sent.body[-1] for sent in script.flush()] == [False, True]
