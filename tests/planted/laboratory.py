@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import json
 import os
 import signal
@@ -26,7 +25,7 @@ from tests.planted.bugs import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import CodeType, ModuleType
+    from types import ModuleType
 
     import pytest
 
@@ -88,27 +87,26 @@ class Laboratory:
 # --- in the process -------------------------------------------------------------------------------
 
 
-class _Planted(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+class _Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds and loads one module, from another source than that of its file."""
 
     def __init__(self, module: str, source: str) -> None:
-        self.name = module
+        self._module = module
         self._source = source
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self.name:
+        if fullname != self._module:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         assert spec is not None
-        assert spec.origin is not None
-        self.path = spec.origin
         spec.loader = self
         return spec
 
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self._source, self.path, "exec", dont_inherit=True)
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__file__ is not None
+        exec(compile(self._source, module.__file__, "exec", dont_inherit=True), module.__dict__)
 
 
 class _Recorder:
