@@ -290,6 +290,14 @@ def test_what_a_reconfiguration_sends(
     assert call.value() == (b"server.1=a", STAT)
 
 
+def test_the_configuration_is_outside_every_chroot() -> None:
+    script = Script(chroot="/app")
+    script.connect()
+    script.call("get_config")
+    (sent,) = script.flush()
+    assert sent.read(r.GetDataRequest).path == "/zookeeper/config"
+
+
 def test_the_root_cannot_be_deleted(script: Script) -> None:
     refused(script, ValueError, "delete", "/")
 

@@ -21,7 +21,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from tests.planted.bugs import ROOT
+from tests.simulation.planted.bugs import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from tests.planted.bugs import Bug
+    from tests.simulation.planted.bugs import Bug
 
 SECONDS = 120
 """How long the tests on one bug may take."""
@@ -58,8 +58,9 @@ class Laboratory:
     """See the module's docstring."""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.planted.laboratory"]
+        command = [sys.executable, "-m", "tests.simulation.planted.laboratory"]
         environment = {k: v for k, v in os.environ.items() if k != "ZKWIRE_TEST_BACKEND"}
+        environment["ZKWIRE_SEED"] = "0"  # what is found is found each time
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,

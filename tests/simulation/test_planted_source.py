@@ -1,4 +1,4 @@
-"""The bugs of `tests/planted/`: the tests named with each of them find it."""
+"""The bugs of `tests/simulation/planted/`: the tests named with each of them find it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.planted.bugs import load
-from tests.planted.laboratory import Laboratory
+from tests.simulation.planted.bugs import load
+from tests.simulation.planted.laboratory import Laboratory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.planted.bugs import Bug
+    from tests.simulation.planted.bugs import Bug
 
 BUGS = load()
 

@@ -1,6 +1,6 @@
 """Says what each test file is good for: which planted bugs it finds, and which no other file does.
 
-    python3 -m tests.planted.judge [--rooms jute session ...] [--tests] [FILE ...]
+    python3 -m tests.simulation.planted.judge [--rooms jute session ...] [--tests] [FILE ...]
 
 Runs all tests of the files (without those marked `real`) on each bug of the rooms, which takes as
 long as it sounds: name the files that belong to the rooms.  Without files: all of `tests/`.  With
@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 
-from tests.planted.bugs import ROOT, Bug, load, located
-from tests.planted.laboratory import Laboratory
+from tests.simulation.planted.bugs import ROOT, Bug, load, located
+from tests.simulation.planted.laboratory import Laboratory
 
 SECONDS = 900  # for one bug
 
