@@ -562,29 +562,24 @@ def test_a_covered_watch_that_is_closed_tells_nobody() -> None:
     assert armed(persistent)
 
 
-def test_a_cover_is_removed_when_the_reads_under_way_are_answered() -> None:
+@pytest.mark.parametrize(
+    ("verb", "error", "missing"), [("get_data", 0, False), ("exists", NO_NODE, True)]
+)
+def test_a_cover_is_removed_when_the_reads_under_way_are_answered(
+    verb: str, error: int, missing: bool
+) -> None:
     """Then it is known what to set again: as of the reply, whose next change it has not seen."""
-    script, watch = script_in(State.CONNECTED), Watch()
+    script = script_in(State.CONNECTED)
     persistent = script.persistent("/a")
-    call = script.call("get_data", "/a", watch=watch)
+    call = script.call(verb, "/a", watch=Watch())
     script.flush()
     persistent.close()
     assert script.names() == []
-    script.answer(call, zxid=0x777)
+    script.answer(call, error=error, zxid=0x777)
     removal, again = script.flush()
     assert removal.read(r.RemoveWatchesRequest) == r.RemoveWatchesRequest("/a", ANY)
-    assert again.set_watches() == r.SetWatches(0x777, ("/a",), (), ())
-
-
-def test_a_covered_read_of_a_missing_node_is_set_again_as_such() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    persistent = script.persistent("/a")
-    call = script.call("exists", "/a", watch=watch)
-    script.flush()
-    persistent.close()
-    script.answer(call, error=NO_NODE, zxid=0x777)
-    _, again = script.flush()
-    assert again.set_watches() == r.SetWatches(0x777, (), ("/a",), ())
+    data, exist = (("/a",), ()) if not missing else ((), ("/a",))
+    assert again.set_watches() == r.SetWatches(0x777, data, exist, ())
 
 
 @pytest.mark.parametrize("code", [NO_NODE, NO_AUTH])
