@@ -32,13 +32,16 @@ from zkwire import (
     testing,
 )
 from zkwire.aio.loop import LoopIO
+from zkwire.blocking.waiting import Sleeper
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.net.background import Deferred
 from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
+from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing.proxy.proxy import FaultProxy, hold
 from zkwire.testing.proxy.proxy import Gate as ProxyGate
+from zkwire.wire import ops
 
 
 @pytest.fixture
@@ -295,6 +298,17 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> 
 
 class Alarm(BaseException):
     """What a signal handler raises."""
+
+
+def test_the_role_goes_to_a_thread_that_still_waits(client: Client) -> None:
+    """One whose answer has been read in the meantime would not read, and would wake no other."""
+    roles = client._pump
+    answered, waiting = Request(ops.SYNC), Request(ops.SYNC)
+    answered.outcome = ANSWERED
+    sleepers = [Sleeper(request) for request in (answered, waiting)]
+    roles._followers.extend(sleepers)
+    roles.hand_over()
+    assert [sleeper._lock.locked() for sleeper in sleepers] == [True, False]
 
 
 def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:

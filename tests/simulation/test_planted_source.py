@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.simulation.planted.bugs import load
+from tests.simulation.planted.bugs import StaleBugError, load
 from tests.simulation.planted.laboratory import Laboratory
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.planted.bugs import Bug
 
 BUGS = load()
+ROOMS = {bug.room: bug for bug in BUGS}
 
 
 @pytest.fixture(scope="module")
@@ -31,5 +32,18 @@ def test_a_planted_bug_is_found(laboratory: Laboratory, bug: Bug) -> None:
     print(*result.failed)
 
 
-def test_each_has_a_rule_of_its_own() -> None:
-    assert len({bug.name for bug in BUGS}) == len(BUGS)
+@pytest.mark.parametrize("bug", ROOMS.values(), ids=ROOMS)
+def test_without_a_bug_nothing_is_found(laboratory: Laboratory, bug: Bug) -> None:
+    result = laboratory.run(bug._replace(becomes=bug.text), bug.tests())
+    assert not result.errors
+    assert not result.failed, result.output
+    assert result.passed > 0
+
+
+def test_a_text_that_is_not_there_is_an_error_with_the_bugs_name() -> None:
+    with pytest.raises(StaleBugError, match=r"^jute: .*\nzkwire/jute/.* has this text 0 times"):
+        ROOMS["jute"]._replace(text="no such text").planted()
+
+
+def test_there_are_enough_and_each_has_a_rule_of_its_own() -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 100

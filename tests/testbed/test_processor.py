@@ -228,6 +228,14 @@ def test_the_refusal_of_an_unknown_operation_overtakes() -> None:
     assert (reply.xid, reply.err) == (1, 0)
 
 
+def test_nothing_is_sent_behind_the_end() -> None:
+    connection = connected().connection
+    connection.send(b"last")
+    connection.end()
+    connection.send(b"late")
+    assert connection.take_output() == b"last"
+
+
 def test_nothing_is_carried_out_behind_the_end() -> None:
     peer = connected()
     create = struct.pack(">ii", 2, ops.CREATE.opcode)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SECONDS = 120
 """How long the tests on one bug may take."""
 
+GRACE_SECONDS = 0.5
+
 
 OPTIONS = (
     "-q",
@@ -117,6 +119,10 @@ class _Recorder:
         self.failed: dict[str, float] = {}
         self.errors: list[str] = []
         self.passed = 0
+
+    def pytest_collection_finish(self) -> None:
+        """What a failed test leaves is not waited for as long as else."""
+        sys.modules["tests.conftest"].GRACE_SECONDS = GRACE_SECONDS  # type: ignore[attr-defined]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
