@@ -302,12 +302,12 @@ class Alarm(BaseException):
 
 def test_the_role_goes_to_a_thread_that_still_waits(client: Client) -> None:
     """One whose answer has been read in the meantime would not read, and would wake no other."""
-    roles = client._pump
+    roles = client._driver
     answered, waiting = Request(ops.SYNC), Request(ops.SYNC)
     answered.outcome = ANSWERED
     sleepers = [Sleeper(request) for request in (answered, waiting)]
     roles._followers.extend(sleepers)
-    roles.hand_over()
+    roles.wake_follower()
     assert [sleeper._lock.locked() for sleeper in sleepers] == [True, False]
 
 

@@ -341,8 +341,8 @@ def test_events_of_several_callbacks_keep_their_order(owner: Owner) -> None:
     wakers = list[Callable[[], object]]()
     told = ["/a", "/b", "/a/c"]
     for path in told:
-        watches[path[:2]].deliver(event(path), spent=False)
-        wakers += watches[path[:2]].take_wakers()
+        watches[path[:2]]._deliver(event(path), spent=False)
+        wakers += watches[path[:2]]._take_wakers()
     for function in wakers:
         function()
     for function in owner.dispatched:
