@@ -92,7 +92,7 @@ class LoopIO:
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None
         self._pausing: asyncio.TimerHandle | None = None
-        self._turns = False  # at this moment
+        self._in_turn = False  # at this moment
         self._stopped = False
 
     def wake(self) -> None:
@@ -107,7 +107,7 @@ class LoopIO:
         What comes up during a turn is done at its end: turning for it again would never end while a
         server does not read.
         """
-        if self._turning is None and not (self._turns or self._stopped):
+        if self._turning is None and not (self._in_turn or self._stopped):
             self._turning = self._loop.call_soon(self.turn)
 
     def ready(self, events: int) -> None:
@@ -146,9 +146,9 @@ class LoopIO:
         if self._turning is not None:
             self._turning.cancel()
             self._turning = None
-        if self._stopped or self._turns:
+        if self._stopped or self._in_turn:
             return
-        self._turns, driver = True, self._driver
+        self._in_turn, driver = True, self._driver
         try:
             connection = driver.current_connection
             while connection is not None and connection.broken_pipe:
@@ -161,7 +161,7 @@ class LoopIO:
             self.connector.conclude(now)
             due = self.connector.prepare()
         finally:
-            self._turns = False
+            self._in_turn = False
         self._listen()
         self._set_timer(due)
 
@@ -181,7 +181,7 @@ class LoopIO:
         self._timer = None
         self.turn()
 
-    def _rest(self) -> None:
+    def _cancel_timers(self) -> None:
         self._stopped = True
         for handle in (self._timer, self._turning, self._pausing):
             if handle is not None:
@@ -190,11 +190,11 @@ class LoopIO:
 
     def after_fork(self) -> None:
         """In a forked child: nothing happens any more, even if the loop runs on there."""
-        self._rest()
+        self._cancel_timers()
         self.connector.after_fork()
 
     def stop(self) -> None:
         """End everything.  Idempotent."""
-        self._rest()
+        self._cancel_timers()
         self.connector.stop("the client is closed")
         self.connector.close_unused()

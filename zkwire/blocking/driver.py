@@ -267,14 +267,14 @@ class ThreadDriver(LeaderFollower):
         left = thread is not None and self.closing is None and not self.session.ended
         self._dropped = True
         if self.ended or thread is None or io is None:
-            self.part()
+            self.io_ended()
         else:
             if self.closing is None:
                 self.closing = timeout
             io.wake()
         return left
 
-    def part(self) -> None:
+    def io_ended(self) -> None:
         """By the I/O thread, at its end: end the callback thread if no close will."""
         if self._dropped:
             self._callbacks.end()

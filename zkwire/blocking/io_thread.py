@@ -290,7 +290,7 @@ class IOThread:
         finally:
             driver.ended = True
             rest = (driver.call_callbacks, driver.run_tasks, self._wake_all)
-            for step in (*rest, connector.close_unused, driver.part, self.close_descriptors):
+            for step in (*rest, connector.close_unused, driver.io_ended, self.close_descriptors):
                 try:
                     step()
                 except Exception as error:

@@ -118,7 +118,7 @@ class LeaderFollower(MutexDriver):
             io.call_deferred_at = self.now() + DEFER_SECONDS
             io.wake()
 
-    def part(self) -> None:
+    def io_ended(self) -> None:
         """By the I/O thread, at its end."""
         raise NotImplementedError
 
