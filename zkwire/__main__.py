@@ -1,4 +1,4 @@
-"""``python -m zkwire``."""
+"""The command, by ``python -m zkwire``."""
 
 import sys
 

@@ -282,7 +282,7 @@ class Order:
 
     def step(self, sim: Simulation) -> None:
         if len(self.names) < 2:
-            self.names += sim.done[-1].who
+            self.names += sim.done[-1].subject
 
     def end(self, sim: Simulation) -> None:
         if self.names == "ba":
@@ -388,7 +388,7 @@ def test_the_same_by_another_way_is_the_same() -> None:
         sim = Simulation()
         contenders(SEQUENTIAL)(sim)
         both = [step for step in sim.steps() if step.kind == "run"]
-        for step in sorted(both, key=lambda step: step.who != order):
+        for step in sorted(both, key=lambda step: step.subject != order):
             sim.perform(step)
         found.add(state_fingerprint(sim))
         sim.run(InTurn())
@@ -414,5 +414,7 @@ def test_the_watch_of_one_that_has_left_the_queue_wakes_nobody() -> None:
     (end,) = [number for number, line in enumerate(told) if "up a: delete" in line]
     name = told[end].split()[-1]
     gone = [line for line in told if f"NODE_DELETED {name}" in line]
-    assert [line.split()[3:5] for line in gone] == [["down", who] for who in ("a:", "b:", "c:")]
+    assert [line.split()[3:5] for line in gone] == [
+        ["down", subject] for subject in ("a:", "b:", "c:")
+    ]
     assert "HERD" not in "".join(told)

@@ -413,9 +413,9 @@ def test_a_server_falls_behind_whether_or_not_its_client_stands_still() -> None:
 
 def performed(sim: Simulation, steps: str) -> None:
     for text in steps.split("; "):
-        kind, _, who = text.partition(" ")
-        assert Step(kind, who) in [*sim.steps(), *sim.faults()], text
-        sim.perform(Step(kind, who))
+        kind, _, subject = text.partition(" ")
+        assert Step(kind, subject) in [*sim.steps(), *sim.faults()], text
+        sim.perform(Step(kind, subject))
 
 
 def with_a_node(sim: Simulation) -> tuple[Client, Client]:
@@ -512,5 +512,5 @@ def test_who_has_crashed_does_nothing_any_more() -> None:
     performed(sim, "cut a; crash a; run b")
     while sim.steps() and sim.now < START + 30:
         step = sim.steps()[0]
-        assert step.who != first.name
+        assert step.subject != first.name
         sim.perform(step)

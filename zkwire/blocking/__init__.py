@@ -1,1 +1,1 @@
-"""The shell for threads."""
+"""zkwire in threads: callers block, and read and write the socket for one another."""

@@ -1,4 +1,4 @@
-"""The contenders in a queue: for people who want to know what they are waiting for."""
+"""The contenders in a queue: what a person asks for that waits in it."""
 
 from __future__ import annotations
 

@@ -43,13 +43,13 @@ class ViolationError(AssertionError):
 
 
 class Step(NamedTuple):
-    """One thing that can happen, and to whom: the name of a client or of a task, or ""."""
+    """One thing that can happen; ``subject``: the client or the task that it happens to, or ""."""
 
     kind: str
-    who: str = ""
+    subject: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.who}".rstrip()
+        return f"{self.kind} {self.subject}".rstrip()
 
 
 class Task:
@@ -151,7 +151,7 @@ class Client:
     ``world`` is what recipes are given.  ``killed``: a server has ended its session although the
     client had done nothing wrong, so that no lease of it is worth anything.  ``dead``: the process
     is gone.  ``stalled``: until time passes, nothing of it or its network happens.  ``locks`` are
-    those whose claims somebody looks at.
+    those whose claims a check looks at.
     """
 
     def __init__(self, sim: Scheduler, name: str, chroot: str) -> None:

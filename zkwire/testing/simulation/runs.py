@@ -242,5 +242,5 @@ def replay(scenario: Scenario, text: str, *, seed: int = 0, **options: Any) -> l
 
 def _parse(text: str) -> Iterator[Step]:
     for part in text.split(";"):
-        kind, _, who = part.strip().partition(" ")
-        yield Step(kind, who)
+        kind, _, subject = part.strip().partition(" ")
+        yield Step(kind, subject)

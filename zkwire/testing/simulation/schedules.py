@@ -32,7 +32,7 @@ class InTurn:
         steps = sim.steps()
         if not steps:
             return None
-        others = [s for s in steps if s.who != self._late or s.kind not in _ARRIVALS]
+        others = [s for s in steps if s.subject != self._late or s.kind not in _ARRIVALS]
         step = min(others or steps, key=lambda step: self._last.get(step, 0))
         self._last[step] = len(sim.done) + 1
         return step
@@ -71,7 +71,7 @@ class Seeded:
             if self._victim is None:
                 self._victim = sim.clients[int(random() * len(sim.clients))].name
             if random() < 0.9:
-                others = [step for step in steps if not step.who.startswith(self._victim)]
+                others = [step for step in steps if not step.subject.startswith(self._victim)]
                 steps = others or steps
         return steps[int(random() * len(steps))]
 

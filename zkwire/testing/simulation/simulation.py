@@ -197,7 +197,7 @@ class Simulation(Stage):
         kind, name = step
         self.done.append(step)
         if self.trace:
-            story = describe(step, self._by_name.get(step.who))
+            story = describe(step, self._by_name.get(step.subject))
             self.history.append(f"{len(self.done):4} {self.now - START:9.3f} s  {story}")
         if kind in self._allowed:
             self.last_fault_at = self.now

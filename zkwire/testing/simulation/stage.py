@@ -123,8 +123,8 @@ class Stage:
     def client_of(self, step: Step) -> Client | None:
         """The client of a step; None for the passing of time and for faults of nodes."""
         if step.kind in ("run", "cancel"):
-            return self._tasks[step.who].client
-        return self._by_name.get(step.who)
+            return self._tasks[step.subject].client
+        return self._by_name.get(step.subject)
 
     def note(self, text: str) -> None:
         """Add a line to the history."""
