@@ -414,7 +414,5 @@ def test_the_watch_of_one_that_has_left_the_queue_wakes_nobody() -> None:
     (end,) = [number for number, line in enumerate(told) if "up a: delete" in line]
     name = told[end].split()[-1]
     gone = [line for line in told if f"NODE_DELETED {name}" in line]
-    assert [line.split()[3:5] for line in gone] == [
-        ["down", subject] for subject in ("a:", "b:", "c:")
-    ]
+    assert [line.split()[3:5] for line in gone] == [["down", name] for name in ("a:", "b:", "c:")]
     assert "HERD" not in "".join(told)

@@ -1,4 +1,7 @@
-"""What CONTRIBUTING.md says of the rooms, made from their docstrings: `python3 -m tests.support.contributing`."""
+"""CONTRIBUTING.md's table of rooms, made from their docstrings.
+
+`python3 -m tests.support.contributing` writes it.
+"""
 
 from __future__ import annotations
 
