@@ -1,4 +1,4 @@
-"""The house stays as small and as plain of speech as it is: budgets, words, the map of its rooms."""
+"""The house stays as small and as plain of speech as it is: budgets, words, the map of rooms."""
 
 from __future__ import annotations
 
