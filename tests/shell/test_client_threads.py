@@ -8,23 +8,18 @@ where every thread stands (`faulthandler_timeout`); most give up earlier by them
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dis
 import gc
-import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of a collection)
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 from types import CodeType, FrameType
@@ -37,53 +32,28 @@ from tests.shell.test_client import (
     CLOSE_BOUND,
     PATIENCE,
     PAUSE,
-    SLACK,
     Background,
     own_threads,
     poll_state,
-    undisturbed,
     within,
 )
 from tests.support.fake_server import (
-    Connection,
     FakeServer,
     echo,
     mute,
-    reply,
     serve,
 )
-from tests.support.server_control import poll
 from zkwire import (
     Client,
     ClientClosedError,
     ConnectionLossError,
     Event,
-    EventType,
-    ForkedError,
-    OperationTimeoutError,
-    SequentialLock,
     State,
     Watch,
-)
-from zkwire.blocking.waiting import Sleeper
-from zkwire.jute import records as r
-from zkwire.session.waitable import Waitable
-from zkwire.testing.proxy.proxy import (
-    Action,
-    FaultProxy,
-    Frame,
-    cut_after,
-    cut_before,
-    drip,
-    rst_after,
-    rst_before,
-    split,
-    truncate,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
 STALL = 60.0
-ROUNDS = 1200  # of all threads together
 
 
 def ask(client: Client, tag: str) -> None:
@@ -368,278 +338,6 @@ def name_of(client: Client) -> str:
     return client._driver.name + "-"
 
 
-# --- stress ---------------------------------------------------------------------------------------
-
-
-class Stress:
-    """Threads that ask for tagged answers until each has done its share, and a stall detector."""
-
-    def __init__(self, client: Client, seed: object) -> None:
-        self.client = client
-        self.seed = seed
-        self.counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def run(self, threads: int, rounds: int) -> None:
-        """Have every thread do its rounds; fails if any of them stalls, or gets a wrong answer."""
-        workers = [
-            Background(lambda n=n: self._work(n, rounds, random.Random(f"{self.seed}-{n}")))  # type: ignore[misc]
-            for n in range(threads)
-        ]
-        deadline = time.monotonic() + STALL
-        for worker in workers:
-            worker.result(deadline - time.monotonic())
-
-    def _work(self, number: int, rounds: int, rng: random.Random) -> None:
-        counts: Counter[str] = Counter()
-        kinds = [self._one, self._one, self._many, self._timed, self._unread, self._watch]
-        for n in range(rounds):
-            kind = rng.choice(kinds)
-            try:
-                kind(f"/{number}/{n}", rng)
-                counts[kind.__name__] += 1
-            except ConnectionLossError:
-                counts["lost"] += 1
-        with self._lock:
-            self.counts += counts
-
-    def _one(self, tag: str, rng: random.Random) -> None:
-        ask(self.client, tag)
-
-    def _many(self, tag: str, rng: random.Random) -> None:
-        tags = [f"{tag}/{n}" for n in range(rng.randrange(1, 60))]
-        calls = [(each, self.client.pipeline.get_data(each)) for each in tags]
-        rng.shuffle(calls)
-        for each, call in calls:
-            assert call.result().data.decode() == each
-
-    def _timed(self, tag: str, rng: random.Random) -> None:
-        call = self.client.pipeline.get_data(tag)
-        with contextlib.suppress(OperationTimeoutError):
-            assert call.result(rng.random() / 1000).data.decode() == tag
-
-    def _unread(self, tag: str, rng: random.Random) -> None:
-        for n in range(rng.randrange(5)):
-            self.client.pipeline.get_data(f"{tag}/{n}")
-
-    def _watch(self, tag: str, rng: random.Random) -> None:
-        watch = Watch()
-        path = "/watched" + tag.replace("/", "-")
-        self.client.exists(path, watch=watch)
-        self.client.create(path)
-        event = watch.wait(STALL)
-        assert event is not None
-        assert (event.type, event.path) == (EventType.NODE_CREATED, path)
-
-
-def check_order(frames: list[Frame]) -> None:
-    """A18: xids rise strictly on each connection, from 1 up, and nothing is sent but frames."""
-    xids: dict[int, list[int]] = {}
-    for frame in frames:
-        if frame.direction == "c2s" and frame.kind == "request" and (frame.xid or 0) > 0:
-            xids.setdefault(frame.connection, []).append(frame.xid or 0)
-        assert frame.kind != "raw" or frame.direction == "s2c"
-    for row in xids.values():
-        assert all(a < b for a, b in pairwise(row))
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 8, 64])
-def test_stress(threads: int, seed: int) -> None:
-    """Every thread gets its own answers, and none of them waits for ever."""
-    with FakeServer(echo) as server, FaultProxy(server.hosts) as proxy:
-        with Client(proxy.hosts, session_timeout=20) as client:
-            stress = Stress(client, seed)
-            stress.run(threads, ROUNDS // threads)
-            assert stress.counts["lost"] == 0
-            assert stress.counts.total() == ROUNDS // threads * threads
-        check_order(proxy.frames())
-        assert len(server.connections) == 1
-
-
-@pytest.mark.parametrize("threads", [1, 3, 8, 64])
-def test_stress_with_cuts(threads: int, seed: int) -> None:
-    """The same, while connections break at random frames in every way there is."""
-    rng = random.Random(f"{seed}-{threads}")
-
-    def fault(frame: Frame) -> Action | None:
-        if frame.kind == "connect" or rng.random() > 0.004:
-            return None
-        action: Action = rng.choice([cut_before, cut_after, rst_before, rst_after, split])
-        return truncate(rng.randrange(12)) if rng.random() < 0.2 else action
-
-    with FakeServer(echo) as server, FaultProxy(server.hosts) as proxy:
-        with Client(proxy.hosts, session_timeout=20) as client:
-            proxy.rule(fault)
-            stress = Stress(client, seed)
-            stress.run(threads, ROUNDS // threads)
-            proxy.clear()
-            with within(1.0):
-                ask_until_answered(client, "/last")
-            assert poll_state(client, State.CONNECTED)
-        check_order(proxy.frames())
-        # It was one, and it was closed.
-        poll("the session is closed", lambda: not server.sessions or None, PATIENCE)
-        assert {c.session_id for c in server.connections if c.session_id} == {0x1000}
-
-
-def test_calls_from_many_threads_keep_their_own_order(seed: int) -> None:
-    """A18: what a thread asks for first is executed first; 16 threads, blocking and pipelined."""
-    with FakeServer() as server, Client(server.hosts, session_timeout=20) as client:
-
-        def work(number: int) -> None:
-            rng = random.Random(f"{seed}-{number}")
-            calls = []
-            for n in range(200):
-                calls.append(client.pipeline.create(f"/{number}-{n:03d}"))
-                if rng.random() < 0.05:
-                    calls[-1].result()
-            for call in calls:
-                call.result()
-
-        for worker in [Background(lambda n=n: work(n)) for n in range(16)]:  # type: ignore[misc]
-            worker.result(STALL)
-        created = [q.path[1:].split("-") for q in server.executed if q.op == "create"]
-        for number in range(16):
-            mine = [name for owner, name in created if owner == str(number)]
-            assert mine == sorted(mine)
-            assert len(mine) == 200
-
-
-class Injected(BaseException):
-    """What is thrown into threads from outside."""
-
-
-# A thread that has done so much more has not been hit: Python has ignored the exception.
-IGNORED = 50
-
-
-def throw_into(thread_id: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread_id), ctypes.py_object(Injected)
-    )
-
-
-# Python ignores what hits a weak reference's callback, and says so.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_exceptions_thrown_into_threads_hurt_nobody_else(seed: int) -> None:
-    """Into leaders, followers and sleepers alike; one at a time for each thread."""
-    with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
-        number_of_threads, injections = 6, 400
-        idents = [0] * number_of_threads
-        done = [0] * number_of_threads
-        hit = [0] * number_of_threads
-        stop = threading.Event()
-
-        def work(number: int) -> None:
-            idents[number] = threading.get_ident()
-            rng = random.Random(f"{seed}-{number}")
-            while True:
-                try:
-                    while not stop.is_set():
-                        with contextlib.suppress(ConnectionLossError):
-                            if rng.random() < 0.7:
-                                ask(client, f"/{number}/{done[number]}")
-                            else:
-                                tags = [f"/{number}/{n}" for n in range(20)]
-                                calls = [client.pipeline.get_data(tag) for tag in tags]
-                                data = [call.result().data.decode() for call in calls]
-                                assert data == tags
-                        done[number] += 1
-                    return
-                except Injected:
-                    hit[number] += 1
-
-        workers = [Background(lambda n=n: work(n)) for n in range(number_of_threads)]  # type: ignore[misc]
-        rng = random.Random(seed)
-        deadline = time.monotonic() + STALL
-        for _ in range(injections):
-            number = rng.randrange(number_of_threads)
-            wanted, moved = hit[number] + 1, done[number]
-            if idents[number]:
-                throw_into(idents[number])
-            # It has been caught, and the thread has gone on: it is back in its try.
-            while idents[number] and (hit[number] < wanted or done[number] <= moved + 1):
-                assert time.monotonic() < deadline, f"thread {number} stalls: {done} {hit}"
-                if hit[number] < wanted and done[number] > moved + IGNORED:
-                    throw_into(idents[number])
-                    moved = done[number]
-                time.sleep(0)
-        stop.set()
-        for worker in workers:
-            worker.result(STALL)
-        assert sum(hit) > injections / 2
-        with within(1.0):
-            ask_until_answered(client, "/last")
-        assert len(server.sessions) == 1
-
-
-CHILD_UNDER_INTERRUPTS = """
-import contextlib, random, signal, sys, threading, time
-from zkwire import Client, ConnectionLossError
-
-hosts, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-rng = random.Random(seed)
-armed = False
-hits = 0
-
-def interrupt(signum, frame):
-    global hits
-    if armed:
-        hits += 1
-        raise KeyboardInterrupt
-
-signal.signal(signal.SIGALRM, interrupt)
-client = Client(hosts, session_timeout=20)
-client.connect()
-
-def ask(tag):
-    data = client.get_data(tag).data.decode()
-    assert data == tag, (data, tag)
-
-stop = False
-def others(number):
-    n = 0
-    while not stop:
-        n += 1
-        with contextlib.suppress(ConnectionLossError):
-            ask(f"/{number}/{n}")
-    counts.append(n)
-
-counts = []
-threads = [threading.Thread(target=others, args=(n,)) for n in range(2)]
-for thread in threads:
-    thread.start()
-longest = 0.0
-for n in range(rounds):
-    started = time.monotonic()
-    try:
-        armed = True
-        signal.setitimer(signal.ITIMER_REAL, rng.random() * 0.002 + 1e-6)
-        while True:
-            with contextlib.suppress(ConnectionLossError):
-                ask(f"/main/{n}")
-                calls = [client.pipeline.get_data(f"/p/{i}") for i in range(5)]
-                assert [c.result().data for c in calls] == [b"/p/%d" % i for i in range(5)]
-    except KeyboardInterrupt:
-        armed = False
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    longest = max(longest, time.monotonic() - started)
-stop = True
-for thread in threads:
-    thread.join(30)
-    assert not thread.is_alive(), "a thread hangs"
-while True:
-    with contextlib.suppress(ConnectionLossError):
-        ask("/last")
-        break
-client.close()
-left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
-assert not left, left
-assert hits == rounds and min(counts) > 1, (hits, counts)
-print("longest", longest)
-"""
-
-
 def run_child(code: str, *arguments: object, seconds: float = STALL) -> str:
     """Run Python code in a process of its own; it must succeed without a word to say of errors."""
     child = subprocess.run(
@@ -652,13 +350,6 @@ def run_child(code: str, *arguments: object, seconds: float = STALL) -> str:
     )
     assert (child.returncode, child.stderr) == (0, "")
     return child.stdout
-
-
-def test_ctrl_c_at_random_in_a_main_thread(seed: int) -> None:
-    with FakeServer(echo) as server:
-        longest = run_child(CHILD_UNDER_INTERRUPTS, server.hosts, seed % 1000, 600).split()[1]
-        assert float(longest) < 2.0 + PAUSE
-        assert len({c.session_id for c in server.connections if c.session_id}) == 1
 
 
 # --- signal handlers ------------------------------------------------------------------------------
@@ -771,78 +462,6 @@ def test_a_question_in_a_signal_handler_of_a_reader_is_answered() -> None:
         client.close()
 
 
-# --- pings under load -----------------------------------------------------------------------------
-
-
-def longest_gap(frames: list[Frame]) -> float:
-    """The longest time between two frames of the client on one connection."""
-    times = [frame.time for frame in frames if frame.direction == "c2s"]
-    return max(b - a for a, b in pairwise(times))
-
-
-@pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
-def test_pings_go_out_under_a_flood(reader: str) -> None:
-    """A23: bytes keep the socket readable for longer than the session timeout."""
-    timeout = 3.0
-    notification = reply(-1, r.WatcherEvent(EventType.NODE_CREATED, 3, "/flood"), zxid=-1)
-    over = threading.Event()
-
-    def flood(connection: Connection) -> None:
-        connection.greet()
-        connection.answer(connection.request())
-        connection.flush()
-        waiting = connection.request()
-
-        def pour() -> None:
-            ends = time.monotonic() + 1.5 * timeout
-            with contextlib.suppress(OSError):
-                while time.monotonic() < ends:
-                    connection.sock.sendall(notification * 1000)
-                connection.answer(waiting)
-            over.set()
-
-        pouring = threading.Thread(target=pour)
-        pouring.start()
-        try:
-            while not over.is_set():
-                connection.request(pings=True)  # and leave them unanswered
-            for request in connection.requests():
-                connection.answer(request)
-        finally:
-            pouring.join()
-
-    with FakeServer(flood) as server, Client(server.hosts, session_timeout=timeout) as client:
-        client.create("/a")
-        call = client.pipeline.exists("/a")
-        if reader == "the I/O thread":
-            assert over.wait(PATIENCE)
-        assert call.result(PATIENCE) is not None
-        times = [q.time for q in server.received]
-        # Due after a third; what matters is that the server never reaches its own limit.
-        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < timeout
-        assert server.count("ping") >= 3
-        assert len(server.connections) == 1
-
-
-def test_pings_go_out_while_a_big_reply_trickles_in() -> None:
-    """A24: 900 KB take two session timeouts; the session is kept, and so is the connection."""
-    timeout = 3.0
-    with (
-        FakeServer() as server,
-        FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, session_timeout=timeout) as client,
-    ):
-        client.create("/big", bytes(900_000))
-        proxy.on("get_data", action=drip(2 * timeout))
-        with within(2 * timeout + 4 * SLACK):
-            assert len(client.get_data("/big").data) == 900_000
-        assert longest_gap(proxy.frames()) < timeout  # which is due after a third
-        assert len(server.connections) == 1
-        assert server.count("ping") >= 4
-
-
-# --- forks ----------------------------------------------------------------------------------------
-
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -876,258 +495,3 @@ def in_child(function: Callable[[], None]) -> None:
             os.waitpid(pid, 0)
             pytest.fail("the child hangs")
         time.sleep(0.001)
-
-
-def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock) -> None:
-    """A27: in the child everything raises at once, and nothing reaches the server."""
-    started = time.monotonic()
-    attempts: list[Callable[[], object]] = [
-        lambda: client.create("/child"),
-        lambda: client.create_with_stat("/child"),
-        lambda: client.delete("/a"),
-        lambda: client.set_data("/a", b"child"),
-        lambda: client.exists("/a"),
-        lambda: client.get_data("/a"),
-        lambda: client.get_children("/a"),
-        lambda: client.get_children_with_stat("/a"),
-        client.sync,
-        client.connect,
-        client.__enter__,
-        lambda: client.pipeline.create("/child"),
-        lambda: client.pipeline.get_data("/a", watch=Watch()),
-        # Another thread may have read its answer before the fork.
-        *([] if call.ready else [call.result, lambda: call.result(0.5)]),
-        watch.wait,
-        lambda: lock.acquire(0.5),
-        lock.try_acquire,
-    ]
-    for number, attempt in enumerate(attempts):
-        try:
-            attempt()
-        except ForkedError:
-            continue
-        except RuntimeError as error:
-            if "already" in str(error):  # the lock object held it before the fork
-                continue
-            raise
-        raise AssertionError(f"attempt {number} did not raise")
-    assert not lock.held
-    assert lock.lease_remaining() == 0.0
-    assert client.lease_remaining() == 0.0
-    watch.close()
-    client.close()
-    client.close()
-    assert time.monotonic() - started < 1.0 + PAUSE
-
-
-@forks
-def test_a_forked_child_leaves_the_session_alone(seed: int) -> None:
-    """In the middle of traffic: threads of the parent read, write and hold locks at the fork."""
-    with FakeServer() as server:
-        client = Client(server.hosts, session_timeout=20)
-        client.create("/a")
-        watch, stop = Watch(), threading.Event()
-        client.get_data("/a", watch=watch)
-        lock = SequentialLock(client, "/lock")
-        assert lock.acquire(PATIENCE)
-
-        def traffic(number: int) -> int:
-            done = 0
-            while not stop.is_set():
-                client.exists(f"/{number}/{done}")
-                done += 1
-            return done
-
-        workers = [Background(lambda n=n: traffic(n)) for n in range(3)]  # type: ignore[misc]
-        session_id = client.session_id
-        for _ in range(25):
-            call = client.pipeline.exists("/unread")
-            in_child(lambda call=call: assert_forked(client, call, watch, lock))  # type: ignore[misc]
-            assert call.result(PATIENCE) is None
-            assert lock.held
-        stop.set()
-        for worker in workers:
-            assert worker.result() > 0
-        assert (client.session_id, client.state) == (session_id, State.CONNECTED)
-        assert client.get_data("/a").data == b""
-        assert len(server.connections) == 1
-        client.set_data("/a", b"")
-        assert watch.wait(PATIENCE) is not None
-        lock.release()
-        client.close()
-
-
-@forks
-def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
-    """The holder does not exist in the child; whoever asks there must not wait for it."""
-    with FakeServer() as server, Client(server.hosts) as client:
-        watch = Watch()
-        client.exists("/a", watch=watch)
-        call = client.pipeline.exists("/b")
-        call.result()
-        lock = SequentialLock(client, "/lock")
-        held, let_go = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            link = client._driver.current_connection
-            assert link is not None
-            with client._driver.mutex:
-                link.reader = link.writer = hold
-                held.set()
-                assert let_go.wait(PATIENCE)
-                link.reader = link.writer = None
-
-        holder = Background(hold)
-        assert held.wait(PATIENCE)
-
-        def child() -> None:
-            started = time.monotonic()
-            for attempt in (client.sync, watch.wait, lock.try_acquire):
-                with pytest.raises(ForkedError):
-                    attempt()
-            watch.close()
-            client.close()
-            assert time.monotonic() - started < 1.0 + PAUSE
-
-        in_child(child)
-        let_go.set()
-        holder.result()
-        client.sync()
-
-
-@forks
-def test_a_client_that_was_not_used_before_a_fork_works_in_the_child() -> None:
-    with FakeServer() as server:
-        client = Client(server.hosts)
-
-        def child() -> None:
-            with client:
-                client.create("/from-the-child")
-
-        in_child(child)
-        with client:
-            assert client.exists("/from-the-child") is not None
-
-
-@forks
-def test_a_child_can_have_a_client_of_its_own_beside_its_parents() -> None:
-    with FakeServer() as server, Client(server.hosts) as client:
-        client.sync()
-
-        def child() -> None:
-            with pytest.raises(ForkedError):
-                client.sync()
-            with Client(server.hosts) as own:
-                own.create("/from-the-child")
-
-        in_child(child)
-        assert client.exists("/from-the-child") is not None
-
-
-def work_in_pool(_: int) -> str:
-    """For a process of multiprocessing: what its parent's client says there."""
-    try:
-        _inherited[0].sync()
-    except ForkedError as error:
-        return str(error)
-    return "no error"
-
-
-_inherited: list[Client] = []
-
-
-@forks
-def test_processes_of_multiprocessing() -> None:
-    """Their ends run exit handlers and the collector: the parent's session lives on."""
-    with FakeServer() as server, Client(server.hosts) as client:
-        client.sync()
-        _inherited[:] = [client]
-        try:
-            with multiprocessing.get_context("fork").Pool(2) as pool:
-                answers = pool.map_async(work_in_pool, range(4)).get(PATIENCE)
-                pool.close()
-                pool.join()
-        finally:
-            _inherited.clear()
-        assert all("parent process" in answer for answer in answers)
-        client.sync()
-        assert len(server.connections) == 1
-
-
-# --- exits ----------------------------------------------------------------------------------------
-
-EXITS = {
-    "open": "client.connect()",
-    "never used": "",
-    "connecting": "client.pipeline.exists('/a')",
-    "with calls in flight": "client.connect(); [client.pipeline.exists('/a') for _ in range(1000)]",
-    "with a watch": "client.exists('/a', watch=print)",
-    "with a callback that blocks": """
-        called = threading.Event()
-        def block(event):
-            called.set()
-            threading.Event().wait()
-        client.exists('/a', watch=block)
-        client.create('/a')
-        called.wait()
-    """,
-    "with threads that wait": """
-        client.connect()
-        def wait():
-            client.pipeline.get_data('/silent').result()
-        for _ in range(3):
-            threading.Thread(target=wait, daemon=True).start()
-    """,
-    "with a lock": "assert SequentialLock(client, '/lock').acquire(5)",
-    "with an exception": """
-        client.connect()
-        sys.stderr.close()
-        sys.stderr = None
-        raise SystemExit(0)
-    """,
-    "closed at exit": "client.connect(); atexit.register(client.close)",
-    "closed by its finalizer": """
-        client.connect()
-        class Owner:
-            def __del__(self):
-                client.close()
-        owner = Owner()
-        owner.owner = owner
-    """,
-    "with no server": "client = Client('127.0.0.1:1'); client.pipeline.exists('/a')",
-    "with a name that is looked up": """
-        client = Client('zoo.example', _resolver=lambda host, port: threading.Event().wait())
-        client.pipeline.exists('/a')
-    """,
-}
-
-
-@pytest.mark.parametrize("how", EXITS)
-def test_an_exit_is_quick_and_silent(how: str) -> None:
-    """E7."""
-
-    def silent_for_one(connection: Connection) -> None:
-        connection.greet()
-        for request in connection.requests():
-            if request.path != "/silent":
-                connection.answer(request)
-
-    code = f"""
-import atexit, sys, threading
-from zkwire import Client, SequentialLock
-client = Client(sys.argv[1])
-{textwrap.dedent(EXITS[how])}
-"""
-    with FakeServer(silent_for_one) as server:
-
-        def seconds() -> float:
-            started = time.monotonic()
-            assert run_child(code, server.hosts) == ""
-            return time.monotonic() - started
-
-        undisturbed(seconds, 2.0 + PAUSE)
-
-
-def test_no_sleep_depends_on_a_wake_up_alone() -> None:
-    """Else a Ctrl-C that comes right before the system call is not noticed until somebody wakes."""
-    Sleeper(Waitable()).sleep(None)
