@@ -11,25 +11,18 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client_threads import Interruption
-from tests.support.examples import STRIDE
 from tests.support.scripted import STAT
 from zkwire import AsyncClient, Client
 from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
 from zkwire.aio.owners import value_of_each_task
 from zkwire.blocking.locks import (
-    BlockingLock,
     MultiLock,
-    NonBlockingLock,
     ReentrantLock,
-    Semaphore,
     SequentialLock,
 )
 from zkwire.blocking.owners import value_of_each_thread
 from zkwire.blocking.run import run
 from zkwire.errors import (
-    BadVersionError,
-    ConnectionLossError,
     LockLostError,
     LockTakenError,
     MultiError,
@@ -39,28 +32,22 @@ from zkwire.errors import (
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
-    SequenceExhaustedError,
     ServerError,
     SessionExpiredError,
-    ThrottledOpError,
 )
-from zkwire.jute.records import Stat
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.contenders import contenders
 from zkwire.recipes.lease import SemaphoreLease
-from zkwire.recipes.lost import Lost, OwnNodeWatch
+from zkwire.recipes.lost import OwnNodeWatch
 from zkwire.recipes.multi_lock import AllLocks
-from zkwire.recipes.read_write import ReadLockQueue
 from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock
 from zkwire.recipes.trees import ensure_path, walk
 from zkwire.session.watch import ClosedWatchError
-from zkwire.wire.model import DataAndStat, Event, EventType, State
+from zkwire.wire.model import DataAndStat, Event
 
 # ruff: noqa: PT012 - how a scope ends is what the tests of the shells are about
 
 OWN = STAT.ephemeral_owner
-LAST = 2147483647
 
 
 class Answer:
@@ -168,11 +155,6 @@ class Runtime:
 def sequential(**answers: list[object]) -> tuple[SequentialQueue, Runtime]:
     world: Any = Runtime(**answers)
     return SequentialQueue(world, "/lock"), world
-
-
-def single(**answers: list[object]) -> tuple[SingleNodeLock, Runtime]:
-    world: Any = Runtime(**answers)
-    return SingleNodeLock(world, "/lock"), world
 
 
 def an_attempt(node: str | None = None) -> Attempt:
@@ -453,255 +435,12 @@ def test_a_loss_shows_what_has_become_of_it() -> None:
     assert (repr(released.lost), repr(both)) == ("<Lost: released>", "<AnyLost: released>")
 
 
-# --- the sequential lock --------------------------------------------------------------------------
-
-
-def nothing(core: SequentialQueue, world: Runtime) -> None:
-    """Nothing happens beside the event."""
-
-
-def reconnect(core: SequentialQueue, world: Runtime) -> None:
-    """Set again on a new connection, watches fire in another order."""
-    world.connection = "another"
-
-
-def sleep_too_long(core: SequentialQueue, world: Runtime) -> None:
-    """The session may be gone, and the node with it; the look would tell, and renews the lease."""
-    world.time = world.lease_deadline
-
-
-def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
-    """Somebody has deleted the node of the one that waits."""
-    assert core._guard is not None
-    core._guard._deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
-    assert not core.lost.is_set(), "it has never held"
-
-
-@pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])
-def test_whose_turn_it_is_by_the_event_alone(
-    meanwhile: Callable[[SequentialQueue, Runtime], None],
-) -> None:
-    """Only a child that was the next one and still stands, on one connection, in its lease."""
-    own = f"{OWN:016x}-unique-lock-0000000001"
-    theirs = DataAndStat(b"", Stat(*[*STAT[:7], 5, *STAT[8:]]))
-    core, world = sequential(get_children=[["x-lock-0000000000", own]], get_data=[theirs])
-
-    async def event(watch: object, deadline: float | None) -> Event:
-        meanwhile(core, world)
-        return Event(EventType.NODE_DELETED, "/lock/x-lock-0000000000", State.CONNECTED)
-
-    world.event = event  # type: ignore[method-assign]
-    if meanwhile in (sleep_too_long, lose_the_place):  # here, where the answers do not change
-        with pytest.raises(LockLostError, match="in the moment"):
-            run(core._acquire_by(None, True))
-    else:
-        assert run(core._acquire_by(None, True))
-    looks = world.asked.count("get_children")
-    assert looks == (1 if meanwhile is nothing else 2)
-
-
-@pytest.mark.parametrize("loss", [NotSentError, OutcomeUnknownError])
-def test_a_place_in_the_queue_is_kept_when_only_the_listing_is_lost(
-    loss: type[ConnectionLossError],
-) -> None:
-    core, world = sequential(get_children=[loss("lost")])
-    assert run(core._acquire_by(None, True))
-    assert world.asked == ["create_with_stat", "get_children", "get_children"]
-
-
-def test_a_create_that_was_not_sent_is_repeated_without_a_look() -> None:
-    core, world = sequential(create_with_stat=[NotSentError("lost")], get_children=[["x"]])
-    assert run(core._acquire_by(None, True))
-    assert world.asked == ["create_with_stat", "get_children"] * 2
-
-
-def test_who_does_not_hold_has_nothing_to_leave() -> None:
-    core, world = sequential()
-    run(core._step_out(None))
-    assert world.asked == []
-
-
-@pytest.mark.parametrize(
-    ("error", "spawned"),
-    [(NoNodeError, 0), (OutcomeUnknownError, 1), (OperationTimeoutError, 1)],
-)
-def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
-    error: type[Exception], spawned: int
-) -> None:
-    core, world = sequential(delete=[error("no")])
-    attempt = an_attempt("/lock/x-lock-0000000002")
-    attempt.entered = True
-    run(core._step_back(attempt, None))
-    assert len(world.spawned) == spawned
-    assert not attempt.entered
-
-
-@pytest.mark.parametrize(("error", "then"), [(NoNodeError, []), (NoAuthError, ["warn"])])
-def test_a_node_that_is_gone_or_must_stay_is_left_alone(
-    error: type[Exception], then: list[str]
-) -> None:
-    """A node that may not be deleted blocks everybody until its session ends: so it is told of."""
-    core, world = sequential(delete=[error("no")])
-    operations: Any = world
-    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
-    assert world.asked == ["delete", *then]
-
-
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        (EventType.NODE_DELETED, "was deleted"),
-        (EventType.NODE_CHILDREN_CHANGED, "was deleted"),
-        (EventType.CHILD_WATCH_REMOVED, "may not be watched"),
-    ],
-)
-def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: str) -> None:
-    world: Any = Runtime()
-    own = OwnNodeWatch()
-    own.lost = Lost(world)
-    own._deliver(Event(kind, "/lock/x", State.CONNECTED))
-    assert own.gone
-    assert own.lost.reason == f"its node /lock/x {why}"
-
-
-def test_a_clean_up_that_is_refused_for_now_is_repeated() -> None:
-    core, world = sequential(delete=[ThrottledOpError("busy")])
-    operations: Any = world
-    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
-    assert world.asked == ["delete", "delete"]
-
-
-@pytest.mark.parametrize("number", [-1, LAST - 999])
-def test_near_the_end_of_the_numbers_nobody_enters(number: int) -> None:
-    node = f"/lock/{an_attempt().id}-lock-{number:010d}"
-    core, world = sequential(create_with_stat=[(node, STAT)])
-    with pytest.raises(SequenceExhaustedError):
-        run(core._acquire_by(None, True))
-    assert len(world.spawned) == 1
-
-
-# --- the read-write lock --------------------------------------------------------------------------
-
-
-def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockQueue, Runtime]:
-    """A reader beside a write lock whose node has these names, one at each look."""
-    names = iter(writers)
-
-    class Writer:
-        @property
-        def _own_place(self) -> str | None:
-            return next(names, None)
-
-    world, writer = Runtime(**answers), Writer()
-    loose: Any = (world, "/lock", "", writer)
-    return ReadLockQueue(*loose), world
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_a_downgrade_in_doubt_looks_for_its_node_when_the_writer_has_gone(made: bool) -> None:
-    reader = f"{an_attempt().id}-__READ__0000000001"
-    core, world = downgrade(
-        "w-__WRIT__0000000001",
-        multi=[OutcomeUnknownError("lost")],
-        exists=[None, STAT],
-        get_children=[[], [reader] if made else []],
-    )
-    attempt = an_attempt()
-    run(core._join(attempt, None))
-    assert attempt.node is not None
-    assert ("create_with_stat" in world.asked) != made
-
-
-def test_a_downgrade_that_is_refused_says_why() -> None:
-    core, _ = downgrade(multi=[MultiError([None, NoAuthError("no")], 1)])
-    with pytest.raises(NoAuthError):
-        run(core._stand_beside("w-__WRIT__0000000001", an_attempt(), None))
-
-
-def test_a_downgrade_whose_queue_is_gone_at_once_sees_nobody() -> None:
-    core, _ = downgrade(exists=[STAT], get_children=[NoNodeError("gone")])
-    attempt = an_attempt()
-    assert run(core._stand_beside("w-__WRIT__0000000001", attempt, None)) == []
-
-
-# --- the locks of one node ------------------------------------------------------------------------
-
-
-def changed(**fields: int) -> Stat:
-    """A stat as usual, but for these."""
-    return Stat(
-        *(fields.get(name, value) for name, value in zip(Stat.__fields__, STAT, strict=True))
-    )
-
-
-ALONE = changed(num_children=1)  # of the tokens' parent
-OTHER = changed(czxid=STAT.czxid + 1)
-
-
 def refused(index: int, error: ServerError) -> MultiError:
     return MultiError([None] * index + [error], index)
 
 
-def taken() -> MultiError:
-    return refused(0, NodeExistsError("there"))
-
-
 def own() -> DataAndStat:
     return DataAndStat(an_attempt().id.encode(), STAT)
-
-
-def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
-    core, _ = single(multi=[taken()], get_data=[own()], get_children=[[]], exists=[STAT])
-    assert run(core._acquire_by(None, True))
-    assert core.held
-
-
-def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
-    core, world = single(multi=[NotSentError("lost"), taken()])
-    assert not run(core._acquire_by(None, False))
-    assert world.asked == ["multi", "multi"]
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
-    creates: list[object] = [OutcomeUnknownError("lost")] if lost else []
-    theirs = DataAndStat(b"", STAT)
-    core, _ = single(multi=[*creates, taken()], get_data=[theirs])
-    with pytest.raises(NodeExistsError, match="/lock is no lock"):
-        run(core._acquire_by(None, not lost))
-
-
-def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
-    core, world = single(multi=[refused(1, BadVersionError("written"))], get_data=[own()])
-    operations: Any = world
-    run(core._leave(operations, an_attempt()))
-    assert world.asked == ["multi", "sync", "get_data", "multi"]
-
-
-def test_a_node_whose_token_somebody_deletes_is_still_cleaned_up() -> None:
-    core, world = single(multi=[refused(0, NoNodeError("gone"))], get_data=[own()])
-    operations: Any = world
-    run(core._leave(operations, an_attempt()))
-    assert world.asked == ["multi", "sync", "get_data", "delete"]
-
-
-def test_a_token_that_may_not_be_deleted_is_told() -> None:
-    core, world = single(multi=[refused(0, NoAuthError("closed"))])
-    operations: Any = world
-    with pytest.raises(NoAuthError):
-        run(core._leave(operations, an_attempt()))
-
-
-@pytest.mark.parametrize("written", [True, False])
-def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool) -> None:
-    """Somebody has written into it, or has made it anew by hand."""
-    core, world = single(multi=[[None, STAT, None, ALONE], refused(1, BadVersionError("2"))])
-    assert run(core._acquire_by(None, False))
-    world.answers["get_data"] = [own() if written else DataAndStat(b"", OTHER)]
-    with contextlib.nullcontext() if written else pytest.raises(LockLostError):
-        run(core._release_by(None))
-    assert world.asked == ["multi", "multi", "sync", "get_data"]
-    assert world.spawned
 
 
 # --- the shells -----------------------------------------------------------------------------------
@@ -810,9 +549,6 @@ def test_a_multi_lock_of_a_task_that_is_not_granted_is_not_entered(
     asyncio.run(scenario())
 
 
-# --- interrupts -----------------------------------------------------------------------------------
-
-
 class Nodes(Runtime):
     """A client whose server knows which nodes there are; somebody else's lease is one of them."""
 
@@ -842,285 +578,5 @@ class Nodes(Runtime):
         return self.nodes[1:]
 
 
-def a_lease_in_vain(client: Any) -> None:
-    assert not Semaphore(client, "/s", 1).lease().acquire(1.0)
-
-
-def a_lease_in_vain_at_once(client: Any) -> None:
-    assert not Semaphore(client, "/s", 1).lease().acquire(0)
-
-
-def a_lease_for_a_body(client: Any) -> None:
-    with Semaphore(client, "/t", 1).lease():
-        pass
-    with Semaphore(client, "/t", 1).lease().within(1.0):
-        pass
-
-
-def a_lock_within_a_limit(client: Any) -> None:
-    with SequentialLock(client, "/a").within(1.0):
-        pass
-
-
-def several_locks(client: Any) -> None:
-    with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")):
-        pass
-
-
-def twice_the_same(client: Any) -> None:
-    with ReentrantLock(client, "/a") as lock, lock:
-        pass
-
-
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, LookupError])
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        a_lease_in_vain,
-        a_lease_in_vain_at_once,
-        a_lease_for_a_body,
-        a_lock_within_a_limit,
-        several_locks,
-        twice_the_same,
-    ],
-)
-def test_an_interrupt_anywhere_leaves_no_node(
-    scenario: Callable[[Any], None], kind: type[BaseException]
-) -> None:
-    """But for one before anything of `__exit__` has run."""
-    n, clients = (
-        1 - STRIDE,
-        list[Any](),
-    )  # all of them: an interrupt of a finalizer is raised nowhere
-    while True:
-        n += STRIDE
-        world = Nodes()
-        client = client_of(world)
-        clients.append(client)
-        raised: BaseException | None = None
-        with Interruption(n, kind) as interruption:
-            try:
-                scenario(client)
-            except (kind, LockTakenError) as error:
-                raised = error
-        where = interruption.where
-        if where is None:
-            break
-        assert isinstance(raised, kind), f"swallowed: {where}"
-        if not where.endswith("__exit__"):
-            assert world.clean_up() == [], where
-    assert n > 100
-    assert world.clean_up() == []
-
-
-class Unconnected(Runtime):
-    """A client that finds no server; ``limits`` are the deadlines up to which it has looked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.limits: list[float | None] = []
-
-    async def connected(self, deadline: float | None) -> None:
-        self.limits.append(deadline)
-        raise OperationTimeoutError("no server could be reached in time")
-
-
-def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
-    world: Any = Unconnected()
-    locks: list[Any] = [NonBlockingLock, BlockingLock, SequentialLock, ReentrantLock]
-    for kind in locks:
-        assert not kind(client_of(world), "/a").acquire(0)
-    assert not MultiLock(SequentialLock(client_of(world), "/a")).acquire(0)
-    assert not Semaphore(client_of(world), "/s", 1).lease().acquire(0)
-    assert world.limits == [world.time] * 6
-
-
-# --- in two hands ---------------------------------------------------------------------------------
-
-
-def test_what_is_being_released_cannot_be_acquired() -> None:
-    """Or else what is owed to the server would be that of two attempts."""
-    core, world = sequential()
-    assert run(core._acquire_by(None, True))
-    tried: list[object] = []
-
-    def delete(*_: object) -> Answer:
-        with pytest.raises(RuntimeError, match="releasing"):
-            run(core._acquire_by(None, True))
-        tried.append(core._engaged)
-        return Answer(None)
-
-    world.delete = delete  # type: ignore[attr-defined]
-    run(core._release_by(None))
-    assert tried == [True]
-    assert not core._engaged
-    assert not world.engaged
-    assert run(core._acquire_by(None, True))
-
-
-def test_who_waits_as_long_as_it_takes_does_so_for_what_is_missing_above() -> None:
-    late = OperationTimeoutError("no server for two session timeouts")
-    core, world = sequential(create_with_stat=[NoNodeError("no parent")], create=[late, "/lock"])
-    assert run(core._acquire_by(None, True))
-    assert world.asked.count("create") == 2
-
-
-def test_a_body_does_not_run_without_its_lock() -> None:
-    world: Any = Nodes()
-    world.nodes.append("/a/other-lock-0000000000")
-    lock = ReentrantLock(client_of(world), "/a")
-    lock.lock._lock._acquire_by = refuse
-    with pytest.raises(LockTakenError, match="/a is held"), lock:
-        pytest.fail("the body runs")
-
-
 async def refuse(*_: object) -> bool:
     return False
-
-
-def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
-    world: Any = Nodes()
-    client = client_of(world)
-    one, two = SequentialLock(client, "/a"), SequentialLock(client, "/b")
-    both = MultiLock(one, two)
-    assert one.acquire()
-    for call in (both.release, both.acquire):
-        with pytest.raises(RuntimeError):
-            call()
-    assert one.held
-    assert not two.held
-
-
-def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
-    """Another one may have been made in its place, of another count."""
-    world: Any = Nodes()
-    core = SemaphoreLease(world, "/s", 1)
-    attempt = an_attempt("/s/leases/gone")
-    attempt.stat = STAT
-    run(core._join(attempt, None))
-    assert world.asked == ["get_data", "create_with_stat", "get_children"]
-
-
-# --- what only an interrupt, or somebody else's hand, can reach -----------------------------------
-
-
-async def interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
-    world: Any = Nodes()
-    lock = SequentialLock(client_of(world), "/a")
-    with pytest.raises(KeyboardInterrupt), lock:
-        lock._lock.release = interrupted
-    assert not lock.held
-    assert world.clean_up() == []
-
-
-def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None:
-    world: Any = Nodes()
-    lock = AsyncSequentialLock(client_of(world, AsyncClient), "/a")
-
-    async def body() -> None:
-        async with lock:
-            lock._lock.release = interrupted
-
-    with pytest.raises(KeyboardInterrupt):
-        run(body())
-    assert not lock.held
-    assert world.clean_up() == []
-
-
-def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
-    lock = ReentrantLock(client_of(Nodes()), "/a")
-    release = lock.lock._lock.release
-    assert lock.acquire()
-    lock.lock._lock.release = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        lock.release()
-    assert lock.held
-    lock.lock._lock.release = release
-    assert lock.acquire()
-    lock._lock._release_later()
-    assert lock.held
-    lock._lock._release_later()
-    assert not lock.held
-
-
-def test_the_same_under_asyncio() -> None:
-    async def main() -> None:
-        lock = AsyncReentrantLock(client_of(Nodes(), AsyncClient), "/a")
-        release = lock.lock._lock.release
-        assert await lock.acquire()
-
-        async def failing(*_: object) -> None:
-            raise LookupError
-
-        lock.lock._lock.release = failing
-        with pytest.raises(LookupError):
-            await lock.release()
-        assert lock.held
-        lock.lock._lock.release = release
-        assert await lock.acquire()
-        lock._lock._release_later()
-        assert lock.held
-        async with lock:
-            assert lock._owned
-        lock._lock._release_later()
-        assert not lock.held
-        lock.lock._lock._acquire_by = refuse
-        with pytest.raises(LockTakenError, match="/a is held"):
-            await lock.__aenter__()
-
-    asyncio.run(main())
-
-
-def test_outside_of_a_task_there_is_nobody_to_hold_or_to_cancel() -> None:
-    client = client_of(Nodes(), AsyncClient)
-    mine, plain = AsyncReentrantLock(client, "/a"), AsyncSequentialLock(client, "/b")
-    assert run(plain.acquire())
-    refused: list[str] = []
-
-    def look() -> None:
-        for call in (lambda: mine.held, lambda: run(plain.cancel_on_loss().__aenter__())):
-            with pytest.raises(RuntimeError) as caught:
-                call()
-            refused.append(str(caught.value))
-
-    loop = asyncio.new_event_loop()
-    loop.call_soon(look)
-    loop.call_soon(loop.stop)
-    loop.run_forever()
-    loop.close()
-    assert [text.rpartition(" ")[2] for text in refused] == ["task", "none"]
-
-
-def test_what_is_in_other_hands_is_left_to_them() -> None:
-    client = client_of(Nodes())
-    both = MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b"))
-    assert both.acquire()
-    all_locks: Any = both._lock
-    things: list[Any] = [*all_locks._parts, all_locks]
-    for thing in things:
-        thing._busy = True
-        thing._release_later()
-        with pytest.raises(RuntimeError, match="another thread or task"):
-            run(thing._acquire_by(None, True))
-        thing._busy = False
-    assert both.held
-    core = all_locks._parts[0]
-    core._disengage()
-    assert core in core._runtime.engaged
-
-
-def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:
-    world: Any = Runtime()
-    with pytest.raises(TypeError, match="text must be a str"):
-        SequentialQueue(world, "/a", None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="surrogate"):
-        SequentialQueue(world, "/a", "\ud800")
-    with pytest.raises(TypeError, match="must be a Client, not str"):
-        SequentialLock("localhost", "/a")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="callable"):
-        SequentialQueue(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]

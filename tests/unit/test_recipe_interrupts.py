@@ -1,0 +1,322 @@
+"""Recipes, step by step: interrupts at every instruction, and objects in two hands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.shell.test_client_threads import Interruption
+from tests.support.examples import STRIDE
+from tests.support.scripted import STAT
+from tests.unit.test_recipe_steps import (
+    Answer,
+    Nodes,
+    Runtime,
+    an_attempt,
+    client_of,
+    refuse,
+    sequential,
+)
+from zkwire import AsyncClient
+from zkwire.aio.locks import AsyncReentrantLock, AsyncSequentialLock
+from zkwire.blocking.locks import (
+    BlockingLock,
+    MultiLock,
+    NonBlockingLock,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+)
+from zkwire.blocking.run import run
+from zkwire.errors import (
+    LockTakenError,
+    NoNodeError,
+    OperationTimeoutError,
+)
+from zkwire.recipes.lease import SemaphoreLease
+from zkwire.recipes.sequential import SequentialQueue
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+def a_lease_in_vain(client: Any) -> None:
+    assert not Semaphore(client, "/s", 1).lease().acquire(1.0)
+
+
+def a_lease_in_vain_at_once(client: Any) -> None:
+    assert not Semaphore(client, "/s", 1).lease().acquire(0)
+
+
+def a_lease_for_a_body(client: Any) -> None:
+    with Semaphore(client, "/t", 1).lease():
+        pass
+    with Semaphore(client, "/t", 1).lease().within(1.0):
+        pass
+
+
+def a_lock_within_a_limit(client: Any) -> None:
+    with SequentialLock(client, "/a").within(1.0):
+        pass
+
+
+def several_locks(client: Any) -> None:
+    with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")):
+        pass
+
+
+def twice_the_same(client: Any) -> None:
+    with ReentrantLock(client, "/a") as lock, lock:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, LookupError])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        a_lease_in_vain,
+        a_lease_in_vain_at_once,
+        a_lease_for_a_body,
+        a_lock_within_a_limit,
+        several_locks,
+        twice_the_same,
+    ],
+)
+def test_an_interrupt_anywhere_leaves_no_node(
+    scenario: Callable[[Any], None], kind: type[BaseException]
+) -> None:
+    """But for one before anything of `__exit__` has run."""
+    n, clients = (
+        1 - STRIDE,
+        list[Any](),
+    )  # all of them: an interrupt of a finalizer is raised nowhere
+    while True:
+        n += STRIDE
+        world = Nodes()
+        client = client_of(world)
+        clients.append(client)
+        raised: BaseException | None = None
+        with Interruption(n, kind) as interruption:
+            try:
+                scenario(client)
+            except (kind, LockTakenError) as error:
+                raised = error
+        where = interruption.where
+        if where is None:
+            break
+        assert isinstance(raised, kind), f"swallowed: {where}"
+        if not where.endswith("__exit__"):
+            assert world.clean_up() == [], where
+    assert n > 100
+    assert world.clean_up() == []
+
+
+class Unconnected(Runtime):
+    """A client that finds no server; ``limits`` are the deadlines up to which it has looked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[float | None] = []
+
+    async def connected(self, deadline: float | None) -> None:
+        self.limits.append(deadline)
+        raise OperationTimeoutError("no server could be reached in time")
+
+
+def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
+    world: Any = Unconnected()
+    locks: list[Any] = [NonBlockingLock, BlockingLock, SequentialLock, ReentrantLock]
+    for kind in locks:
+        assert not kind(client_of(world), "/a").acquire(0)
+    assert not MultiLock(SequentialLock(client_of(world), "/a")).acquire(0)
+    assert not Semaphore(client_of(world), "/s", 1).lease().acquire(0)
+    assert world.limits == [world.time] * 6
+
+
+# --- in two hands ---------------------------------------------------------------------------------
+
+
+def test_what_is_being_released_cannot_be_acquired() -> None:
+    """Or else what is owed to the server would be that of two attempts."""
+    core, world = sequential()
+    assert run(core._acquire_by(None, True))
+    tried: list[object] = []
+
+    def delete(*_: object) -> Answer:
+        with pytest.raises(RuntimeError, match="releasing"):
+            run(core._acquire_by(None, True))
+        tried.append(core._engaged)
+        return Answer(None)
+
+    world.delete = delete  # type: ignore[attr-defined]
+    run(core._release_by(None))
+    assert tried == [True]
+    assert not core._engaged
+    assert not world.engaged
+    assert run(core._acquire_by(None, True))
+
+
+def test_who_waits_as_long_as_it_takes_does_so_for_what_is_missing_above() -> None:
+    late = OperationTimeoutError("no server for two session timeouts")
+    core, world = sequential(create_with_stat=[NoNodeError("no parent")], create=[late, "/lock"])
+    assert run(core._acquire_by(None, True))
+    assert world.asked.count("create") == 2
+
+
+def test_a_body_does_not_run_without_its_lock() -> None:
+    world: Any = Nodes()
+    world.nodes.append("/a/other-lock-0000000000")
+    lock = ReentrantLock(client_of(world), "/a")
+    lock.lock._lock._acquire_by = refuse
+    with pytest.raises(LockTakenError, match="/a is held"), lock:
+        pytest.fail("the body runs")
+
+
+def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
+    world: Any = Nodes()
+    client = client_of(world)
+    one, two = SequentialLock(client, "/a"), SequentialLock(client, "/b")
+    both = MultiLock(one, two)
+    assert one.acquire()
+    for call in (both.release, both.acquire):
+        with pytest.raises(RuntimeError):
+            call()
+    assert one.held
+    assert not two.held
+
+
+def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
+    """Another one may have been made in its place, of another count."""
+    world: Any = Nodes()
+    core = SemaphoreLease(world, "/s", 1)
+    attempt = an_attempt("/s/leases/gone")
+    attempt.stat = STAT
+    run(core._join(attempt, None))
+    assert world.asked == ["get_data", "create_with_stat", "get_children"]
+
+
+# --- what only an interrupt, or somebody else's hand, can reach -----------------------------------
+
+
+async def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
+    world: Any = Nodes()
+    lock = SequentialLock(client_of(world), "/a")
+    with pytest.raises(KeyboardInterrupt), lock:
+        lock._lock.release = interrupted
+    assert not lock.held
+    assert world.clean_up() == []
+
+
+def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None:
+    world: Any = Nodes()
+    lock = AsyncSequentialLock(client_of(world, AsyncClient), "/a")
+
+    async def body() -> None:
+        async with lock:
+            lock._lock.release = interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        run(body())
+    assert not lock.held
+    assert world.clean_up() == []
+
+
+def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
+    lock = ReentrantLock(client_of(Nodes()), "/a")
+    release = lock.lock._lock.release
+    assert lock.acquire()
+    lock.lock._lock.release = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        lock.release()
+    assert lock.held
+    lock.lock._lock.release = release
+    assert lock.acquire()
+    lock._lock._release_later()
+    assert lock.held
+    lock._lock._release_later()
+    assert not lock.held
+
+
+def test_the_same_under_asyncio() -> None:
+    async def main() -> None:
+        lock = AsyncReentrantLock(client_of(Nodes(), AsyncClient), "/a")
+        release = lock.lock._lock.release
+        assert await lock.acquire()
+
+        async def failing(*_: object) -> None:
+            raise LookupError
+
+        lock.lock._lock.release = failing
+        with pytest.raises(LookupError):
+            await lock.release()
+        assert lock.held
+        lock.lock._lock.release = release
+        assert await lock.acquire()
+        lock._lock._release_later()
+        assert lock.held
+        async with lock:
+            assert lock._owned
+        lock._lock._release_later()
+        assert not lock.held
+        lock.lock._lock._acquire_by = refuse
+        with pytest.raises(LockTakenError, match="/a is held"):
+            await lock.__aenter__()
+
+    asyncio.run(main())
+
+
+def test_outside_of_a_task_there_is_nobody_to_hold_or_to_cancel() -> None:
+    client = client_of(Nodes(), AsyncClient)
+    mine, plain = AsyncReentrantLock(client, "/a"), AsyncSequentialLock(client, "/b")
+    assert run(plain.acquire())
+    refused: list[str] = []
+
+    def look() -> None:
+        for call in (lambda: mine.held, lambda: run(plain.cancel_on_loss().__aenter__())):
+            with pytest.raises(RuntimeError) as caught:
+                call()
+            refused.append(str(caught.value))
+
+    loop = asyncio.new_event_loop()
+    loop.call_soon(look)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert [text.rpartition(" ")[2] for text in refused] == ["task", "none"]
+
+
+def test_what_is_in_other_hands_is_left_to_them() -> None:
+    client = client_of(Nodes())
+    both = MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b"))
+    assert both.acquire()
+    all_locks: Any = both._lock
+    things: list[Any] = [*all_locks._parts, all_locks]
+    for thing in things:
+        thing._busy = True
+        thing._release_later()
+        with pytest.raises(RuntimeError, match="another thread or task"):
+            run(thing._acquire_by(None, True))
+        thing._busy = False
+    assert both.held
+    core = all_locks._parts[0]
+    core._disengage()
+    assert core in core._runtime.engaged
+
+
+def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:
+    world: Any = Runtime()
+    with pytest.raises(TypeError, match="text must be a str"):
+        SequentialQueue(world, "/a", None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="surrogate"):
+        SequentialQueue(world, "/a", "\ud800")
+    with pytest.raises(TypeError, match="must be a Client, not str"):
+        SequentialLock("localhost", "/a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="callable"):
+        SequentialQueue(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]

@@ -1,0 +1,283 @@
+"""Recipes, step by step: what each kind of lock asks for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.scripted import STAT
+from tests.unit.test_recipe_steps import OWN, Runtime, an_attempt, own, refused, sequential
+from zkwire.blocking.run import run
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    LockLostError,
+    MultiError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    SequenceExhaustedError,
+    ThrottledOpError,
+)
+from zkwire.jute.records import Stat
+from zkwire.recipes.lost import Lost, OwnNodeWatch
+from zkwire.recipes.read_write import ReadLockQueue
+from zkwire.recipes.sequential import SequentialQueue
+from zkwire.recipes.single import SingleNodeLock
+from zkwire.wire.model import DataAndStat, Event, EventType, State
+
+LAST = 2147483647
+
+
+def single(**answers: list[object]) -> tuple[SingleNodeLock, Runtime]:
+    world: Any = Runtime(**answers)
+    return SingleNodeLock(world, "/lock"), world
+
+
+# --- the sequential lock --------------------------------------------------------------------------
+
+
+def nothing(core: SequentialQueue, world: Runtime) -> None:
+    """Nothing happens beside the event."""
+
+
+def reconnect(core: SequentialQueue, world: Runtime) -> None:
+    """Set again on a new connection, watches fire in another order."""
+    world.connection = "another"
+
+
+def sleep_too_long(core: SequentialQueue, world: Runtime) -> None:
+    """The session may be gone, and the node with it; the look would tell, and renews the lease."""
+    world.time = world.lease_deadline
+
+
+def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
+    """Somebody has deleted the node of the one that waits."""
+    assert core._guard is not None
+    core._guard.deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
+    assert not core.lost.is_set(), "it has never held"
+
+
+@pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])
+def test_whose_turn_it_is_by_the_event_alone(
+    meanwhile: Callable[[SequentialQueue, Runtime], None],
+) -> None:
+    """Only a child that was the next one and still stands, on one connection, in its lease."""
+    own = f"{OWN:016x}-unique-lock-0000000001"
+    theirs = DataAndStat(b"", Stat(*[*STAT[:7], 5, *STAT[8:]]))
+    core, world = sequential(get_children=[["x-lock-0000000000", own]], get_data=[theirs])
+
+    async def event(watch: object, deadline: float | None) -> Event:
+        meanwhile(core, world)
+        return Event(EventType.NODE_DELETED, "/lock/x-lock-0000000000", State.CONNECTED)
+
+    world.event = event  # type: ignore[method-assign]
+    if meanwhile in (sleep_too_long, lose_the_place):  # here, where the answers do not change
+        with pytest.raises(LockLostError, match="in the moment"):
+            run(core._acquire_by(None, True))
+    else:
+        assert run(core._acquire_by(None, True))
+    looks = world.asked.count("get_children")
+    assert looks == (1 if meanwhile is nothing else 2)
+
+
+@pytest.mark.parametrize("loss", [NotSentError, OutcomeUnknownError])
+def test_a_place_in_the_queue_is_kept_when_only_the_listing_is_lost(
+    loss: type[ConnectionLossError],
+) -> None:
+    core, world = sequential(get_children=[loss("lost")])
+    assert run(core._acquire_by(None, True))
+    assert world.asked == ["create_with_stat", "get_children", "get_children"]
+
+
+def test_a_create_that_was_not_sent_is_repeated_without_a_look() -> None:
+    core, world = sequential(create_with_stat=[NotSentError("lost")], get_children=[["x"]])
+    assert run(core._acquire_by(None, True))
+    assert world.asked == ["create_with_stat", "get_children"] * 2
+
+
+def test_who_does_not_hold_has_nothing_to_leave() -> None:
+    core, world = sequential()
+    run(core._step_out(None))
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "spawned"),
+    [(NoNodeError, 0), (OutcomeUnknownError, 1), (OperationTimeoutError, 1)],
+)
+def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
+    error: type[Exception], spawned: int
+) -> None:
+    core, world = sequential(delete=[error("no")])
+    attempt = an_attempt("/lock/x-lock-0000000002")
+    attempt.entered = True
+    run(core._step_back(attempt, None))
+    assert len(world.spawned) == spawned
+    assert not attempt.entered
+
+
+@pytest.mark.parametrize(("error", "then"), [(NoNodeError, []), (NoAuthError, ["warn"])])
+def test_a_node_that_is_gone_or_must_stay_is_left_alone(
+    error: type[Exception], then: list[str]
+) -> None:
+    """A node that may not be deleted blocks everybody until its session ends: so it is told of."""
+    core, world = sequential(delete=[error("no")])
+    operations: Any = world
+    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
+    assert world.asked == ["delete", *then]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (EventType.NODE_DELETED, "was deleted"),
+        (EventType.NODE_CHILDREN_CHANGED, "was deleted"),
+        (EventType.CHILD_WATCH_REMOVED, "may not be watched"),
+    ],
+)
+def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: str) -> None:
+    world: Any = Runtime()
+    own = OwnNodeWatch()
+    own.lost = Lost(world)
+    own.deliver(Event(kind, "/lock/x", State.CONNECTED))
+    assert own.gone
+    assert own.lost.reason == f"its node /lock/x {why}"
+
+
+def test_a_clean_up_that_is_refused_for_now_is_repeated() -> None:
+    core, world = sequential(delete=[ThrottledOpError("busy")])
+    operations: Any = world
+    run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
+    assert world.asked == ["delete", "delete"]
+
+
+@pytest.mark.parametrize("number", [-1, LAST - 999])
+def test_near_the_end_of_the_numbers_nobody_enters(number: int) -> None:
+    node = f"/lock/{an_attempt().id}-lock-{number:010d}"
+    core, world = sequential(create_with_stat=[(node, STAT)])
+    with pytest.raises(SequenceExhaustedError):
+        run(core._acquire_by(None, True))
+    assert len(world.spawned) == 1
+
+
+# --- the read-write lock --------------------------------------------------------------------------
+
+
+def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockQueue, Runtime]:
+    """A reader beside a write lock whose node has these names, one at each look."""
+    names = iter(writers)
+
+    class Writer:
+        @property
+        def _own_place(self) -> str | None:
+            return next(names, None)
+
+    world, writer = Runtime(**answers), Writer()
+    loose: Any = (world, "/lock", "", writer)
+    return ReadLockQueue(*loose), world
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_downgrade_in_doubt_looks_for_its_node_when_the_writer_has_gone(made: bool) -> None:
+    reader = f"{an_attempt().id}-__READ__0000000001"
+    core, world = downgrade(
+        "w-__WRIT__0000000001",
+        multi=[OutcomeUnknownError("lost")],
+        exists=[None, STAT],
+        get_children=[[], [reader] if made else []],
+    )
+    attempt = an_attempt()
+    run(core._join(attempt, None))
+    assert attempt.node is not None
+    assert ("create_with_stat" in world.asked) != made
+
+
+def test_a_downgrade_that_is_refused_says_why() -> None:
+    core, _ = downgrade(multi=[MultiError([None, NoAuthError("no")], 1)])
+    with pytest.raises(NoAuthError):
+        run(core._stand_beside("w-__WRIT__0000000001", an_attempt(), None))
+
+
+def test_a_downgrade_whose_queue_is_gone_at_once_sees_nobody() -> None:
+    core, _ = downgrade(exists=[STAT], get_children=[NoNodeError("gone")])
+    attempt = an_attempt()
+    assert run(core._stand_beside("w-__WRIT__0000000001", attempt, None)) == []
+
+
+# --- the locks of one node ------------------------------------------------------------------------
+
+
+def changed(**fields: int) -> Stat:
+    """A stat as usual, but for these."""
+    return Stat(
+        *(fields.get(name, value) for name, value in zip(Stat.__fields__, STAT, strict=True))
+    )
+
+
+ALONE = changed(num_children=1)  # of the tokens' parent
+OTHER = changed(czxid=STAT.czxid + 1)
+
+
+def taken() -> MultiError:
+    return refused(0, NodeExistsError("there"))
+
+
+def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
+    core, _ = single(multi=[taken()], get_data=[own()], get_children=[[]], exists=[STAT])
+    assert run(core._acquire_by(None, True))
+    assert core.held
+
+
+def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
+    core, world = single(multi=[NotSentError("lost"), taken()])
+    assert not run(core._acquire_by(None, False))
+    assert world.asked == ["multi", "multi"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
+    creates: list[object] = [OutcomeUnknownError("lost")] if lost else []
+    theirs = DataAndStat(b"", STAT)
+    core, _ = single(multi=[*creates, taken()], get_data=[theirs])
+    with pytest.raises(NodeExistsError, match="/lock is no lock"):
+        run(core._acquire_by(None, not lost))
+
+
+def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
+    core, world = single(multi=[refused(1, BadVersionError("written"))], get_data=[own()])
+    operations: Any = world
+    run(core._leave(operations, an_attempt()))
+    assert world.asked == ["multi", "sync", "get_data", "multi"]
+
+
+def test_a_node_whose_token_somebody_deletes_is_still_cleaned_up() -> None:
+    core, world = single(multi=[refused(0, NoNodeError("gone"))], get_data=[own()])
+    operations: Any = world
+    run(core._leave(operations, an_attempt()))
+    assert world.asked == ["multi", "sync", "get_data", "delete"]
+
+
+def test_a_token_that_may_not_be_deleted_is_told() -> None:
+    core, world = single(multi=[refused(0, NoAuthError("closed"))])
+    operations: Any = world
+    with pytest.raises(NoAuthError):
+        run(core._leave(operations, an_attempt()))
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool) -> None:
+    """Somebody has written into it, or has made it anew by hand."""
+    core, world = single(multi=[[None, STAT, None, ALONE], refused(1, BadVersionError("2"))])
+    assert run(core._acquire_by(None, False))
+    world.answers["get_data"] = [own() if written else DataAndStat(b"", OTHER)]
+    with contextlib.nullcontext() if written else pytest.raises(LockLostError):
+        run(core._release_by(None))
+    assert world.asked == ["multi", "multi", "sync", "get_data"]
+    assert world.spawned
