@@ -1,0 +1,444 @@
+"""How the blocking client finds its server, resolves names, logs in, and keeps time limits."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.shell.test_client import (
+    CLOSE_BOUND,
+    PATIENCE,
+    PAUSE,
+    SLACK,
+    Addresses,
+    Background,
+    StuckResolver,
+    named,
+    nowhere,
+    own_threads,
+    refused_port,
+    unanswering_port,
+    within,
+)
+from tests.support.fake_server import (
+    Connection,
+    FakeServer,
+    reply,
+    serve,
+    silent,
+)
+from tests.support.server_control import poll
+from zkwire import (
+    Client,
+    ClientClosedError,
+    NotSentError,
+    OperationTimeoutError,
+    ZooKeeperError,
+)
+from zkwire.session.hosts import HostList, parse_hosts
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
+def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that serves: the fake one, then a real one, with the same answers."""
+    if request.param == "real":
+        yield request.getfixturevalue("zookeeper").hosts
+    else:
+        with FakeServer() as server:
+            yield server.hosts
+
+
+@pytest.fixture
+def client(hosts: str) -> Iterator[Client]:
+    with Client(hosts) as client:
+        yield client
+
+
+# --- connecting -----------------------------------------------------------------------------------
+
+
+def test_connect_names_every_server_and_what_it_said() -> None:
+    def refuse(connection: Connection) -> None:
+        connection.hello()
+        connection.send(reply(0, error=-119))
+        connection.wait_gone()
+
+    def close(connection: Connection) -> None:
+        connection.hello()
+
+    def reset(connection: Connection) -> None:
+        connection.hello()
+        connection.reset()
+
+    port = refused_port()
+    with (
+        FakeServer(refuse) as refusing,
+        FakeServer(close) as closing,
+        FakeServer(reset) as resetting,
+        FakeServer(silent) as mute_,
+    ):
+        servers = [refusing.hosts, closing.hosts, resetting.hosts, mute_.hosts, f"127.0.0.1:{port}"]
+        hosts = ",".join(servers)
+        client = Client(hosts, session_timeout=4.0)  # each is to be tried, pauses or not
+        with within(4.0 + SLACK), pytest.raises(NotSentError) as caught:
+            client.connect()
+        message = str(caught.value)
+        assert f"{refusing.hosts}: the server is read-only and refuses new sessions" in message
+        hint = "before it greeted (does it expect TLS"
+        assert f"{closing.hosts}: the server closed it {hint}" in message
+        assert f"{resetting.hosts}: the server reset it {hint}" in message
+        assert f"{mute_.hosts}: no answer to the greeting (is it a ZooKeeper server?" in message
+        assert f"127.0.0.1:{port}: Connection refused" in message
+        assert not caught.value.maybe_applied
+        client.close()
+
+
+def test_a_with_statement_that_fails_leaves_no_thread() -> None:
+    with pytest.raises(NotSentError), Client(f"127.0.0.1:{refused_port()}", session_timeout=0.2):
+        raise AssertionError("unreachable")
+    assert own_threads() == set()
+
+
+def test_connect_waits_no_longer_than_told() -> None:
+    with FakeServer(silent) as server:
+        client = Client(server.hosts)
+        with within(0.2 + SLACK), pytest.raises(NotSentError, match=r"within 0\.2 s"):
+            client.connect(0.2)
+        client.close()
+
+
+def test_a_dead_server_among_three_is_passed_over() -> None:
+    with FakeServer() as server:
+        for seed in range(6):
+            hosts = f"127.0.0.1:{refused_port()},{server.hosts},127.0.0.1:{refused_port()}"
+            with within(1.0), Client(hosts, _seed=seed) as client:
+                client.exists("/")
+
+
+def test_ipv6() -> None:
+    try:
+        server = FakeServer(host="::1")
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    with server, Client(server.hosts) as client:
+        assert server.hosts.startswith("[::1]:")
+        assert client.exists("/") is not None
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_names_are_resolved_at_each_attempt() -> None:
+    """A31: the addresses behind a name change, and the client follows."""
+    with FakeServer() as one, FakeServer() as two:
+        two.sessions = one.sessions
+        asked: list[tuple[str, int]] = []
+        now = one
+
+        def resolver(host: str, port: int) -> Addresses:
+            asked.append((host, port))
+            return named(now)
+
+        with Client("zoo.example:4711", _resolver=resolver) as client:
+            for then in (two, one):
+                now = then
+                before = len(then.connections)
+                for connection in one.connections + two.connections:
+                    with suppress(OSError):
+                        connection.sock.shutdown(socket.SHUT_RDWR)
+                then.wait_for(lambda then=then, n=before: len(then.connections) > n)  # type: ignore[misc]
+                client.connect()
+                client.sync()
+        assert set(asked) == {("zoo.example", 4711)}
+        assert len(asked) >= 3
+
+
+def test_every_address_of_a_name_is_tried() -> None:
+    with FakeServer() as server:
+        addresses = [
+            (socket.AF_INET6, ("::1", refused_port(), 0, 0)),
+            *named(refused_port(), refused_port(), server),
+        ]
+        with within(1.0), Client("zoo.example", _resolver=lambda host, port: addresses) as client:
+            assert client.exists("/") is not None
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
+    with unanswering_port() as port, FakeServer() as server:
+        resolver = lambda host, port_: named(port, server)  # noqa: E731
+        with within(6.0), Client("zoo.example", session_timeout=6.0, _resolver=resolver) as client:
+            assert client.exists("/") is not None
+
+
+def hangs_up(_: Connection) -> None:
+    """It accepts and closes, as a proxy with nothing behind it does."""
+
+
+@pytest.mark.parametrize("script", [hangs_up, silent])
+def test_an_address_that_only_accepts_is_not_the_first_again(
+    script: Callable[[Connection], None],
+) -> None:
+    addresses = [(1, "a"), (1, "b"), (1, "c")]
+    seed = next(
+        s for s in range(99) if HostList([("h", 1)], Random(s)).arrange(addresses) == addresses
+    )
+    with FakeServer(script) as bad, FakeServer(script) as worse, FakeServer() as server:
+        resolver = lambda host, port: named(bad, worse, server)  # noqa: E731
+        client = Client("zoo.example", session_timeout=1.0, _resolver=resolver, _seed=seed)
+        with closing(client):
+            client.connect(PATIENCE)
+        assert [len(s.connections) for s in (bad, worse, server)] == [1, 1, 1]
+
+
+def test_known_A48_clients_spread_over_the_addresses_of_one_name() -> None:
+    """A resolver names the same one first for all of them."""
+    with FakeServer() as one, FakeServer() as two, FakeServer() as three:
+        resolver = lambda host, port: named(one, two, three)  # noqa: E731
+        for seed in range(12):
+            with Client("zoo.example", _resolver=resolver, _seed=seed) as client:
+                client.connect(PATIENCE)
+        assert all(2 <= len(server.connections) <= 6 for server in (one, two, three))
+
+
+@pytest.mark.parametrize(
+    "bad", ["zoo.example:1", "a..b:1", "x" * 64 + ".example:1", "nul\0byte:1", "snow\u2603:1"]
+)
+def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str) -> None:
+    def resolver(host: str, port: int) -> Addresses:
+        host.encode("idna")
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with FakeServer() as server:
+        for seed in range(3):
+            hosts = f"{bad},{server.hosts}"
+            with within(1.0), Client(hosts, _resolver=resolver, _seed=seed) as client:
+                assert client.exists("/") is not None
+    client = Client(bad, session_timeout=1.0, _resolver=resolver)
+    with pytest.raises(NotSentError, match="cannot resolve"):
+        client.connect()
+    client.close()
+    assert own_threads() == set()
+
+
+def test_a_stuck_look_up_does_not_stop_a_close() -> None:
+    """A31."""
+    with StuckResolver() as resolver:
+        client = Client("zoo.example", _resolver=resolver)
+        call = client.pipeline.exists("/a")
+        with within(CLOSE_BOUND):
+            client.close()
+        with pytest.raises(ClientClosedError):
+            call.result()
+        assert own_threads() <= {"zkwire-resolve"}
+
+
+def test_a_stuck_look_up_of_one_server_leaves_the_others() -> None:
+    with StuckResolver() as resolver, FakeServer() as server:
+        for seed in range(3):
+            hosts = f"zoo.example,{server.hosts}"
+            with (
+                within(5.0),
+                Client(hosts, session_timeout=5.0, _resolver=resolver, _seed=seed) as client,
+            ):
+                assert client.exists("/") is not None
+
+
+def test_stuck_look_ups_do_not_pile_up() -> None:
+    """Each attempt asks again, but not while the last question is still unanswered."""
+    with FakeServer() as server, StuckResolver(server) as resolver:
+        client = Client("zoo.example", session_timeout=0.2, _resolver=resolver)
+        for _ in range(3):
+            with pytest.raises(NotSentError):
+                client.connect(0.4)
+        assert resolver.asked == ["zoo.example"]
+        with resolver:
+            pass
+        client.connect(PATIENCE)
+        client.close()
+
+
+def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next() -> None:
+    """Each ends only when the attempt at the other server has begun."""
+    asked: list[str] = []
+    gates = [threading.Event() for _ in range(100)]
+
+    def resolver(host: str, port: int) -> Addresses:
+        asked.append(host)
+        gates[len(asked)].set()
+        assert gates[len(asked) + 1].wait(PATIENCE)
+        return named(server)
+
+    with FakeServer() as server:
+        with closing(Client("one,other", session_timeout=1.0, _resolver=resolver)) as client:
+            client.connect(PATIENCE / 3)
+        for gate in gates:
+            gate.set()
+    assert sorted(asked[:2]) == ["one", "other"]
+
+
+def test_what_a_look_up_found_during_a_connection_is_not_used_after_it() -> None:
+    with FakeServer() as server, StuckResolver(server) as resolver:
+        hosts = f"zoo.example,{server.hosts}"
+        servers, _ = parse_hosts(hosts)
+        seed = next(s for s in range(99) if HostList(servers, Random(s)).next() == servers[0])
+        with closing(Client(hosts, session_timeout=1.0, _resolver=resolver, _seed=seed)) as client:
+            client.connect(PATIENCE)
+            assert resolver.asked == ["zoo.example"]
+            with resolver:
+                pass
+            poll("it ends", lambda: "zkwire-resolve" not in own_threads() or None, PATIENCE)
+            server.connections[0].sock.shutdown(socket.SHUT_RDWR)
+            server.wait_for(lambda: len(server.connections) > 1)
+            assert resolver.asked == ["zoo.example"] * 2
+
+
+def test_a_failure_that_is_noted_while_the_others_are_told() -> None:
+    class Told(str):
+        __slots__ = ()
+
+        def __format__(self, spec: str) -> str:
+            one._session.failures["another:1"] = "refused"
+            return str(self)
+
+    one = Client("127.0.0.1:1")
+    one._session.failures.update({"one:1": Told("reset"), "other:1": "refused"})
+    assert "(one:1: reset; other:1: refused)" in str(one._unreachable(1.0))
+    one.close()
+
+
+# --- a SASL mechanism that takes its time ---------------------------------------------------------
+
+
+class Slow:
+    """A mechanism that asks somebody else, and has nothing to say to the server."""
+
+    def __init__(self) -> None:
+        self.asked, self.answered = threading.Event(), threading.Event()
+
+    def exchange(self, host: str) -> Generator[bytes, bytes, None]:
+        self.asked.set()
+        assert self.answered.wait(PATIENCE)
+        yield from ()
+
+
+def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() -> None:
+    """And what is asked meanwhile is for the next connection."""
+    mechanism = Slow()
+    with (
+        FakeServer(lambda connection: connection.greet(), serve) as server,
+        closing(Client(server.hosts, sasl=mechanism, session_timeout=60)) as client,
+    ):
+        early = client.pipeline.exists("/a")
+        assert mechanism.asked.wait(PATIENCE)
+        link = client._driver.current_connection
+        assert link is not None
+        while not link.closed_because:
+            client._driver.wait(early, 0.01, lead=True)  # type: ignore[arg-type]
+        asked = Background(lambda: client.pipeline.exists("/b"))
+        try:
+            late = asked.result(PAUSE)
+        finally:
+            mechanism.answered.set()
+        assert early.result(PATIENCE) is None
+        assert late.result(PATIENCE) is None
+
+
+# --- time limits ----------------------------------------------------------------------------------
+
+
+NOWHERE = ["black hole", "refused", "silent accept", "blocked resolver", "silent session"]
+
+
+@pytest.mark.parametrize("kind", NOWHERE)
+def test_a_timed_call_ends_at_its_deadline(kind: str) -> None:
+    """A36, B26."""
+    with nowhere(kind, operation_timeout=0.2) as client:
+        calls: list[Callable[[], Any]] = [
+            lambda: client.create("/a"),
+            lambda: client.get_data("/a"),
+            lambda: client.pipeline.delete("/a").result(0.2),
+            lambda: client.pipeline.exists("/a").result(0),
+        ]
+        for call in calls:
+            with within(0.2 + SLACK), pytest.raises(OperationTimeoutError) as caught:
+                call()
+            assert isinstance(caught.value, TimeoutError)
+            assert caught.value.path == "/a"
+        # From many threads at once: one of them reads, the others find the read role taken.
+        with within(0.2 + 2 * SLACK):
+            waiting = [Background(lambda: client.delete("/a")) for _ in range(16)]
+            for one in waiting:
+                with pytest.raises(OperationTimeoutError) as caught:
+                    one.result()
+                assert caught.value.maybe_applied == (kind == "silent session")
+
+
+@pytest.mark.parametrize("kind", NOWHERE)
+def test_an_untimed_call_ends_within_two_session_timeouts(kind: str) -> None:
+    with nowhere(kind, session_timeout=0.5) as client:
+        with within(1.0 + SLACK), pytest.raises(ZooKeeperError) as caught:
+            client.create("/a")
+        assert caught.value.maybe_applied == (kind == "silent session")
+
+
+def test_a_call_that_was_given_up_unsent_is_never_sent() -> None:
+    gate = threading.Event()
+
+    def late(connection: Connection) -> None:
+        assert gate.wait(PATIENCE)
+        serve(connection)
+
+    with FakeServer(late) as server:
+        client = Client(server.hosts)
+        given_up = client.pipeline.create("/given-up")
+        with pytest.raises(OperationTimeoutError, match="withdrawn") as caught:
+            given_up.result(0.05)
+        assert not caught.value.maybe_applied
+        with pytest.raises(NotSentError):
+            given_up.result()
+        gate.set()
+        client.create("/wanted")
+        client.close()
+        assert [r.path for r in server.executed if r.op == "create"] == ["/wanted"]
+
+
+def test_a_sent_call_that_was_given_up_keeps_its_place() -> None:
+    gate = threading.Event()
+
+    def late(connection: Connection) -> None:
+        connection.greet()
+        request = connection.request()
+        assert gate.wait(PATIENCE)
+        connection.answer(request)
+        for request in connection.requests():
+            connection.answer(request)
+
+    with FakeServer(late) as server, Client(server.hosts) as client:
+        first = client.pipeline.create("/a", b"first")
+        server.wait_for(lambda: server.count("create"))
+        with pytest.raises(OperationTimeoutError, match="stays in effect") as caught:
+            first.result(0.05)
+        assert caught.value.maybe_applied
+        gate.set()
+        assert client.get_data("/a").data == b"first"
+        assert first.result() == "/a"
+
+
+def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
+    # There is nothing to read from, so the other one sleeps.
+    with nowhere("black hole", session_timeout=20) as client:
+        call = client.pipeline.create("/a")
+        waiting = Background(call.result)
+        while not call.wakers:  # type: ignore[attr-defined]
+            time.sleep(0)
+        with pytest.raises(OperationTimeoutError):
+            call.result(0.05)
+        with within(SLACK), pytest.raises(NotSentError, match="given up"):
+            waiting.result()

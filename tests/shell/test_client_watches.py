@@ -1,0 +1,382 @@
+"""Watches and callbacks of the blocking client."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, Background, seen, within
+from tests.support.fake_server import (
+    Connection,
+    FakeServer,
+)
+from zkwire import (
+    Client,
+    ClientClosedError,
+    Event,
+    EventType,
+    NoNodeError,
+    SessionExpiredError,
+    State,
+    Watch,
+)
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
+def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that serves: the fake one, then a real one, with the same answers."""
+    if request.param == "real":
+        yield request.getfixturevalue("zookeeper").hosts
+    else:
+        with FakeServer() as server:
+            yield server.hosts
+
+
+@pytest.fixture
+def client(hosts: str) -> Iterator[Client]:
+    with Client(hosts) as client:
+        yield client
+
+
+# --- watches --------------------------------------------------------------------------------------
+
+
+def test_each_read_sets_the_watch_that_fires_for_it(client: Client, fresh_path: str) -> None:
+    reads = {
+        "exists": EventType.NODE_DATA_CHANGED,
+        "get_data": EventType.NODE_DATA_CHANGED,
+        "get_children": EventType.NODE_CHILDREN_CHANGED,
+        "get_children_with_stat": EventType.NODE_CHILDREN_CHANGED,
+    }
+    client.create(fresh_path)
+    for number, (verb, expected) in enumerate(reads.items()):
+        watch = Watch()
+        getattr(client, verb)(fresh_path, watch=watch)
+        assert not watch.ready
+        client.set_data(fresh_path, b"x")
+        client.create(f"{fresh_path}/{number}")
+        assert seen(watch) == Event(expected, fresh_path, State.CONNECTED)
+
+
+def test_a_missing_node_is_watched_by_exists_alone(client: Client, fresh_path: str) -> None:
+    watch, other = Watch(), Watch()
+    assert client.exists(fresh_path, watch=watch) is None
+    with pytest.raises(NoNodeError):
+        client.get_data(fresh_path, watch=other)
+    with pytest.raises(RuntimeError, match="not set"):
+        other.wait(0)
+    client.create(fresh_path)
+    assert seen(watch) == Event(EventType.NODE_CREATED, fresh_path, State.CONNECTED)
+
+
+def test_a_reply_that_shows_a_change_comes_behind_its_watch(
+    hosts: str, client: Client, fresh_path: str
+) -> None:
+    client.create(fresh_path, b"0")
+    with Client(hosts) as other:
+        for number in range(1, 51):
+            watch = Watch()
+            client.get_data(fresh_path, watch=watch)
+            other.set_data(fresh_path, b"%d" % number)
+            client.sync(fresh_path)
+            assert client.get_data(fresh_path).data == b"%d" % number
+            assert watch.ready
+            assert watch.wait(0) is not None
+
+
+def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_path: str) -> None:
+    watch = Watch()
+    client.exists(fresh_path, watch=watch)
+    with within(0.1 + SLACK):
+        assert watch.wait(0.1) is None
+    waiting = Background(lambda: watch.wait(PATIENCE))
+    client.create(fresh_path)
+    assert waiting.result().type == EventType.NODE_CREATED
+
+
+def test_iterating_ends_when_the_watch_is_no_longer_set(client: Client, fresh_path: str) -> None:
+    client.create(fresh_path)
+    watch, seen = Watch(), []
+    client.get_data(fresh_path, watch=watch)
+    client.pipeline.set_data(fresh_path, b"")
+    for event in watch:
+        seen.append(event.type)
+        if len(seen) < 3:
+            client.get_data(fresh_path, watch=watch)
+            client.pipeline.set_data(fresh_path, b"")
+    assert seen == [EventType.NODE_DATA_CHANGED] * 3
+
+
+def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server() -> None:
+    with FakeServer() as server, Client(server.hosts) as client:
+        watch = Watch()
+        client.exists("/a", watch=watch)
+        waiting = Background(lambda: watch.wait(PATIENCE))
+        watch.close()
+        watch.close()
+        with pytest.raises(ClientClosedError, match="watch"):
+            waiting.result()
+        with pytest.raises(ClientClosedError, match="watch"):
+            watch.wait()
+        server.wait_for(lambda: server.count("remove_watches"))
+        assert list(watch) == []
+        assert server.count("remove_watches") == 1
+
+
+def test_a_closed_watch_does_not_take_anothers_away(client: Client, fresh_path: str) -> None:
+    one, two = Watch(), Watch()
+    for watch in (one, two):
+        client.exists(fresh_path, watch=watch)
+    one.close()
+    client.create(fresh_path)
+    assert two.wait(PATIENCE) is not None
+
+
+def test_a_watch_that_is_closed_while_its_read_is_under_way_never_fires() -> None:
+    """It is set by the reply, so the reply must find out that nobody wants it any more."""
+    called: list[Event] = []
+    may_answer = threading.Event()
+
+    def late(connection: Connection) -> None:
+        connection.greet()
+        for request in connection.requests():
+            if request.op == "exists":
+                assert may_answer.wait(PATIENCE)
+            connection.answer(request)
+
+    with FakeServer(late) as server, Client(server.hosts) as client:
+        watch = Watch(called.append)
+        reading = client.pipeline.exists("/a", watch=watch)
+        server.wait_for(lambda: server.count("exists"))
+        watch.close()
+        may_answer.set()
+        reading.result(PATIENCE)
+        client.create("/a")
+        client.sync()
+        client.close()  # and with it the callback thread, behind all that it has to do
+    assert called == []
+
+
+def test_watches_end_with_the_session() -> None:
+    called: list[Event] = []
+    with FakeServer() as server:
+        client = Client(server.hosts)
+        client.connect()
+        watch = Watch()
+        client.exists("/a", watch=watch)
+        client.exists("/a", watch=called.append)
+        waiting = Background(lambda: watch.wait(PATIENCE))
+        server.expire(client.session_id)
+        with pytest.raises(SessionExpiredError):
+            waiting.result()
+        with pytest.raises(SessionExpiredError):
+            watch.wait()
+        client.close()
+    assert called == [Event(EventType.NONE, "", State.EXPIRED)]
+
+
+def test_watches_survive_a_lost_connection() -> None:
+    """Those of all kinds, each fires once, for what happened before, between and after."""
+    with FakeServer() as server, Client(server.hosts) as client, Client(server.hosts) as other:
+        for path in ("/data", "/gone", "/children", "/idle"):
+            client.create(path)
+        watches = {name: Watch() for name in ("data", "gone", "children", "idle", "new")}
+        client.get_data("/data", watch=watches["data"])
+        client.get_data("/gone", watch=watches["gone"])
+        client.get_children("/children", watch=watches["children"])
+        client.get_data("/idle", watch=watches["idle"])
+        client.exists("/new", watch=watches["new"])
+        mine = server.connections[0]
+        mine.watches.clear()  # this server loses them, and the changes are made behind its back
+        other.set_data("/data", b"changed")
+        other.delete("/gone")
+        other.create("/new")
+        mine.sock.shutdown(socket.SHUT_RDWR)
+        types = {
+            name: event.type if (event := watch.wait(PATIENCE)) else None
+            for name, watch in watches.items()
+            if name not in ("idle", "children")
+        }
+        assert types == {
+            "data": EventType.NODE_DATA_CHANGED,
+            "gone": EventType.NODE_DELETED,
+            "new": EventType.NODE_CREATED,
+        }
+        other.set_data("/idle", b"later")
+        other.create("/children/one")
+        assert watches["idle"].wait(PATIENCE) is not None
+        assert watches["children"].wait(PATIENCE) is not None
+        assert server.count("set_watches") == 1
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+def test_callbacks_run_in_order_in_a_thread_of_their_own(client: Client, fresh_path: str) -> None:
+    seen: list[tuple[str, str]] = []
+    done = threading.Event()
+
+    def note(event: Event) -> None:
+        seen.append((event.path, threading.current_thread().name))
+        if len(seen) == 100:
+            done.set()
+
+    paths = [f"{fresh_path}-{n}" for n in range(100)]
+    for path in paths:
+        client.exists(path, watch=note)
+    for reply_ in [client.pipeline.create(path) for path in paths]:
+        reply_.result()
+    assert done.wait(PATIENCE)
+    assert [path for path, _ in seen] == paths
+    (name,) = {name for _, name in seen}
+    assert name.startswith("zkwire") and name.endswith("callbacks")  # noqa: PT018
+
+
+def test_a_callback_may_block_and_the_session_lives_on() -> None:
+    """A25: pings go on, and so do calls, for longer than the session timeout."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def block(event: Event) -> None:
+        entered.set()
+        assert leave.wait(PATIENCE)
+
+    with FakeServer() as server, Client(server.hosts, session_timeout=2.4) as client:
+        client.exists("/a", watch=block)
+        client.create("/a")
+        assert entered.wait(PATIENCE)
+        server.wait_for(lambda: server.count("ping") >= 4)
+        assert client.exists("/a") is not None
+        leave.set()
+        assert len(server.sessions) == 1
+
+
+def test_a_callback_may_call_the_client_and_wait(client: Client, fresh_path: str) -> None:
+    """A26: also for an event that another thread has to bring about, and for its own."""
+    results: list[Any] = []
+    done = threading.Event()
+
+    def ask(event: Event) -> None:
+        results.append(client.get_data(fresh_path).data)
+        results.append(client.pipeline.set_data(fresh_path, b"y").result(PATIENCE).version)
+        watch = Watch()
+        client.get_data(fresh_path, watch=watch)
+        client.set_data(fresh_path, b"z")
+        fired = watch.wait(PATIENCE)
+        results.append(fired and fired.type)
+        done.set()
+
+    client.exists(fresh_path, watch=ask)
+    client.create(fresh_path, b"x")
+    assert done.wait(PATIENCE)
+    assert results == [b"x", 1, EventType.NODE_DATA_CHANGED]
+
+
+def test_a_callback_may_set_itself_again(client: Client, fresh_path: str) -> None:
+    client.create(fresh_path)
+    versions: list[int] = []
+    done = threading.Event()
+
+    def again(event: Event) -> None:
+        if event.type == EventType.NONE:
+            return
+        versions.append(client.get_data(fresh_path, watch=again).stat.version)
+        done.set() if versions[-1] == 20 else client.set_data(fresh_path, b"")
+
+    client.get_data(fresh_path, watch=again)
+    client.set_data(fresh_path, b"")
+    assert done.wait(PATIENCE)
+    assert versions == list(range(1, 21))
+
+
+def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
+    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+    called = threading.Event()
+
+    def fail(event: Event) -> None:
+        raise ArithmeticError("of the user's own")
+
+    client.exists(fresh_path, watch=fail)
+    client.exists(fresh_path, watch=lambda event: called.set())
+    client.create(fresh_path)
+    assert called.wait(PATIENCE)
+    (report,) = reported
+    assert report.exc_type is ArithmeticError
+    assert report.thread is not None
+    assert "callbacks" in report.thread.name
+
+
+def test_a_coroutine_function_as_a_callback_is_reported(
+    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would never be awaited."""
+    reported, called = list[str](), threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(str(args.exc_value)))
+
+    async def note(event: Event) -> None:
+        raise AssertionError("awaited")
+
+    client.exists(fresh_path, watch=note)
+    client.exists(fresh_path, watch=lambda event: called.set())
+    client.create(fresh_path)
+    assert called.wait(PATIENCE)
+    assert len(reported) == 1
+    assert "note is async: callbacks of a Client are not awaited" in reported[0]
+
+
+def test_a_hook_that_raises_ends_no_callbacks(
+    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook is the program's own, and may fail as its callbacks do."""
+    reported: list[type[BaseException]] = []
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        raise ArithmeticError("in the hook")
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: reported.append(kind))
+    called = threading.Event()
+    client.exists(fresh_path, watch=lambda event: 1 / 0)
+    client.exists(fresh_path, watch=lambda event: called.set())
+    client.create(fresh_path)
+    assert called.wait(PATIENCE)
+    assert reported == [ArithmeticError]
+
+
+def test_the_same_callback_on_one_path_is_called_once(client: Client, fresh_path: str) -> None:
+    called: list[EventType | int] = []
+
+    def note(event: Event) -> None:
+        called.append(event.type)
+
+    for _ in range(3):
+        client.exists(fresh_path, watch=note)
+    client.create(fresh_path)
+    client.close()
+    assert called == [EventType.NODE_CREATED]
+
+
+def test_a_callback_may_close_the_client(client: Client, fresh_path: str) -> None:
+    """E8."""
+    took: list[float] = []
+    done = threading.Event()
+
+    def close(event: Event) -> None:
+        started = time.monotonic()
+        client.close()
+        took.append(time.monotonic() - started)
+        done.set()
+
+    client.exists(fresh_path, watch=close)
+    client.pipeline.create(fresh_path)
+    assert done.wait(PATIENCE)
+    assert took[0] < CLOSE_BOUND + PAUSE
+    assert client.state is State.CLOSED
