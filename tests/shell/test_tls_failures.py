@@ -1,0 +1,292 @@
+"""What goes wrong with TLS, and how the blocking client says so."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shell.test_client import PATIENCE, Background, within
+from tests.shell.test_roles import Interrupting
+from tests.shell.test_secure_client import LONG, TlsFront, each_version, failure, only, real
+from tests.support.certificates import Authority, Certificate
+from tests.support.fake_server import Connection, FakeServer, silent
+from tests.support.installed_servers import LOOPBACK
+from tests.support.secure_servers import BOTH_NAMES, WANTS_CERTIFICATE, SecureServer
+from zkwire import (
+    Client,
+)
+from zkwire.session.outcomes import UNGREETED
+from zkwire.testing import FaultProxy, Server
+
+# Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@pytest.fixture(scope="session")
+def shown(authority: Authority) -> Certificate:
+    """What a server of this process shows."""
+    return authority.sign("front", hosts=BOTH_NAMES)
+
+
+@pytest.fixture(scope="session")
+def trusting(authority: Authority) -> ssl.SSLContext:
+    """A client's context."""
+    return authority.client_context()
+
+
+# --- what goes wrong with TLS ---------------------------------------------------------------------
+
+
+class TestTlsFailures:
+    pytestmark = real
+
+    @each_version
+    def test_a_certificate_for_another_host(
+        self, tls_zookeeper_elsewhere: SecureServer, version: ssl.TLSVersion
+    ) -> None:
+        server = tls_zookeeper_elsewhere
+        words = failure(server.hosts, only(server.client_context(), version))
+        assert words == f"TLS: the certificate is not for host '{LOOPBACK}'"
+
+    @each_version
+    def test_an_expired_certificate(
+        self, tls_zookeeper_expired: SecureServer, version: ssl.TLSVersion
+    ) -> None:
+        server = tls_zookeeper_expired
+        words = failure(server.hosts, only(server.client_context(), version))
+        assert words == "TLS: certificate has expired"
+
+    def test_a_certificate_of_a_stranger(self, tls_zookeeper: SecureServer, tmp_path: Path) -> None:
+        words = failure(tls_zookeeper.hosts, Authority(tmp_path, "stranger").client_context())
+        assert words == (
+            "TLS: the certificate is not trusted: unable to get local issuer certificate"
+        )
+
+    @each_version
+    def test_no_client_certificate(
+        self, tls_zookeeper_for_certified: SecureServer, version: ssl.TLSVersion
+    ) -> None:
+        server = tls_zookeeper_for_certified
+        words = failure(server.hosts, only(server.client_context(), version))
+        assert re.fullmatch(WANTS_CERTIFICATE, words)
+
+    @each_version
+    def test_a_client_certificate_of_a_stranger(
+        self,
+        tls_zookeeper_for_certified: SecureServer,
+        authority: Authority,
+        tmp_path: Path,
+        version: ssl.TLSVersion,
+    ) -> None:
+        stranger = Authority(tmp_path, "stranger")
+        context = only(stranger.client_context(stranger.sign("client")), version)
+        context.load_verify_locations(authority.file)
+        words = failure(tls_zookeeper_for_certified.hosts, context)
+        assert words == (
+            "TLS: the server does not accept the client certificate: certificate unknown"
+        )
+
+    @each_version
+    def test_a_good_client_certificate(
+        self, tls_zookeeper_for_certified: SecureServer, version: ssl.TLSVersion
+    ) -> None:
+        server = tls_zookeeper_for_certified
+        with Client(server.hosts, tls=only(server.client_context("client"), version)) as client:
+            found = {(who.auth_scheme, who.user) for who in client.who_am_i()}
+        assert found == {("x509", "CN=client"), ("ip", LOOPBACK)}
+
+    def test_a_plain_client_at_the_tls_port(self, tls_zookeeper: SecureServer) -> None:
+        assert failure(tls_zookeeper.hosts, None) == "the server closed it" + UNGREETED
+
+    def test_a_tls_client_at_a_plain_port_of_netty(self, tls_zookeeper: SecureServer) -> None:
+        words = failure(tls_zookeeper.server.hosts, tls_zookeeper.client_context())
+        assert words == "TLS: the other side ended the connection; does it speak TLS?"
+
+    def test_a_tls_client_at_an_ordinary_plain_port(
+        self, sasl_zookeeper: SecureServer, trusting: ssl.SSLContext
+    ) -> None:
+        words = failure(sasl_zookeeper.server.hosts, trusting)
+        # Which one the kernel tells first is a race.
+        assert words in {
+            "TLS: the other side ended the connection; does it speak TLS?",
+            "TLS: Connection reset by peer",
+        }
+
+
+GARBAGE = {
+    "text": b"220 mail.example ESMTP\r\n",
+    "http": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "zeros": bytes(100),
+    "noise": bytes(range(255, 0, -1)),
+    "alert": b"\x15\x03\x03\0\x02\x02\x28",
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_for_a_tls_handshake(kind: str, trusting: ssl.SSLContext) -> None:
+    def talks(connection: Connection) -> None:
+        connection.receive()
+        connection.send(GARBAGE[kind])
+        connection.wait_gone()
+
+    with FakeServer(talks) as server:
+        words = failure(server.hosts, trusting)
+    print(words)
+    assert words.startswith("TLS: ")
+    if kind in {"text", "http", "zeros", "noise"}:
+        assert words == "TLS: the other side does not speak TLS"
+    if kind == "alert":
+        assert words == (
+            "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
+        )
+
+
+def server_hello(hello: bytes, shown: Certificate) -> bytes:
+    """What a TLS server answers to a client's first message."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown.certificate, shown.key)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    connection = context.wrap_bio(incoming, outgoing, server_side=True)
+    incoming.write(hello)
+    with suppress(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("end", ["FIN", "RST"])
+def test_an_end_in_the_middle_of_the_tls_handshake(
+    part: float, end: str, trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    def leaves(connection: Connection) -> None:
+        answer = server_hello(connection.receive(), shown)
+        connection.send(answer[: round(len(answer) * part)])
+        if end == "RST":
+            connection.reset()
+
+    with FakeServer(leaves) as server:
+        words = failure(server.hosts, trusting)
+    if end == "FIN" and part < 1:
+        assert words == "TLS: the other side ended the connection; does it speak TLS?"
+    elif end == "FIN":  # it was done, as far as the client could see
+        assert words.partition(" before it greeted")[0] in {
+            "the server closed it", "the server reset it",
+        }  # fmt: skip
+    else:
+        assert words.partition(" before it greeted")[0] in {
+            "TLS: Connection reset by peer", "the server reset it",
+        }  # fmt: skip
+
+
+def test_silence_in_the_tls_handshake(trusting: ssl.SSLContext) -> None:
+    with FakeServer(silent) as server:
+        words = failure(server.hosts, trusting, session_timeout=1.0)
+    assert words == "no answer to the TLS handshake"
+
+
+def test_a_silent_server_does_not_hide_a_good_one(
+    trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    with (
+        FakeServer(silent) as first,
+        Server() as server,
+        TlsFront(server.port, shown) as front,
+    ):
+        hosts = f"{first.hosts},{front.hosts}"
+        for seed in range(4):  # in either order
+            with (
+                within(6.0),
+                Client(hosts, tls=trusting, session_timeout=6.0, _seed=seed) as client,
+            ):
+                assert client.exists("/") is not None
+
+
+def test_a_silent_address_does_not_hide_a_good_one(
+    trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    """Of one name, in one attempt."""
+    with (
+        FakeServer(silent) as mute,
+        Server() as server,
+        TlsFront(server.port, shown) as front,
+    ):
+
+        def resolver(*_: object) -> list[tuple[int, Any]]:
+            return [(socket.AF_INET, (LOOPBACK, port)) for port in (mute.port, front.port)]
+
+        for seed in range(10):  # each has an order of its own
+            client = Client(
+                "localhost:1", tls=trusting, session_timeout=6.0, _resolver=resolver, _seed=seed
+            )
+            with within(6.0), client:
+                assert client.exists("/") is not None
+            if mute.connections:
+                break
+        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_interrupted_send_costs_nobody_anything(
+    behind: bool, trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    """As without TLS: hazard E13."""
+    with (
+        Server() as server,
+        TlsFront(server.port, shown) as front,
+        Client(front.hosts, tls=trusting) as client,
+    ):
+        client.create("/a")
+        link = client._driver.current_connection
+        assert link is not None
+        others: list[Any] = []
+
+        def meanwhile() -> None:
+            Background(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
+
+        link._taken = Interrupting(behind, KeyboardInterrupt(), meanwhile)
+        with pytest.raises(KeyboardInterrupt):
+            client.set_data("/a", b"new")
+        assert others[0].result(PATIENCE) == "/b"
+        assert client.get_data("/a").data == b"new"
+        assert client._driver.current_connection is link
+
+
+def test_a_handshake_in_single_bytes(trusting: ssl.SSLContext, shown: Certificate) -> None:
+    """And everything behind it."""
+    from zkwire.testing.proxy.proxy import split
+
+    with (
+        Server() as server,
+        TlsFront(server.port, shown) as front,
+        FaultProxy(upstream=front.hosts) as proxy,
+    ):
+        proxy.rule(lambda _: split)
+        with Client(proxy.hosts, tls=trusting, session_timeout=LONG) as client:
+            client.create("/a", bytes(2000))
+            assert client.get_data("/a").data == bytes(2000)
+
+
+@pytest.mark.parametrize("host", ["localhost", LOOPBACK])
+def test_the_servers_name_is_told(host: str, trusting: ssl.SSLContext, shown: Certificate) -> None:
+    with Server() as server, TlsFront(server.port, shown) as front:
+        with Client(f"{host}:{front.port}", tls=trusting) as client:
+            assert client.exists("/") is not None
+        # An address is no name, and RFC 6066 does not allow to send it as one.
+        assert front.names == ["localhost" if host == "localhost" else None]
+
+
+def test_a_name_that_cannot_be_told(trusting: ssl.SSLContext, shown: Certificate) -> None:
+    """Only a resolver of one's own finds such a name; it must not cost more than the attempt."""
+    with Server() as server, TlsFront(server.port, shown) as front:
+
+        def resolver(_: str, port: int) -> list[tuple[int, Any]]:
+            return [(socket.AF_INET, (LOOPBACK, port))]
+
+        words = failure(f".x:{front.port}", trusting, _resolver=resolver)
+    assert "TLS: " in words
