@@ -18,7 +18,13 @@ from typing import Any
 
 import pytest
 
-from tests.real import test_lock_recovery, test_lock_wakeups, test_locks
+from tests.real import (
+    test_lock_losses,
+    test_lock_paths,
+    test_lock_recovery,
+    test_lock_wakeups,
+    test_locks,
+)
 from tests.real.test_failover import SESSION_TIMEOUT, each_role
 from tests.real.test_lock_recovery import (  # `queue` is a fixture
     ENOUGH,
@@ -110,9 +116,9 @@ def on(kind: Any, thread: LoopThread) -> Any:
 
 # --- the scenarios of the blocking locks ----------------------------------------------------------
 
-globals().update(
-    scenarios(
-        test_locks,
+for module in (test_locks, test_lock_losses, test_lock_paths):
+    borrowed = scenarios(
+        module,
         {
             "test_forked_child_holds_nothing",  # below: the loop's thread is not in the child
             "test_interrupted_waiter_leaves_no_node",  # test_aio_cancellation
@@ -124,7 +130,7 @@ globals().update(
         },
         on_every_server={"test_two_clients_hand_over_to_each_other"},
     )
-)
+    globals().update(borrowed)
 globals().update(scenarios(test_lock_recovery, {"test_lost_delete_of_a_timed_out_attempt"}, most=2))
 globals().update(
     scenarios(
