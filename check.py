@@ -61,7 +61,8 @@ TELL_SECONDS = 30.0
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (
     "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
-    "watching", "recipe_steps", "locks", "lock_recovery", "lock_refusals", "family",
+    "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
+    "family",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "guard", "time_limits",
 )  # fmt: skip
