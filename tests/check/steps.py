@@ -127,6 +127,10 @@ class Running:
         """Of a failed step: what it has said of its failure, and how to repeat it."""
         lines = self.output()
         heads = [n for n, line in enumerate(lines) if re.match(r"=+ (FAILURES|ERRORS) =+", line)]
+        slow = [n for n, line in enumerate(lines) if re.match(r"=+ slowest", line)]
+        ends = [n for n, line in enumerate(lines) if re.match(r"=+ short test summary", line)]
+        if slow and ends:
+            del lines[slow[-1] : ends[-1]]
         shown = lines[heads[0] :] if heads else lines
         if len(shown) > SHOWN_LINES:
             first = shown[: SHOWN_LINES // 2] if heads else []

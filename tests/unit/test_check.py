@@ -169,10 +169,12 @@ import pytest
 def test_word(word): assert word == "good"
 """
     done = check.Check()
-    done.run([[failing(tmp_path, text)], [python("", "other")]])
+    done.run([[failing(tmp_path, text, "--durations=3", "-vv")], [python("", "other")]])
     done.summary()
     lines = capsys.readouterr().out.splitlines()
     assert any("assert 'a - b c' == 'good'" in line for line in lines[-30:])
+    assert "slowest" in done.ended[-1].log.with_name("some.log").read_text()
+    assert not any("slowest" in line for line in lines)
     assert lines[-3] == "some FAILED: exit code 1; to repeat it:"
     repeat, whole = lines[-2:]
     assert repeat.startswith("  ZKWIRE_SEED=7 ")
