@@ -380,7 +380,7 @@ class Flicker(Waitable):
 
     def flicker(self) -> None:
         self.moments += 1
-        for waker in self.take_wakers():
+        for waker in self._take_wakers():
             waker()
 
 
@@ -391,7 +391,7 @@ async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
         flicker = Flicker()
         waiter = asyncio.create_task(client._driver.within(flicker, PATIENCE))
         for _ in range(2):
-            while not flicker.wakers:
+            while not flicker._wakers:
                 await asyncio.sleep(0)
             assert not waiter.done()
             flicker.flicker()

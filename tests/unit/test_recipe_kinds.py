@@ -60,7 +60,7 @@ def sleep_too_long(core: SequentialQueue, world: Runtime) -> None:
 def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
     """Somebody has deleted the node of the one that waits."""
     assert core._guard is not None
-    core._guard.deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
+    core._guard._deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
     assert not core.lost.is_set(), "it has never held"
 
 
@@ -146,7 +146,7 @@ def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: st
     world: Any = Runtime()
     own = OwnNodeWatch()
     own.lost = Lost(world)
-    own.deliver(Event(kind, "/lock/x", State.CONNECTED))
+    own._deliver(Event(kind, "/lock/x", State.CONNECTED))
     assert own.gone
     assert own.lost.reason == f"its node /lock/x {why}"
 
