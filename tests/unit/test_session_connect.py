@@ -641,3 +641,11 @@ def test_a_read_only_connection_is_followed_by_a_writable_one() -> None:
     script = script_in(State.CONNECTED_READ_ONLY)
     script.reconnect()
     assert script.state is State.CONNECTED
+
+
+def test_each_connection_has_a_token_of_its_own() -> None:
+    script = script_in(State.CONNECTED)
+    first = script.session.connection
+    assert script.session.connection is first
+    script.reconnect()
+    assert script.session.connection is not first

@@ -168,18 +168,21 @@ def test_a_call_that_waits_in_vain_is_not_forgotten(verb: str) -> None:
         assert all(call.ready for call in calls)
 
 
-def test_a_request_that_was_not_submitted_leaves_no_watch_to_be_expected() -> None:
+@pytest.mark.parametrize("name", ["add_watch", "get_data"])
+def test_a_request_that_was_not_submitted_leaves_no_watch_to_be_expected(name: str) -> None:
+    watching = name == "add_watch"
+
     def scene() -> tuple[Script, Callable[[], object]]:
         script = script_in(State.CONNECTED)
-        watch = Watch()
-        return script, lambda: script.call("add_watch", "/a", watch)
+        arguments = (Watch(),) if watching else ()
+        return script, lambda: script.call(name, "/a", *arguments)
 
     for place in range(1, 10_000):
         script, function = scene()
         if not interrupted_at(place, function):
             break
         queued = bool(script.session.queued)
-        assert bool(script.session._watches._expected) == queued
+        assert bool(script.session._watches._expected) == (queued and watching)
 
 
 def test_a_request_that_was_not_sent_alone_leaves_no_watch_to_be_expected() -> None:
