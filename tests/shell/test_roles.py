@@ -279,7 +279,7 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> 
     link, io = pump.current_connection, pump.io
     assert link is not None
     assert io is not None
-    wait = link.wait
+    wait, reads = link.wait, link.reads
 
     def too_late(seconds: float | None, most: int) -> object:
         """The I/O thread has been faster, so no byte is to come any more."""
@@ -291,6 +291,7 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> 
 
     link.wait = too_late
     assert Background(lambda: client.get_data("/a")).result(PATIENCE).data == b""
+    assert link.reads == reads + 1, "only the answer to a ping has woken it"
 
 
 # --- interrupts -----------------------------------------------------------------------------------

@@ -434,9 +434,10 @@ def test_every_rule_sees_every_frame_and_the_first_answer_decides(stage: Stage) 
     stage.proxy.on("delete", nth=1, action=cut_before)
     stage.proxy.rule(lambda frame: forward if frame.xid == 3 else None)
     stage.proxy.on("exists", nth=2, action=drop)
+    stage.proxy.on("exists", nth=3, action=drop)
     stage.proxy.rule(note)
     client, server = stage.connect()
-    assert dropped(client, server, *burst("delete", "exists", "exists", "exists")) == [0]
+    assert dropped(client, server, *burst("delete", "exists", "exists", "exists")) == [0, 3]
     assert seen == ["connect", "connect", "delete", "exists", "exists", "exists", "sync"]
 
 
@@ -459,6 +460,7 @@ def test_the_rules_that_still_wait_are_told(stage: Stage) -> None:
 
 def test_clear_drops_rules_and_keeps_the_rest(stage: Stage) -> None:
     client, server = stage.connect()
+    stage.proxy.on("delete", action=drop)
     stage.proxy.on("exists", action=drop)
     stage.proxy.clear()
     assert dropped(client, server, *burst("exists")) == []
@@ -469,10 +471,11 @@ def test_clear_drops_rules_and_keeps_the_rest(stage: Stage) -> None:
 
 def test_reset_drops_rules_log_and_numbers(stage: Stage) -> None:
     client, server = stage.connect()
+    assert dropped(client, server, *burst("exists")) == []
     stage.proxy.on("exists", action=drop)
     before = stage.proxy.frames()
     stage.proxy.reset()
-    assert (stage.proxy.log, len(before)) == ([], 2)
+    assert (stage.proxy.log, len(before)) == ([], 4)
     assert dropped(client, server, *burst("exists")) == []
     assert [frame.number for frame in stage.proxy.frames()] == [0, 1]
 
