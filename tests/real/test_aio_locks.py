@@ -1,8 +1,8 @@
 """The async locks: every scenario of the blocking ones, and what only they can show.
 
-The scenarios of `test_locks`, `test_lock_recovery` and `test_lock_wakeups` are run as they stand,
-with the client behind the proxy an asyncio one (`tests/support/aio_stage.py`); the fault sweep
-likewise.
+The scenarios of `test_locks`, `test_lock_losses`, `test_lock_paths`, `test_lock_recovery` and
+`test_lock_wakeups` are run as they stand, with the client behind the proxy an asyncio one
+(`tests/support/aio_stage.py`); the fault sweep likewise.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ for module in (test_locks, test_lock_losses, test_lock_paths):
             "test_forked_child_holds_nothing",  # below: the loop's thread is not in the child
             "test_interrupted_waiter_leaves_no_node",  # test_aio_cancellation
             "test_lost_when_the_server_is_away_for_a_session_timeout",  # test_aio_loss
-            "test_lease_is_renewed_by_contact",  # test_aio_client, 10,000 idle seconds
+            "test_lease_is_renewed_by_contact",  # test_aio_client_life, 10,000 idle seconds
             "test_a_with_that_is_refused_releases_nothing",  # no task runs between the two
             "test_the_loss_of_a_lock_for_threads_is_not_to_be_awaited",
             "test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock",  # a stopped one has
