@@ -285,19 +285,23 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     adopt_orphans()
     check = Check()
-    done = False
+    if not provide_environment():
+        print("FAILED: the tools could not be installed in .venv-check/", flush=True)
+        return 1
     try:
-        if provide_environment():
-            run_all(check, chosen)
-            done = True
+        run_all(check, chosen)
+        interrupted = False
     except KeyboardInterrupt:
         check.interrupt()
+        interrupted = True
     left = processes_left()
     end_all(list(left))
     check.summary()
     for pid, name in left.items():
         print(f"left behind: process {pid}, {name}", flush=True)
-    return 0 if done and check.passed and not left else 1
+    if interrupted:
+        print("interrupted", flush=True)
+    return 0 if check.passed and not left and not interrupted else 1
 
 
 if __name__ == "__main__":
