@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from random import Random
-    from typing import Any, TypeVar
+    from typing import Any, Final, TypeVar
 
     from zkwire.net.connection import Connection
     from zkwire.operations import Operations
@@ -56,6 +56,9 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 class LoopDriver(LoopBound):
     """See the module's docstring."""
+
+    loop: asyncio.AbstractEventLoop | None
+    closing: float | None
 
     _kind = StepReply
     io: LoopIO | None = None
@@ -351,4 +354,4 @@ class LoopDriver(LoopBound):
         if connection.backlog or connection.broken_pipe:
             self._turn_soon()  # to listen until it is writable, or to end it
 
-    send_rest = uninterruptible(Driver.send_rest)
+    send_rest: Final = uninterruptible(Driver.send_rest)

@@ -87,7 +87,7 @@ class LoopIO:
         sockets: set[socket.socket] = set()
         self.held: Held = Held(self, sockets)
         self.held.release()
-        self.connector = Connector(driver, LoopSelector(loop, self.held), self.wake)
+        self.connector: Connector = Connector(driver, LoopSelector(loop, self.held), self.wake)
         self.connector.sockets = sockets
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None

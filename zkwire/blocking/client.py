@@ -10,7 +10,7 @@ from zkwire.operations.multi import TransactionBase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from typing import Any, Final, Self
 
     from zkwire.blocking.driver import ThreadDriver
     from zkwire.net.pipeline import Pipeline
@@ -82,10 +82,10 @@ class Client(ClientBase, BlockingOperations):
 
     # --- the session ------------------------------------------------------------------------------
 
-    connect = in_thread(ClientCoroutines.connect)
-    close = in_thread(ClientCoroutines.close)
-    detach = in_thread(ClientCoroutines.detach)
-    wait_for_state = in_thread(ClientCoroutines.wait_for_state)
+    connect: Final = in_thread(ClientCoroutines.connect)
+    close: Final = in_thread(ClientCoroutines.close)
+    detach: Final = in_thread(ClientCoroutines.detach)
+    wait_for_state: Final = in_thread(ClientCoroutines.wait_for_state)
 
     def __enter__(self) -> Self:
         try:
@@ -100,27 +100,27 @@ class Client(ClientBase, BlockingOperations):
 
     # --- operations: documented in zkwire.operations ----------------------------------------------
 
-    create = operation(Operations.create)
-    create_with_stat = operation(Operations.create_with_stat)
-    delete = operation(Operations.delete)
-    set_data = operation(Operations.set_data)
-    set_acl = operation(Operations.set_acl)
-    exists = operation(Operations.exists)
-    get_data = operation(Operations.get_data)
-    get_children = operation(Operations.get_children)
-    get_children_with_stat = operation(Operations.get_children_with_stat)
-    get_acl = operation(Operations.get_acl)
-    sync = operation(Operations.sync)
-    multi = operation(Operations.multi)
-    multi_read = operation(Operations.multi_read)
-    add_watch = operation(Operations.add_watch)
-    remove_watches = operation(Operations.remove_watches)
-    add_auth = operation(Operations.add_auth)
-    who_am_i = operation(Operations.who_am_i)
-    get_ephemerals = operation(Operations.get_ephemerals)
-    get_all_children_number = operation(Operations.get_all_children_number)
-    get_config = operation(Operations.get_config)
-    reconfig = operation(Operations.reconfig)
+    create: Final = operation(Operations.create)
+    create_with_stat: Final = operation(Operations.create_with_stat)
+    delete: Final = operation(Operations.delete)
+    set_data: Final = operation(Operations.set_data)
+    set_acl: Final = operation(Operations.set_acl)
+    exists: Final = operation(Operations.exists)
+    get_data: Final = operation(Operations.get_data)
+    get_children: Final = operation(Operations.get_children)
+    get_children_with_stat: Final = operation(Operations.get_children_with_stat)
+    get_acl: Final = operation(Operations.get_acl)
+    sync: Final = operation(Operations.sync)
+    multi: Final = operation(Operations.multi)
+    multi_read: Final = operation(Operations.multi_read)
+    add_watch: Final = operation(Operations.add_watch)
+    remove_watches: Final = operation(Operations.remove_watches)
+    add_auth: Final = operation(Operations.add_auth)
+    who_am_i: Final = operation(Operations.who_am_i)
+    get_ephemerals: Final = operation(Operations.get_ephemerals)
+    get_all_children_number: Final = operation(Operations.get_all_children_number)
+    get_config: Final = operation(Operations.get_config)
+    reconfig: Final = operation(Operations.reconfig)
 
     def transaction(self) -> Transaction:
         """Collect operations and execute them all or not at all; see :class:`Transaction`."""
@@ -140,9 +140,9 @@ class Client(ClientBase, BlockingOperations):
 
     # --- several operations, not atomic -----------------------------------------------------------
 
-    ensure_path = in_thread(ClientCoroutines.ensure_path)
-    delete_tree = in_thread(ClientCoroutines.delete_tree)
-    walk = iterator(ClientCoroutines.walk)
+    ensure_path: Final = in_thread(ClientCoroutines.ensure_path)
+    delete_tree: Final = in_thread(ClientCoroutines.delete_tree)
+    walk: Final = iterator(ClientCoroutines.walk)
 
 
 class Transaction(TransactionBase):

@@ -49,6 +49,7 @@ class ThreadDriver(LeaderFollower):
     _kind = BlockingReply
     io: IOThread | None = None
     closing: float | None
+    threads: object
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
@@ -56,7 +57,7 @@ class ThreadDriver(LeaderFollower):
         self._dropped = False  # nothing refers to the client any more
         self.thread: threading.Thread | None = None
         acl = self.operations._acl
-        self.pipeline = Pipeline(self, session.chroot, BlockingReply, acl=acl)
+        self.pipeline: Pipeline = Pipeline(self, session.chroot, BlockingReply, acl=acl)
         exiting.remember(self)
 
     @staticmethod

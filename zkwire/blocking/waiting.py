@@ -54,6 +54,8 @@ class Sleeper:
 class MutexDriver(Driver):
     """A driver whose session is guarded by a lock that knows its owner."""
 
+    mutex: Any
+
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
         self.threads: object = threading.get_ident  # gevent replaces it, and locks and sockets too

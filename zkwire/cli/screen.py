@@ -14,7 +14,7 @@ class Screen:
     """Prints headings, text and checks; counts the checks, and keeps those that have failed."""
 
     def __init__(self) -> None:
-        self.checks = 0
+        self.checks: int = 0
         self.failures: list[str] = []
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 

@@ -75,9 +75,9 @@ class Connection:
         self.got: int = 0  # bytes, by the last receive
         self.room: int = FEW_BYTES
         self.full: bool = False  # there may be more than the last receive took
-        self.deadlines_at = 0.0  # when the reader checks the deadlines
+        self.deadlines_at: float = 0.0  # when the reader checks the deadlines
         self.written: int = 0  # what the kernel may have taken
-        self.backlog = memoryview(b"")  # what it did not take at once
+        self.backlog: memoryview[int] = memoryview(b"")  # what it did not take at once
         self.broken_pipe: str | None = None
         self.closed_because: str | None = None
 

@@ -80,7 +80,7 @@ class Driver:
     caller: Callable[[], object]  # equal for the same thread or task
     io: Any = None  # an IOThread or a LoopIO, once it is started
     closing: float | None = None  # seconds that the close may take, once it is wanted
-    forked = False
+    forked: bool = False
 
     def __init__(
         self,
@@ -100,17 +100,17 @@ class Driver:
         self.operation_timeout = operation_timeout
         self.tls = tls
         self.sasl = sasl
-        self.resolver = resolver or resolve
+        self.resolver: Resolver = resolver or resolve
         self.now: Any = now or clock
         self.mutex: Any = nullcontext()
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
-        self.deferred = Deferred()
+        self.deferred: Deferred = Deferred()
         self.background_tasks: set[BackgroundTask] = set()
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
-        self.operations = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
-        self.background = Pipeline(self, session.chroot, BackgroundReply)
+        self.operations: Pipeline = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
+        self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply)
         # Drawn once: from the system's source of randomness it takes 3 µs.
         self._prefix = f"{rng.getrandbits(64):016x}"
         self._attempts = count(1)

@@ -36,6 +36,7 @@ class TLSConnection(Connection):
     broken_pipe: str | None
     writer: object
     written: int
+    closed_because: str | None
 
     def __init__(
         self, sock: socket.socket, tls: TlsFilter, mutex: AbstractContextManager[Any]

@@ -261,6 +261,8 @@ class Client:
 class Shell(Driver):
     """What a recipe needs of a shell.  Everything leaves at the end of a step."""
 
+    now: Callable[[], float]
+
     _kind = StepReply
 
     def __init__(self, client: Client) -> None:
