@@ -1,8 +1,8 @@
 """What a lone get and a free lock cost the thread that calls, in Python calls and instructions.
 
 Time says little on a machine that others use; these counts are the same in every run, but for what
-is due by the clock (the least of several has none of that).  A change that raises one raises its bound
-here, and says why.
+is due by the clock (the least of several has none of that).  A change that raises one raises its
+bound here, and says why.
 """
 
 from __future__ import annotations
