@@ -112,13 +112,13 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
     return [
         Step("unit", pytest("unit"), variables=seed | examples, computes=True),
         Step("testbed", pytest("testbed"), variables=seed | examples, computes=True),
-        Step("simulation", pytest("simulation"), 1800, seed, computes=True),
-        Step("shell", [*pytest("shell"), "-m", "not apache", *several], 1800, own_server),
-        Step("embedded", [*pytest("real"), "-m", "not apache", *several], 1800, own_server),
+        Step("simulation", pytest("simulation"), 2700, seed, computes=True),
+        Step("shell", [*pytest("shell"), "-m", "not apache", *several], 2700, own_server),
+        Step("embedded", [*pytest("real"), "-m", "not apache", *several], 2700, own_server),
         Step(
             "real",
             [*pytest("shell", "real"), "-m", "real and not own_server", *several],
-            1800,
+            2700,
             seed,
         ),
         Step("docker", [*image, *pytest("shell", "real"), "-m", "smoke"], 900, in_docker),
@@ -150,7 +150,7 @@ def coverage(variables: dict[str, str]) -> Step:
     )
     report = shlex.join([PYTHON, "-m", "coverage", "report", f"--fail-under={COVERED_PERCENT}"])
     return Step(
-        "coverage", ["sh", "-c", f"{run}; tests=$?; {report} && exit $tests"], 1800, variables
+        "coverage", ["sh", "-c", f"{run}; tests=$?; {report} && exit $tests"], 2700, variables
     )
 
 

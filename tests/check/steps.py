@@ -31,7 +31,7 @@ class Step:
 
     name: str
     command: list[str]
-    limit: float = 300
+    limit: float = 900
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     computes: bool = False  # leaves the processors to what keeps time
 
