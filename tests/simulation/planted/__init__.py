@@ -7,9 +7,10 @@ Each room of the package has its TOML file here, with an entry for each bug:
     module = "zkwire/wire/paths.py"
     text = '''what stands there exactly once'''
     becomes = '''what the bug makes of it'''
-    found_by = ["test_paths.py::test_parent"]
+    found_by = ["test_parent"]
 
 ``module`` may be a folder: then one of its files has the text, whichever that is by now.
+A test is named without its file, or with it where two files have one of that name.
 The tests named there run on the package with this one bug in it, and one of them must fail.
 `tests.simulation.planted.judge` runs any tests on all of the bugs, and says what each test file is
 good for.

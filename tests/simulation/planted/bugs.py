@@ -63,12 +63,20 @@ def load() -> list[Bug]:
 
 
 def located(test: str) -> str:
-    """A test's file is named without its folder, so that it can be moved."""
-    name, _, rest = test.partition("::")
-    found = sorted((ROOT / "tests").rglob(name))
-    if len(found) != 1:
-        raise StaleBugError(f"there are {len(found)} files named {name}")
-    return f"{found[0].relative_to(ROOT)}::{rest}" if rest else str(found[0].relative_to(ROOT))
+    """A test as pytest wants it, from its name; where two have it, its file stands before it."""
+    name = test.rpartition("::")[2]
+    function = name.partition("[")[0]
+    files = [path for path, source in _tests().items() if f"def {function}(" in source]
+    if "::" in test:
+        files = [path for path in files if path.name == test.partition("::")[0]]
+    if len(files) != 1:
+        raise StaleBugError(f"there are {len(files)} tests named {test}")
+    return f"{files[0].relative_to(ROOT)}::{name}"
+
+
+@functools.cache
+def _tests() -> dict[Path, str]:
+    return {path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
 
 
 @functools.cache

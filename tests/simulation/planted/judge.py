@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from pathlib import Path
 
-from tests.simulation.planted.bugs import ROOT, Bug, load, located
+from tests.simulation.planted.bugs import ROOT, Bug, load
 from tests.simulation.planted.laboratory import Laboratory
 
 SECONDS = 900  # for one bug
@@ -68,7 +69,7 @@ def main() -> None:
     bugs = [bug for bug in load() if bug.room in (given.rooms or {bug.room})]
     everything = sorted((ROOT / "tests").rglob("test_*.py"))
     all_files = [str(path.relative_to(ROOT)) for path in everything]
-    files = [located(file) for file in given.files] or all_files
+    files = [file for file in all_files if not given.files or Path(file).name in given.files]
     for line in report(find(bugs, files), files, tests=given.tests):
         print(line)
     for bug in bugs:
