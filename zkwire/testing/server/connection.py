@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One session.  ``connections`` has its connection to each member that it has one to.
+    """One session.  ``connections`` has its connections, by the number of the member.
 
     A ``local`` session is known only to the read-only server that opened it.
     """
@@ -64,7 +64,7 @@ class Connection:
         self.credentials: Credentials = credentials or Credentials()
         self.sasl: DigestServer | None = None  # the exchange, from its first token on
         self.session: Session | None = None
-        self.first_bytes: bytes | None = b""  # fewer than four; None once there were four
+        self.first_bytes: bytes | None = b""  # up to three; None once four have arrived
         self.greeted: bool = False
         self.ended: bool = False
         self.output: list[bytes] = []

@@ -90,7 +90,7 @@ class Loop:
         return future.result()
 
     def close(self) -> None:
-        """End all connections and the thread; may be called again."""
+        """End all connections and the thread; a second call does nothing."""
         if not self._closed:
             self._closed = True
             if isinstance(self._now, VirtualClock):

@@ -97,7 +97,7 @@ class Claims:
                 yield claim
 
     def step(self, sim: Simulation) -> None:
-        """After every step."""
+        """Check all claims, and note those that begin and end."""
         holding: dict[int, int] = {}
         for place, claim in enumerate(self._claims):
             if not claim.lock.held:
@@ -169,7 +169,7 @@ class Claims:
             )
 
     def end(self, sim: Simulation) -> None:
-        """At the end."""
+        """Nothing is left to check."""
 
 
 class Orphans:
@@ -186,14 +186,14 @@ class Orphans:
         self._path = path
 
     def step(self, sim: Simulation) -> None:
-        """After every step."""
+        """Nothing to check before the end."""
 
     def comparison_key(self) -> tuple[()]:
         """Empty: no attribute has an effect on later verdicts."""
         return ()
 
     def end(self, sim: Simulation) -> None:
-        """At the end."""
+        """Check the nodes, then the watches."""
         held = {claim.lock.fence for claim in self._claims.held()}
         living = {
             client.session.session_id
@@ -225,7 +225,7 @@ class Fifo:
         self._seen = 0
 
     def step(self, sim: Simulation) -> None:
-        """After every step."""
+        """Check the queue if a claim has begun."""
         if self._seen == len(self._claims.grants):
             return
         self._seen = len(self._claims.grants)
@@ -240,7 +240,7 @@ class Fifo:
         return ()
 
     def end(self, sim: Simulation) -> None:
-        """At the end."""
+        """Nothing is left to check."""
 
 
 class Herd:
@@ -259,7 +259,7 @@ class Herd:
         self._seen = 0
 
     def step(self, sim: Simulation) -> None:
-        """After every step."""
+        """Check the events of the step."""
         if self._seen == len(sim.events) or sim.stolen:
             return
         woken: dict[str, set[str]] = {}
@@ -285,4 +285,4 @@ class Herd:
         return ()
 
     def end(self, sim: Simulation) -> None:
-        """At the end."""
+        """Nothing is left to check."""

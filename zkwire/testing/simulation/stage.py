@@ -79,7 +79,7 @@ class Stage:
         self.ended: list[Task] = []
         self._by_name: dict[str, Client] = {}
         self._of_connection: dict[Connection, Client] = {}
-        self.stale_servers: dict[Connection, StaleServer] = {}  # whose server is
+        self.stale_servers: dict[Connection, StaleServer] = {}  # by the connection to it
         self.tree_history: TreeHistory = TreeHistory(wanted=lag)
         self.processor: Processor = Processor(rng=self.rng, tick=tick, members=servers)
         self.processor.advance(START)
