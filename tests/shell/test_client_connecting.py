@@ -436,9 +436,9 @@ def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
     with nowhere("black hole", session_timeout=20) as client:
         call = client.pipeline.create("/a")
         waiting = Background(call.result)
-        while not call.wakers:  # type: ignore[attr-defined]
+        while not call._wakers:  # type: ignore[attr-defined]
             time.sleep(0)
         with pytest.raises(OperationTimeoutError):
             call.result(0.05)
-        with within(SLACK), pytest.raises(NotSentError, match="given up"):
+        with within(SLACK), pytest.raises(NotSentError, match="withdrawn"):
             waiting.result()

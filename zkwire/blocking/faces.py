@@ -82,6 +82,8 @@ class LockFace(View):
     def within(self, timeout: float | None) -> AbstractContextManager[Self]:
         return Within(self, check_timeout("timeout", timeout))
 
+    within.__doc__ = Acquirable.within.__doc__
+
     def __enter__(self) -> Self:
         self._enter(None)
         return self

@@ -136,6 +136,14 @@ class Acquirable(View):
         await self._release_by(in_time(self._runtime, deadline))
 
     def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):  # under asyncio: async with
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
         return Within(self, check_timeout("timeout", timeout))
 
     async def __aenter__(self) -> Self:
