@@ -33,7 +33,7 @@ from zkwire import (
     NewConfigNoQuorumError,
     ReconfigInProgressError,
 )
-from zkwire.testing.proxy.proxy import Frame, cut_after
+from zkwire.testing.proxy import Frame, cut_after
 
 HEADS = ("asked of", "on the ensemble", "the caller gets", "the session", "what is safe to do next",
          "then")  # fmt: skip

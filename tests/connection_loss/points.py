@@ -15,7 +15,7 @@ from tests.connection_loss.lagging import Lag
 from tests.connection_loss.operation import Operation, never
 from tests.support.lock_helpers import PATIENCE, Running
 from zkwire import ZooKeeperError
-from zkwire.testing.proxy.proxy import Frame, cut_after, cut_before
+from zkwire.testing.proxy import Frame, cut_after, cut_before
 
 NEVER_SENT = "never sent"
 NOT_RECEIVED = "sent, not received"

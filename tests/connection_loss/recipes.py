@@ -20,8 +20,8 @@ from tests.support.lock_frames import meaning, refusal
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, requests
 from tests.support.server_control import poll
 from zkwire import Client, ZooKeeperError
+from zkwire.testing.proxy import Frame, Gate, cut_after, cut_before
 from zkwire.testing.proxy.faults import Hold
-from zkwire.testing.proxy.proxy import Frame, Gate, cut_after, cut_before
 
 AT_ONCE = 6
 HEADS = ("point of failure", "on the server", "what the lock does by itself", "the caller gets",

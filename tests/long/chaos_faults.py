@@ -24,8 +24,7 @@ from tests.support.server_control import poll
 from zkwire import Client, NoNodeError, ZooKeeperError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse
-from zkwire.testing.proxy.faults import Step
-from zkwire.testing.proxy.proxy import (
+from zkwire.testing.proxy import (
     Action,
     FaultProxy,
     Frame,
@@ -37,6 +36,7 @@ from zkwire.testing.proxy.proxy import (
     rst_before,
     truncate,
 )
+from zkwire.testing.proxy.faults import Step
 
 SOCKET_SECONDS = 5.0
 FULL_SECONDS = 4.0

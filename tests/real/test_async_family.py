@@ -29,7 +29,7 @@ from zkwire import (
     NoNodeError,
     SetData,
 )
-from zkwire.testing.proxy.proxy import FaultProxy, Gate, hold
+from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 pytestmark = pytest.mark.real
 # ruff: noqa: PT012 - how a scope ends is what these tests are about

@@ -30,7 +30,7 @@ from zkwire import (
     digest_auth,
     digest_id,
 )
-from zkwire.testing.proxy.proxy import Action, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 
 PATIENCE = 30.0
 ALICE = digest_auth("alice", "secret")

@@ -24,7 +24,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.testing import FaultProxy
-from zkwire.testing.proxy.proxy import Frame
+from zkwire.testing.proxy import Frame
 
 pytestmark = pytest.mark.apache
 

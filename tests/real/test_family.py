@@ -56,7 +56,7 @@ from zkwire import (
     ReentrantLock,
     SequentialLock,
 )
-from zkwire.testing.proxy.proxy import Frame
+from zkwire.testing.proxy import Frame
 
 pytestmark = pytest.mark.real
 

@@ -20,7 +20,7 @@ from zkwire import (
     SequentialLock,
 )
 from zkwire.blocking.run import run
-from zkwire.testing.proxy.proxy import FaultProxy, Gate, hold
+from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 pytestmark = pytest.mark.real
 

@@ -37,7 +37,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.blocking.locks import QueueLock
-from zkwire.testing.proxy.proxy import Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 pytestmark = pytest.mark.real
 

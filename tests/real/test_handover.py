@@ -33,7 +33,7 @@ from zkwire import (
 )
 from zkwire.blocking.run import run
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.testing.proxy.proxy import cut_before
+from zkwire.testing.proxy import cut_before
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0

@@ -40,7 +40,7 @@ from zkwire import (
     SequentialLock,
     SessionExpiredError,
 )
-from zkwire.testing.proxy.proxy import Gate, cut_before, hold
+from zkwire.testing.proxy import Gate, cut_before, hold
 
 pytestmark = pytest.mark.real
 

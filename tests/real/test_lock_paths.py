@@ -42,7 +42,7 @@ from zkwire import (
     SessionExpiredError,
 )
 from zkwire.recipes.attempt import LockInUseError
-from zkwire.testing.proxy.proxy import Gate, hold
+from zkwire.testing.proxy import Gate, hold
 
 pytestmark = pytest.mark.real
 

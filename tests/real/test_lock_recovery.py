@@ -46,8 +46,8 @@ from tests.support.server_control import ZooKeeperServer
 from zkwire import BlockingLock, SequentialLock
 from zkwire.jute.frames import frame as pack_frame
 from zkwire.jute.records import GetChildrenResponse, ReplyHeader
+from zkwire.testing.proxy import Action, Frame, Gate, cut_after, cut_before, hold, rewrite
 from zkwire.testing.proxy.faults import Step
-from zkwire.testing.proxy.proxy import Action, Frame, Gate, cut_after, cut_before, hold, rewrite
 
 pytestmark = pytest.mark.real
 

@@ -39,8 +39,7 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
-from zkwire.testing.proxy.faults import Step
-from zkwire.testing.proxy.proxy import (
+from zkwire.testing.proxy import (
     Action,
     Frame,
     black_hole,
@@ -52,6 +51,7 @@ from zkwire.testing.proxy.proxy import (
     split,
     truncate,
 )
+from zkwire.testing.proxy.faults import Step
 
 pytestmark = pytest.mark.real
 

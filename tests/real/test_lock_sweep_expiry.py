@@ -29,7 +29,7 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, LockLostError, SessionExpiredError, State
-from zkwire.testing.proxy.proxy import Gate, hold
+from zkwire.testing.proxy import Gate, hold
 
 pytestmark = pytest.mark.real
 

@@ -25,7 +25,7 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import ZooKeeperServer
 from zkwire import BlockingLock, SequentialLock, Watch
-from zkwire.testing.proxy.proxy import Frame, Gate, hold
+from zkwire.testing.proxy import Frame, Gate, hold
 
 pytestmark = pytest.mark.real
 

@@ -42,8 +42,8 @@ from zkwire import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import CreateRequest, RequestHeader
+from zkwire.testing.proxy import Frame, Gate, cut_before, drop, hold
 from zkwire.testing.proxy.faults import Send
-from zkwire.testing.proxy.proxy import Frame, Gate, cut_before, drop, hold
 from zkwire.wire import ops
 
 pytestmark = pytest.mark.real

@@ -32,7 +32,7 @@ from zkwire import (
     SequentialLock,
 )
 from zkwire.recipes.lost import AnyLost
-from zkwire.testing.proxy.proxy import Action, Frame
+from zkwire.testing.proxy import Action, Frame
 
 pytestmark = pytest.mark.real
 

@@ -37,7 +37,7 @@ from zkwire import (
     digest_auth,
     testing,
 )
-from zkwire.testing.proxy.proxy import Frame, cut_after
+from zkwire.testing.proxy import Frame, cut_after
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0

@@ -47,7 +47,7 @@ from zkwire import (
     digest_id,
 )
 from zkwire.jute.records import CreateRequest, CreateTTLRequest
-from zkwire.testing.proxy.proxy import FaultProxy
+from zkwire.testing.proxy import FaultProxy
 
 PATIENCE = 30.0
 CONFIG_NODE = "/zookeeper/config"

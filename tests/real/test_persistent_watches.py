@@ -29,7 +29,7 @@ from zkwire import (
     WatchType,
 )
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.testing.proxy.proxy import Gate, cut_after, cut_before, hold, rst_before
+from zkwire.testing.proxy import Gate, cut_after, cut_before, hold, rst_before
 
 PATIENCE = 30.0
 LARGEST_FRAME = 129 * 1024

@@ -39,7 +39,7 @@ from tests.support.server_control import ZooKeeperServer
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
 from zkwire.blocking.locks import PathLock
 from zkwire.recipes.read_write import is_reader
-from zkwire.testing.proxy.proxy import Action, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 
 pytestmark = pytest.mark.real
 

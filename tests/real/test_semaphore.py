@@ -45,7 +45,7 @@ from zkwire import (
     SessionExpiredError,
     SetData,
 )
-from zkwire.testing.proxy.proxy import Action, Frame, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Action, Frame, Gate, cut_after, cut_before, hold
 
 pytestmark = pytest.mark.real
 

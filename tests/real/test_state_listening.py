@@ -28,7 +28,7 @@ from zkwire import (
     testing,
 )
 from zkwire.session.states import TRANSITIONS
-from zkwire.testing.proxy.proxy import Frame, Gate, hold
+from zkwire.testing.proxy import Frame, Gate, hold
 
 PATIENCE = 30.0
 ALICE = digest_auth("alice", "secret")

@@ -36,7 +36,7 @@ from zkwire.net.connection import INTERRUPTED
 from zkwire.net.dial import shut_down
 from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy.proxy import Gate, hold
+from zkwire.testing.proxy import Gate, hold
 
 
 @pytest.fixture(params=["fake", "embedded", pytest.param("real", marks=pytest.mark.real)])

@@ -52,7 +52,7 @@ from zkwire.jute import records as r
 from zkwire.net.dial import readable_within
 from zkwire.session.request_queue import SEND_BATCH
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy.proxy import (
+from zkwire.testing.proxy import (
     Action,
     cut_after,
     cut_before,

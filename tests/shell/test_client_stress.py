@@ -38,7 +38,7 @@ from zkwire import (
     Watch,
 )
 from zkwire.jute import records as r
-from zkwire.testing.proxy.proxy import (
+from zkwire.testing.proxy import (
     Action,
     FaultProxy,
     Frame,

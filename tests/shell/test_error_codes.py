@@ -60,8 +60,8 @@ from zkwire import (
     testing,
 )
 from zkwire.errors import SERVER_ERRORS
+from zkwire.testing.proxy import FaultProxy, Frame
 from zkwire.testing.proxy.faults import Send, Step
-from zkwire.testing.proxy.proxy import FaultProxy, Frame
 
 PATIENCE = 30.0
 SUPER = digest_auth("super", "user")

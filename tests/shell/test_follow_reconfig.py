@@ -24,7 +24,7 @@ from zkwire import (
 from zkwire import testing as embedded
 from zkwire.session.hosts import parse_hosts
 from zkwire.testing import FaultProxy
-from zkwire.testing.proxy.proxy import cut_after, cut_before
+from zkwire.testing.proxy import cut_after, cut_before
 from zkwire.wire.paths import CONFIG_NODE
 
 LONG = 20.0
@@ -408,7 +408,7 @@ def test_a_real_configuration_that_may_not_be_read(zookeeper: ZooKeeperServer) -
     """Only whoever may do everything there could change its ACL; so a proxy plays that part."""
     import struct
 
-    from zkwire.testing.proxy.proxy import Frame, rewrite
+    from zkwire.testing.proxy import Frame, rewrite
 
     def refused(raw: bytes) -> bytes:
         xid = raw[4:8]

@@ -39,8 +39,8 @@ from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
 from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Awaited, Waitable
-from zkwire.testing.proxy.proxy import FaultProxy, hold
-from zkwire.testing.proxy.proxy import Gate as ProxyGate
+from zkwire.testing.proxy import FaultProxy, hold
+from zkwire.testing.proxy import Gate as ProxyGate
 from zkwire.wire import ops
 
 

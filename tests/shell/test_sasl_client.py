@@ -36,8 +36,8 @@ from zkwire import (
 )
 from zkwire.jute import records as r
 from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import cut_before, hold, rst_before
 from zkwire.testing.proxy.faults import Gate
-from zkwire.testing.proxy.proxy import cut_before, hold, rst_before
 
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -58,7 +58,7 @@ from zkwire import (
 )
 from zkwire.net.connection import INTERRUPTED
 from zkwire.testing import FaultProxy
-from zkwire.testing.proxy.proxy import Action, cut_before, rst_before
+from zkwire.testing.proxy import Action, cut_before, rst_before
 
 real = [pytest.mark.real, pytest.mark.apache]
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.

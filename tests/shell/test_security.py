@@ -33,7 +33,7 @@ from zkwire.jute.frames import frame
 from zkwire.jute.records import GetChildrenResponse
 from zkwire.recipes.single_entry import GRANTS
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy.proxy import Action, rewrite
+from zkwire.testing.proxy import Action, rewrite
 from zkwire.wire.paths import LAST_SEQUENCE
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -259,7 +259,7 @@ def test_an_interrupted_send_costs_nobody_anything(
 
 def test_a_handshake_in_single_bytes(trusting: ssl.SSLContext, shown: Certificate) -> None:
     """And everything behind it."""
-    from zkwire.testing.proxy.proxy import split
+    from zkwire.testing.proxy import split
 
     with (
         Server() as server,

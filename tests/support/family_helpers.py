@@ -15,7 +15,7 @@ from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, answers,
 from tests.support.server_control import poll
 from zkwire import Client, NoNodeError
 from zkwire.blocking.locks import Lease, PathLock, Semaphore
-from zkwire.testing.proxy.proxy import Frame
+from zkwire.testing.proxy import Frame
 
 
 class Lockable(Protocol):

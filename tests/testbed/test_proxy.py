@@ -17,9 +17,7 @@ from typing import Any, Literal, Self
 
 import pytest
 
-from zkwire.testing.proxy.conversation import Conversation
-from zkwire.testing.proxy.faults import Send
-from zkwire.testing.proxy.proxy import (
+from zkwire.testing.proxy import (
     OPCODES,
     FaultProxy,
     Frame,
@@ -35,6 +33,8 @@ from zkwire.testing.proxy.proxy import (
     rewrite,
     truncate,
 )
+from zkwire.testing.proxy.conversation import Conversation
+from zkwire.testing.proxy.faults import Send
 
 TIMEOUT = 20.0
 MEGABYTE = 1024 * 1024

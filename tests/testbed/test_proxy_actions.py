@@ -27,9 +27,7 @@ from tests.testbed.test_proxy import (
     reply,
     request,
 )
-from zkwire.testing.proxy.faults import Send
-from zkwire.testing.proxy.flow import Flow
-from zkwire.testing.proxy.proxy import (
+from zkwire.testing.proxy import (
     Action,
     Frame,
     Gate,
@@ -49,6 +47,8 @@ from zkwire.testing.proxy.proxy import (
     split,
     truncate,
 )
+from zkwire.testing.proxy.faults import Send
+from zkwire.testing.proxy.flow import Flow
 
 
 @pytest.fixture

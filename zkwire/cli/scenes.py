@@ -10,8 +10,7 @@ import threading
 from contextlib import suppress
 
 from zkwire import BlockingLock, Client, ClientClosedError, SequentialLock
-from zkwire.testing.proxy import faults
-from zkwire.testing.proxy.proxy import FaultProxy
+from zkwire.testing.proxy import FaultProxy, faults
 from zkwire.wire import ops
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from tests.support.lock_helpers import PATIENCE, Lock, Stage, requests
 from zkwire import Client, testing
 from zkwire.jute.frames import frame as pack_frame
 from zkwire.jute.records import GetChildrenResponse, ReplyHeader
-from zkwire.testing.proxy.proxy import Frame, rewrite
+from zkwire.testing.proxy import Frame, rewrite
 
 _EMPTY = pack_frame(ReplyHeader(0, 0, 0).encode() + GetChildrenResponse(()).encode())
 nothing_there = rewrite(lambda raw: _EMPTY[:4] + raw[4:20] + _EMPTY[20:])

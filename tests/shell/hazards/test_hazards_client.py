@@ -49,7 +49,7 @@ from zkwire import (
     testing,
 )
 from zkwire.net.pacing import clock
-from zkwire.testing.proxy.proxy import FaultProxy, Gate, cut_after, hold
+from zkwire.testing.proxy import FaultProxy, Gate, cut_after, hold
 from zkwire.wire import ops
 
 

@@ -45,7 +45,7 @@ from zkwire import (
 )
 from zkwire.cli.main import main
 from zkwire.recipes.single_entry import GRANTS
-from zkwire.testing.proxy.proxy import Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 # --- one node -------------------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ from zkwire import (
     SessionExpiredError,
 )
 from zkwire.operations.multi import SetData
+from zkwire.testing.proxy import Frame, Gate, cut_after, cut_before, hold
 from zkwire.testing.proxy.faults import Hold, Send, Step
-from zkwire.testing.proxy.proxy import Frame, Gate, cut_after, cut_before, hold
 
 # --- one object, used again -----------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from zkwire import (
     Watch,
     testing,
 )
-from zkwire.testing.proxy.proxy import Action, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 from zkwire.wire.ops import NOTIFICATION_XID
 from zkwire.wire.paths import LAST_SEQUENCE
 

@@ -27,52 +27,11 @@ from typing import Self, TypeAlias
 from zkwire.testing.proxy.faults import (
     Action,
     Cut,
-    Gate,
     Step,
-    black_hole,
-    cut_after,
-    cut_before,
-    delay,
-    delay_reply,
-    drip,
-    drop,
-    duplicate,
     forward,
-    half_close,
-    hold,
-    rewrite,
-    rst_after,
-    rst_before,
-    split,
-    truncate,
 )
 from zkwire.testing.proxy.frames import OPCODES, Frame, request_description
 from zkwire.testing.proxy.relay import Address, Relay
-
-__all__ = [
-    "OPCODES",
-    "Action",
-    "FaultProxy",
-    "Frame",
-    "Gate",
-    "Rule",
-    "black_hole",
-    "cut_after",
-    "cut_before",
-    "delay",
-    "delay_reply",
-    "drip",
-    "drop",
-    "duplicate",
-    "forward",
-    "half_close",
-    "hold",
-    "rewrite",
-    "rst_after",
-    "rst_before",
-    "split",
-    "truncate",
-]
 
 Rule: TypeAlias = Callable[[Frame], Action | None]
 
