@@ -22,6 +22,7 @@ SHOWN_LINES = 120
 REPEATED_TESTS = 10
 """So many failed tests are named in the command that repeats them."""
 
+CLOSING_LINE = re.compile(r"=* ?\d+ (passed|failed|skipped|deselected|errors?)\b.* in [\d.]+s")
 FAILED_TEST = re.compile(r"(?:FAILED|ERROR) (\S+?::[^\s\[]+(?:\[.*?\])?)(?: - |$)")
 
 
@@ -114,9 +115,10 @@ class Running:
         return f"{self.step.name} {shown[-1].decode()} %" if shown else self.step.name
 
     def closing_line(self) -> str:
-        """The last line, which says what pytest has counted."""
+        """Where pytest says what it has counted, or else the last line."""
         lines = [line for line in self.output() if line.strip()]
-        return lines[-1].strip("= ") if lines else ""
+        counting = [line for line in lines if CLOSING_LINE.match(line)]
+        return [*lines[-1:], *counting][-1].strip("= ") if lines else ""
 
     def failed_tests(self) -> list[str]:
         """The tests that pytest names at its end as failed."""

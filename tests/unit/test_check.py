@@ -203,6 +203,16 @@ def test_an_error_is_a_failure(tmp_path: Path, text: str) -> None:
     assert check.counts(running.closing_line())[1] == 1
 
 
+def test_what_pytest_counts_is_found_before_later_words() -> None:
+    counted = "9 passed, 3059 deselected in 13.51s"
+    assert (
+        ended(python(f"print('1 passed on'); print({counted!r}); print('stopping')")).closing_line()
+        == counted
+    )
+    assert ended(python("print('a'); print('b')")).closing_line() == "b"
+    assert ended(python("")).closing_line() == ""
+
+
 @pytest.mark.parametrize(
     ("line", "counted"),
     [
