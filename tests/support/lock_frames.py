@@ -6,8 +6,8 @@ Tests call them what the fair lock's are called, `create2` and `delete`.
 from __future__ import annotations
 
 from zkwire.testing.proxy import Action, FaultProxy, Frame
-from zkwire.testing.proxy.proxy import _Once
 from zkwire.testing.proxy.frames import request_description
+from zkwire.testing.proxy.proxy import _Once
 from zkwire.wire import ops
 
 _FIRST = slice(8, 12)  # of a request: behind xid and type
