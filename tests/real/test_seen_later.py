@@ -58,7 +58,7 @@ def test_hazard_A54_a_shell_begins_anew_after_a_restart_without_data(
         assert not commands.run(["ls", "/"])
         said = capsys.readouterr().out
         assert "older than zxid" in said
-        assert said.endswith("`reconnect` begins a new session\n")
+        assert said.endswith("`reconnect` starts a new session\n")
         assert commands.run(["reconnect"])
         assert commands.run(["ls", "/"])
         assert capsys.readouterr().out == "zookeeper\n"
