@@ -1,6 +1,6 @@
 """Says what each test file is good for: which planted bugs it finds, and which no other file does.
 
-    python3 -m tests.simulation.planted.judge [--rooms jute session ...] [--tests] [FILE ...]
+    python3 -m tests.simulation.planted.judge [--tests] [--rooms jute session ...] [-- FILE ...]
 
 Runs all tests of the files (without those marked `real`) on each bug of the rooms, which takes as
 long as it sounds: name the files that belong to the rooms.  Without files: all of `tests/`.  With
