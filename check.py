@@ -112,7 +112,7 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
     return [
         Step("unit", pytest("unit"), variables=seed | examples, computes=True),
         Step("testbed", pytest("testbed"), variables=seed | examples, computes=True),
-        Step("simulation", pytest("simulation"), 2700, seed, computes=True),
+        Step("simulation", [*pytest("simulation"), *several], 2700, seed, computes=True),
         Step("shell", [*pytest("shell"), "-m", "not apache", *several], 2700, own_server),
         Step("embedded", [*pytest("real"), "-m", "not apache", *several], 2700, own_server),
         Step(
