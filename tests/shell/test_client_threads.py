@@ -139,6 +139,11 @@ def opnames(code: CodeType) -> dict[int, str]:
     return _opnames[code]
 
 
+# The points in a lone request.  Python 3.13 shows the instructions of a function from its second run
+# under one trace on, so there an interrupt only comes where a function begins.
+FEWEST = 20 if sys.version_info[:2] == (3, 13) else 30
+
+
 def interrupted_everywhere(scenario: Callable[[], object]) -> Iterator[str]:
     """Run a scenario again and again, interrupted at its first point, its second, ..., its last."""
     n = 0
@@ -171,7 +176,7 @@ def test_an_interrupt_anywhere_in_a_call_hurts_nobody_else() -> None:
                 ask_until_answered(client, f"/{points}")
                 other.result()
             assert len(server.sessions) == 1, where
-        assert points > 30
+        assert points > FEWEST
 
 
 @pytest.mark.parametrize("kind", [TimeoutError, LookupError])
@@ -191,7 +196,7 @@ def test_whatever_a_signal_handler_raises_reaches_the_caller(kind: type[Exceptio
                 break
             with within(1.0):
                 ask_until_answered(client, f"/{points}")
-        assert points > 30
+        assert points > FEWEST
 
 
 def test_an_interrupted_leader_leaves_its_followers_somebody_who_reads() -> None:
