@@ -139,8 +139,8 @@ def opnames(code: CodeType) -> dict[int, str]:
     return _opnames[code]
 
 
-# The points in a lone request.  Python 3.13 shows a function's instructions only from its second run
-# under one trace on: there an interrupt comes where a function begins.
+# The points in a lone request.  Python 3.13 shows the instructions of a function from its second
+# run under one trace on: there an interrupt comes where a function begins.
 FEWEST = 20 if sys.version_info >= (3, 13) else 30
 
 
