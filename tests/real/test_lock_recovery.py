@@ -91,13 +91,7 @@ class Scene(Stage):
         """What was asked about the lock's path, and how it ended."""
         answers = {id(f.request): f for f in frames if f.direction == "s2c"}
         asked = [f for f in frames if f.number is not None and self._is_of_the_lock(f)]
-        lines = [self._line(f, answers.get(id(f))) for f in asked if not self._behind_a_cut(f)]
-        # The read of a look that has lost its sync may leave on the next connection, unused.
-        return [
-            line
-            for before, line in zip(["", *lines], lines, strict=False)
-            if not (before in ("sync x", "sync ok x") and line.startswith("get_data"))
-        ]
+        return [self._line(f, answers.get(id(f))) for f in asked if not self._behind_a_cut(f)]
 
     def _is_of_the_lock(self, frame: Frame) -> bool:
         return frame.op == "multi" or (frame.path or "").startswith(self.path)
