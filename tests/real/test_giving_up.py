@@ -171,7 +171,7 @@ def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then
         both.release()
     assert not both.held
     world.full = False
-    getattr(both if hasattr(both, then) else both._lock, then)()
+    getattr(both if hasattr(both, then) else both._algorithm, then)()
     assert len(nodes(world)) == ((1 + several) if then == "acquire" else 0)
     assert both.held is (then == "acquire")
 

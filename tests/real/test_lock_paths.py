@@ -405,7 +405,7 @@ def test_a_with_that_is_refused_releases_nothing(
             assert Running(lambda: shared.acquire(GRACE)).result()
             raise LockInUseError("somebody else is at it")
 
-    monkeypatch.setattr(shared._lock, "_refuse_two", refuse)
+    monkeypatch.setattr(shared._algorithm, "_refuse_two", refuse)
     with pytest.raises(RuntimeError, match="somebody else is at it"), shared:
         pass
     assert shared.held

@@ -375,6 +375,6 @@ def raise_taken(lock: MultiLock) -> None:
     async def refuse(timeout: float | None) -> bool:
         return False
 
-    lock._lock._take = refuse  # type: ignore[method-assign]
+    lock._algorithm._take = refuse  # type: ignore[method-assign]
     with lock:
         raise AssertionError

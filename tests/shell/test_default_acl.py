@@ -225,6 +225,6 @@ def test_an_open_node_above_lets_a_stranger_be_first(
         stranger.create(f"{fresh_path}/lock")
         lock = SequentialLock(client, f"{fresh_path}/lock")
         assert lock.acquire()
-        stranger.delete(f"{lock.path}/{lock._lock._node_name}")
+        stranger.delete(f"{lock.path}/{lock._algorithm._node_name}")
         assert lock.lost.wait(PATIENCE)
         client.delete_tree(fresh_path)

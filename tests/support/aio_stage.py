@@ -122,7 +122,7 @@ class _Threaded:
         if isinstance(client, ThreadedClient):
             self._run = client.thread.run
             self._twin = self.twin(client.real, path)
-            self._lock = self._twin._lock
+            self._algorithm = self._twin._algorithm
         else:
             super().__init__(client, path)  # type: ignore[call-arg]
 

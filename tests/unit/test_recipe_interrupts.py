@@ -170,7 +170,7 @@ def test_a_body_does_not_run_without_its_lock() -> None:
     world: Any = Nodes()
     world.nodes.append("/a/other-lock-0000000000")
     lock = ReentrantLock(client_of(world), "/a")
-    lock.lock._lock._acquire_by = refuse
+    lock.lock._algorithm._acquire_by = refuse
     with pytest.raises(LockTakenError, match="/a is held"), lock:
         pytest.fail("the body runs")
 
@@ -209,7 +209,7 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
     world: Any = Nodes()
     lock = SequentialLock(client_of(world), "/a")
     with pytest.raises(KeyboardInterrupt), lock:
-        lock._lock.release = interrupted
+        lock._algorithm.release = interrupted
     assert not lock.held
     assert world.clean_up() == []
 
@@ -220,7 +220,7 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
 
     async def body() -> None:
         async with lock:
-            lock._lock.release = interrupted
+            lock._algorithm.release = interrupted
 
     with pytest.raises(KeyboardInterrupt):
         run(body())
@@ -230,42 +230,42 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
 
 def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
     lock = ReentrantLock(client_of(Nodes()), "/a")
-    release = lock.lock._lock.release
+    release = lock.lock._algorithm.release
     assert lock.acquire()
-    lock.lock._lock.release = interrupted
+    lock.lock._algorithm.release = interrupted
     with pytest.raises(KeyboardInterrupt):
         lock.release()
     assert lock.held
-    lock.lock._lock.release = release
+    lock.lock._algorithm.release = release
     assert lock.acquire()
-    lock._lock._release_later()
+    lock._algorithm._release_later()
     assert lock.held
-    lock._lock._release_later()
+    lock._algorithm._release_later()
     assert not lock.held
 
 
 def test_the_same_under_asyncio() -> None:
     async def main() -> None:
         lock = AsyncReentrantLock(client_of(Nodes(), AsyncClient), "/a")
-        release = lock.lock._lock.release
+        release = lock.lock._algorithm.release
         assert await lock.acquire()
 
         async def failing(*_: object) -> None:
             raise LookupError
 
-        lock.lock._lock.release = failing
+        lock.lock._algorithm.release = failing
         with pytest.raises(LookupError):
             await lock.release()
         assert lock.held
-        lock.lock._lock.release = release
+        lock.lock._algorithm.release = release
         assert await lock.acquire()
-        lock._lock._release_later()
+        lock._algorithm._release_later()
         assert lock.held
         async with lock:
             assert lock._owned
-        lock._lock._release_later()
+        lock._algorithm._release_later()
         assert not lock.held
-        lock.lock._lock._acquire_by = refuse
+        lock.lock._algorithm._acquire_by = refuse
         with pytest.raises(LockTakenError, match="/a is held"):
             await lock.__aenter__()
 
@@ -296,7 +296,7 @@ def test_what_is_in_other_hands_is_left_to_them() -> None:
     client = client_of(Nodes())
     both = MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b"))
     assert both.acquire()
-    all_locks: Any = both._lock
+    all_locks: Any = both._algorithm
     things: list[Any] = [*all_locks._parts, all_locks]
     for thing in things:
         thing._busy = True

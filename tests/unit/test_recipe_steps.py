@@ -487,7 +487,7 @@ def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
             lock.check()
         with pytest.raises(LockLostError, match="stolen"), lock:
             pytest.fail("the body runs")
-        assert lock._lock._owned, "it is still to be released"
+        assert lock._algorithm._owned, "it is still to be released"
 
 
 def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
@@ -498,7 +498,7 @@ def test_a_lock_that_a_task_has_taken_twice_says_so_too() -> None:
         lock.lost._lose("stolen")
         with pytest.raises(LockLostError, match="stolen"):
             await lock.__aenter__()
-        assert lock._lock._owned, "it is still to be released"
+        assert lock._algorithm._owned, "it is still to be released"
         with pytest.raises(LockLostError):
             await lock.release()
 

@@ -1,6 +1,6 @@
 """How threads use the algorithms of locks: what a table entry is, and ``with``.
 
-A class for threads holds an algorithm, ``_lock``, and has a table of the coroutines that users
+A class for threads holds an algorithm, ``_algorithm``, and has a table of the coroutines that users
 call: ``name: Final = blocking(Algorithm.name)``.  What a class can override is a method instead,
 ``@runs(Algorithm.name)``: to a type checker a variable has the type that it has in the base class.
 
@@ -49,7 +49,7 @@ def blocking(
 
     @wraps(method)
     def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work: Coroutine[Any, Any, T] = getattr(face._lock, name)(*args, **kwargs)
+        work: Coroutine[Any, Any, T] = getattr(face._algorithm, name)(*args, **kwargs)
         return run(work)
 
     return call
@@ -65,10 +65,10 @@ def runs(
 class LockFace(View):
     """Any lock, for threads."""
 
-    _lock: Acquirable
+    _algorithm: Acquirable
 
     def __init__(self, lock: Acquirable) -> None:
-        self._lock = lock
+        self._algorithm = lock
 
     @runs(Acquirable.acquire)
     def acquire(self) -> None: ...
@@ -89,25 +89,25 @@ class LockFace(View):
         return self
 
     def _enter(self, timeout: float | None) -> None:
-        mine = not self._lock._owned
+        mine = not self._algorithm._owned
         try:
-            if not run(self._lock._take(timeout)):
-                raise self._lock._taken_error(timeout)
+            if not run(self._algorithm._take(timeout)):
+                raise self._algorithm._taken_error(timeout)
         except LockInUseError:
             raise
         except BaseException:
             if mine:
-                self._lock._release_later()
+                self._algorithm._release_later()
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            run(self._lock.release())
+            run(self._algorithm.release())
         except (LockLostError, OperationTimeoutError):
             if kind is None:
                 raise
         except BaseException:
-            self._lock._release_later()
+            self._algorithm._release_later()
             raise
 
 

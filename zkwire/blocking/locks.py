@@ -119,7 +119,7 @@ class ReadWriteLock(PathView):
     ) -> None:
         runtime = runtime_of(client)
         write = WriteLockQueue(runtime, path, text, acl)
-        self._lock = ReadWriteQueue(write)
+        self._algorithm = ReadWriteQueue(write)
         self.read: QueueLock = QueueLock(ReadLockQueue(runtime, path, text, write, acl))
         self.write: QueueLock = QueueLock(write)
 
@@ -151,10 +151,10 @@ class Semaphore(SemaphoreView):
         *,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        self._lock = Leases(runtime_of(client), path, count, text, acl)
+        self._algorithm = Leases(runtime_of(client), path, count, text, acl)
 
     def lease(self) -> Lease:
-        return Lease(SemaphoreLease(*self._lock._arguments))
+        return Lease(SemaphoreLease(*self._algorithm._arguments))
 
     holders: Final = blocking(Leases.holders)
 
@@ -171,7 +171,9 @@ class MultiLock(MultiView, LockFace):
 
     def __init__(self, *locks: PathLock) -> None:
         wanted = "a MultiLock takes locks such as SequentialLock"
-        super().__init__(AllLocks([check_kind(wanted, lock, PathLock)._lock for lock in locks]))
+        super().__init__(
+            AllLocks([check_kind(wanted, lock, PathLock)._algorithm for lock in locks])
+        )
         self.locks = locks
 
 
@@ -219,7 +221,7 @@ class Election(ElectionView):
     def __init__(
         self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._lock = Candidates(runtime_of(client), path, text, acl)
+        self._algorithm = Candidates(runtime_of(client), path, text, acl)
         self._new = partial(SequentialLock, client, path, text, acl=acl)
 
     def lead(self) -> SequentialLock:

@@ -34,7 +34,7 @@ class OwnLock:
     @property
     def lock(self) -> Lock:
         """The algorithm of that lock."""
-        return self.face._lock
+        return self.face._algorithm
 
 
 class ReentrantView(PathView, View):
@@ -43,7 +43,7 @@ class ReentrantView(PathView, View):
     @property
     def lock(self) -> Any:
         """The lock of the thread or task that asks: ``fence``, ``guard`` and all the rest."""
-        return self._lock._own().face
+        return self._algorithm._own().face
 
     if TYPE_CHECKING:
 

@@ -25,7 +25,7 @@ class SemaphoreView(PathView):
     @property
     def count(self) -> int:
         """How many leases there are at a time."""
-        return self._lock._count
+        return self._algorithm._count
 
     def lease(self) -> Any:
         """A lease that is not acquired yet: a lock like all others, for one contender.

@@ -1,6 +1,6 @@
 """What a lock shows of itself: one text for threads and for asyncio.  Nothing here asks a server.
 
-``_lock`` is the algorithm: under asyncio the object itself, for threads what the object runs.
+``_algorithm`` is the algorithm: under asyncio the object itself, for threads what the object runs.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class _Itself:
 class PathView:
     """What stands on one path."""
 
-    _lock: Any = _Itself()
+    _algorithm: Any = _Itself()
 
     @property
     def path(self) -> str:
         """The path of the node that it is, or that its contenders stand below."""
-        return self._lock._path
+        return self._algorithm._path
 
 
 class View:
     """What every lock shows."""
 
-    _lock: Any = _Itself()
+    _algorithm: Any = _Itself()
 
     @property
     def held(self) -> bool:
@@ -62,7 +62,7 @@ class View:
         answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
         See also :mod:`zkwire.session.liveness`.
         """
-        return self._lock._holds
+        return self._algorithm._holds
 
     @property
     def lost(self) -> Lost | AnyLost:
@@ -75,21 +75,21 @@ class View:
         LockLostError alone.  A loss may come although the session lives on, when no answer has come
         for a session timeout: those to pings wait behind a reply that takes that long to arrive.
         """
-        return self._lock._lost
+        return self._algorithm._lost
 
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
         Of a MultiLock those of the lock that has the least.
         """
-        return self._lock._lease_left()
+        return self._algorithm._lease_left()
 
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
         Of a node that an outsider has just deleted it knows what ``held`` knows.
         """
-        lock = self._lock
+        lock = self._algorithm
         if not lock._holds:
             lock._check_place()
             raise LockLostError(f"{lock._called} is not held: {lock._lost.reason or 'no longer'}")
@@ -120,6 +120,6 @@ class LockView(PathView, View):
 
         It is the czxid of the lock's node.  RuntimeError if the lock was never acquired.
         """
-        if self._lock._fence is None:
+        if self._algorithm._fence is None:
             raise RuntimeError("this lock object has never held the lock")
-        return self._lock._fence
+        return self._algorithm._fence
