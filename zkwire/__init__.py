@@ -40,6 +40,12 @@ __all__ += ["Lost"]
 _from("recipes.lost")
 __all__ += ["Contender"]
 _from("recipes.contenders")
+__all__ += ["SeenChildren", "SeenData"]
+_from("recipes.following")
+__all__ += ["ChildrenWatch", "DataWatch"]
+_from("blocking.following")
+__all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
+_from("aio.following")
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
 _from("jute.records")
@@ -79,14 +85,17 @@ _from("errors")
 TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:
     from zkwire.aio.client import *
+    from zkwire.aio.following import *
     from zkwire.aio.locks import *
     from zkwire.blocking.client import *
+    from zkwire.blocking.following import *
     from zkwire.blocking.locks import *
     from zkwire.errors import *
     from zkwire.jute.records import *
     from zkwire.net.sasl import *
     from zkwire.operations.multi import *
     from zkwire.recipes.contenders import *
+    from zkwire.recipes.following import *
     from zkwire.recipes.lost import *
     from zkwire.session.trace import *
     from zkwire.session.watch import *

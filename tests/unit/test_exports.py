@@ -88,7 +88,14 @@ VALUES = {
 FUNCTIONS = {"digest_auth", "digest_id"}
 OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
 FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "Semaphore"}
-TWINS = {"Client", "Transaction", *LOCKS, *FAMILY}  # for threads, and with Async for asyncio
+SERVICES = {"ChildrenWatch", "DataWatch"}
+TWINS = {
+    "Client",
+    "Transaction",
+    *LOCKS,
+    *FAMILY,
+    *SERVICES,
+}  # for threads, and with Async for asyncio
 PUBLIC = (
     ERRORS
     | TWINS
@@ -97,7 +104,7 @@ PUBLIC = (
     | VALUES
     | FUNCTIONS
     | OF_A_MULTI
-    | {"Contender", "DigestMD5", "Lost", "Watch"}
+    | {"Contender", "DigestMD5", "Lost", "SeenChildren", "SeenData", "Watch"}
 )
 
 OPERATIONS = {
@@ -168,6 +175,8 @@ MEMBERS = {
         "transaction",
         "wait_for_state",
         "walk",
+        "watch_children",
+        "watch_data",
     },
     "DigestMD5": {"exchange"},
     "Watch": {"close", "closed", "ready", "take", "wait"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zkwire.aio.replies import AsyncReply
+from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.net.client import ClientCoroutines
 from zkwire.net.pipeline import Pipeline
 from zkwire.operations.multi import TransactionBase
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from zkwire.aio.driver import LoopDriver
 
 
-class AsyncClient(ClientCoroutines, Pipeline):
+class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
     """A ZooKeeper session under asyncio, to be shared by any number of tasks of one event loop.
 
         async with AsyncClient("127.0.0.1:2181") as client:

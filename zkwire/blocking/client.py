@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.blocking.replies import BlockingOperations
 from zkwire.blocking.run import in_thread, iterate, iterator, operation
+from zkwire.blocking.watching import ThreadNodeWatches
 from zkwire.net.client import ClientBase, ClientCoroutines
 from zkwire.operations import Operations
 from zkwire.operations.multi import TransactionBase
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from zkwire.net.pipeline import Pipeline
 
 
-class Client(ClientBase, BlockingOperations):
+class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     """A ZooKeeper session, to be shared by any number of threads.
 
         with Client("127.0.0.1:2181") as client:

@@ -11,10 +11,8 @@ context manager, nothing can be done.
 
 from __future__ import annotations
 
-from functools import wraps
-
 from zkwire.blocking.client import Client
-from zkwire.blocking.run import run
+from zkwire.blocking.run import blocking, run
 from zkwire.errors import LockLostError, OperationTimeoutError
 from zkwire.recipes.acquirable import Acquirable
 from zkwire.recipes.attempt import LockInUseError
@@ -36,23 +34,6 @@ if TYPE_CHECKING:
 def runtime_of(client: Client) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for threads."""
     return check_kind("client must be a Client", client, Client)._driver
-
-
-def blocking(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], T]:
-    """The algorithm's method, run in the caller's thread.
-
-    It is found by its name, so a subclass of the algorithm can override it.
-    """
-    name = method.__name__
-
-    @wraps(method)
-    def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work: Coroutine[Any, Any, T] = getattr(face._algorithm, name)(*args, **kwargs)
-        return run(work)
-
-    return call
 
 
 def runs(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.blocking.faces import LockFace, blocking, runs, runtime_of
+from zkwire.blocking.faces import LockFace, runs, runtime_of
+from zkwire.blocking.run import blocking
 from zkwire.recipes.election import Candidates, ElectionView
 from zkwire.recipes.lease import SemaphoreLease
 from zkwire.recipes.lock import Lock as _Lock

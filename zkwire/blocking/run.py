@@ -32,12 +32,15 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
     """The items of an asynchronous generator, one after the other."""
-    while True:
-        try:
-            item = run(items.asend(None))
-        except StopAsyncIteration:
-            return
-        yield item
+    try:
+        while True:
+            try:
+                item = run(items.asend(None))
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        run(items.aclose())
 
 
 def in_thread(
@@ -48,6 +51,23 @@ def in_thread(
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return run(method(self, *args, **kwargs))
+
+    return call
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The algorithm's method, run in the caller's thread.
+
+    It is found by its name, so a subclass of the algorithm can override it.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        work: Coroutine[Any, Any, T] = getattr(face._algorithm, name)(*args, **kwargs)
+        return run(work)
 
     return call
 

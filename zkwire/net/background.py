@@ -160,6 +160,13 @@ class BackgroundTask:
             self._running.discard(self)
             raise
 
+    def cancel(self) -> None:
+        """Stop it at its await; by the thread that all steps but the first belong to."""
+        self._running.discard(self)
+        coroutine = self._coroutine
+        if not (isinstance(coroutine, CoroutineType) and coroutine.cr_running):
+            coroutine.close()  # else it stops itself
+
     def next_step(self) -> None:
         """Take one step where no caller waits for it."""
         try:

@@ -15,19 +15,20 @@ from functools import partial
 from itertools import count
 
 from zkwire.errors import ClientClosedError, OperationTimeoutError
-from zkwire.net.background import BackgroundTask, Deferred
+from zkwire.net.background import Deferred
 from zkwire.net.dial import resolve
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.net.pipeline import BackgroundReply, Pipeline
+from zkwire.net.serving import Serving
 from zkwire.session.outcomes import CLOSING
 from zkwire.session.states import StateWait
-from zkwire.session.waitable import Awaited, Waitable
-from zkwire.wire.model import OPEN_ACL_UNSAFE, State
+from zkwire.session.waitable import Either
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
     from ssl import SSLContext
     from typing import Any, TypeVar
@@ -36,44 +37,20 @@ if TYPE_CHECKING:
     from zkwire.net.connection import Connection
     from zkwire.net.dial import Resolver
     from zkwire.net.sasl import Mechanism
-    from zkwire.operations import Operations, Reply
+    from zkwire.operations import Reply
     from zkwire.recipes.runtime import Engaged, Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.states import Observer
-    from zkwire.session.waitable import Waker
+    from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
     from zkwire.wire.model import Event
 
     T = TypeVar("T")
 
 
-class Either(Waitable):
-    """Ready once one of two is."""
-
-    __slots__ = ("_two",)
-
-    def __init__(self, first: Waitable, second: Waitable) -> None:
-        self._two = first, second
-
-    @property
-    def ready(self) -> bool:
-        """Whether one is."""
-        return any(one.ready for one in self._two)
-
-    def _add_waker(self, waker: Waker) -> None:
-        """Have ``waker`` called when one turns ready."""
-        for one in self._two:
-            one._add_waker(waker)
-
-    def _drop_waker(self, waker: Waker) -> None:
-        """The opposite.  Idempotent."""
-        for one in self._two:
-            one._drop_waker(waker)
-
-
-class Driver:
+class Driver(Serving):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     _kind: type[Request]  # the replies to a recipe's requests
@@ -106,11 +83,11 @@ class Driver:
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
-        self.background_tasks: set[BackgroundTask] = set()
+        super().__init__()
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
         self.operations: Pipeline = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
-        self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply)
+        self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, acl=acl)
         # Drawn once: from the system's source of randomness it takes 3 µs.
         self._prefix = f"{rng.getrandbits(64):016x}"
         self._attempts = count(1)
@@ -347,42 +324,6 @@ class Driver:
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self.now())
-
-    # --- in the background ------------------------------------------------------------------------
-
-    def spawn(
-        self,
-        work: Callable[[Operations], Coroutine[Any, Any, object]],
-        *,
-        lasting: bool = False,
-    ) -> None:
-        """Run ``work(background)`` to its end, whatever becomes of the caller.
-
-        The first step is taken here, and what it asks for is written when this returns, as far as
-        the kernel takes it and no other thread is writing; the thread that does I/O takes the other
-        steps.  A signal handler or a finalizer on top of the client's own work leaves the first
-        step, too.  A close does not wait for the end of a ``lasting`` one.
-        """
-        self.start()
-        if self.session.ended:
-            raise self.session.ending()
-        running = set[BackgroundTask]() if lasting else self.background_tasks
-        task = BackgroundTask(work(self.background), self.call_soon, self.when_ready, running)
-        if self.interrupting:
-            self.call_soon(task.next_step)
-            return
-        task.step()
-        self.flush()
-
-    async def another_state(self) -> None:
-        """In a coroutine given to ``spawn``: wait until the session is in another state."""
-        state = self.session.state
-        wait = StateWait(set(State) - {state}, state)
-        self.attach(wait)
-        try:
-            await Awaited(wait)
-        finally:
-            self.detach(wait)
 
     # --- the connection ---------------------------------------------------------------------------
 

@@ -180,6 +180,13 @@ if TYPE_CHECKING:
             """In a coroutine given to ``spawn``: wait until the session is in another state."""
             ...
 
+        async def any_of(self, *waitables: Waitable) -> None:
+            """In a coroutine of the background: wait until one is ready.
+
+            Raises what ended the session if that comes first.
+            """
+            ...
+
         def warn(self, message: str) -> None:
             """Put a line into the log, for operators to act on."""
             ...

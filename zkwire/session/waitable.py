@@ -54,6 +54,38 @@ class Waitable:
         return wakers
 
 
+class Either(Waitable):
+    """Ready once one of several is.  For one wait, which is woken once."""
+
+    __slots__ = ("_parts", "_waker")
+
+    def __init__(self, *parts: Waitable) -> None:
+        super().__init__()
+        self._parts = parts
+        self._waker: list[Waker] = []  # one at most
+
+    @property
+    def ready(self) -> bool:
+        """Whether one is."""
+        return any(part.ready for part in self._parts)
+
+    def _add_waker(self, waker: Waker) -> None:
+        self._waker = [waker]
+        for part in self._parts:
+            part._add_waker(self._wake)
+
+    def _drop_waker(self, waker: Waker) -> None:
+        for part in self._parts:
+            part._drop_waker(self._wake)
+
+    def _wake(self) -> None:
+        try:
+            waker = self._waker.pop()
+        except IndexError:
+            return  # another part has been ready before, perhaps in another thread
+        waker()
+
+
 def check_timeout(name: str, seconds: float | None) -> float | None:
     """``seconds`` if it is a time limit: a number not below 0, or None.
 

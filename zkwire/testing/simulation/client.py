@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire.aio.replies import StepReply
 from zkwire.net.driver import Driver
+from zkwire.recipes.service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
@@ -23,6 +24,7 @@ from zkwire.testing.server.connection import Connection
 if TYPE_CHECKING:
     from zkwire.operations import Operations
     from zkwire.recipes.runtime import Owned
+    from zkwire.recipes.service import Service
     from zkwire.testing.server.processor import Processor
 
 T = TypeVar("T")
@@ -143,6 +145,7 @@ class Scheduler(Protocol):
         self, client: Client, coroutine: Coroutine[Any, Any, Any], name: str, *, background: bool
     ) -> Task: ...
     def step_within(self, task: Task) -> None: ...
+    def drop_task(self, task: Task) -> None: ...
 
 
 class Client:
@@ -351,6 +354,18 @@ class Shell(Driver):
             raise self.session.ending()
         coroutine = work(self.background)
         self._sim.step_within(self._sim.add_task(self._client, coroutine, "", background=True))
+
+    def serve(self, service: Service) -> None:
+        self.check_open()
+        runtime: Any = self  # a driver is one
+        work = service._run(Background(runtime, self.background))
+        task: Any = self._sim.add_task(self._client, work, "", background=True)
+        self.services[service] = task
+
+    def dismiss(self, service: Service) -> None:
+        task: Any = self.services.pop(service, None)
+        if task is not None and not task.done and task is not self._sim.current:
+            self._sim.drop_task(task)
 
     def dispatch(self, function: Callable[[], object]) -> None:
         async def call() -> None:

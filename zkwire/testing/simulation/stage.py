@@ -167,6 +167,11 @@ class Stage:
         self._run(task)
         self.current = outer
 
+    def drop_task(self, task: Task) -> None:
+        """For clients: end a task at its await."""
+        task.coroutine.close()
+        self._finish(task)
+
     def _run(self, task: Task, interrupt: BaseException | None = None) -> None:
         client = task.client
         client.print = hash((client.print, task.name, interrupt is None, self.now))

@@ -1,0 +1,42 @@
+"""Watches for ever, as asyncio has them from a client or a supervisor."""
+
+from __future__ import annotations
+
+from zkwire.recipes.following import NodeWatches
+from zkwire.recipes.view import check_kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkwire.aio.following import AsyncChildrenWatch, AsyncDataWatch
+    from zkwire.recipes.following import SeenChildren, SeenData
+    from zkwire.recipes.service import Sessions
+
+
+class AsyncNodeWatches(NodeWatches):
+    """See :class:`zkwire.recipes.following.NodeWatches`."""
+
+    def watch_data(
+        self, path: str, callback: Callable[[SeenData], object] | None = None
+    ) -> AsyncDataWatch:
+        from zkwire.aio.following import AsyncDataWatch
+
+        return AsyncDataWatch(self._sessions, path, callback)
+
+    def watch_children(
+        self, path: str, callback: Callable[[SeenChildren], object] | None = None
+    ) -> AsyncChildrenWatch:
+        from zkwire.aio.following import AsyncChildrenWatch
+
+        return AsyncChildrenWatch(self._sessions, path, callback)
+
+    watch_data.__doc__ = NodeWatches.watch_data.__doc__
+    watch_children.__doc__ = NodeWatches.watch_children.__doc__
+
+
+def sessions_of(client: AsyncNodeWatches) -> Sessions:
+    """Where the services of a client or a supervisor run; TypeError if it is neither."""
+    return check_kind(
+        "client must be an AsyncClient or an AsyncSupervisor", client, AsyncNodeWatches
+    )._sessions

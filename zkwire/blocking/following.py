@@ -1,0 +1,65 @@
+"""A node's data, or its children, for ever, for threads."""
+
+from __future__ import annotations
+
+from zkwire.blocking.run import blocking, iterate
+from zkwire.recipes.following import ChildrenFollower, DataFollower
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final, Self
+
+    from zkwire.recipes.following import Follower, SeenChildren, SeenData
+    from zkwire.recipes.service import Sessions
+
+
+class FollowerFace:
+    """What data and children have in common."""
+
+    _algorithm: Follower
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._algorithm.close()
+
+    close.__doc__ = DataFollower.close.__doc__
+
+
+class DataWatch(FollowerFace):
+    """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        path: str,
+        callback: Callable[[SeenData], object] | None = None,
+    ) -> None:
+        self._algorithm = DataFollower(sessions, path, callback)
+
+    next: Final = blocking(DataFollower.next)
+
+    def __iter__(self) -> Iterator[SeenData]:
+        return iterate(self._algorithm.__aiter__())
+
+
+class ChildrenWatch(FollowerFace):
+    """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        path: str,
+        callback: Callable[[SeenChildren], object] | None = None,
+    ) -> None:
+        self._algorithm = ChildrenFollower(sessions, path, callback)
+
+    next: Final = blocking(ChildrenFollower.next)
+
+    def __iter__(self) -> Iterator[SeenChildren]:
+        return iterate(self._algorithm.__aiter__())

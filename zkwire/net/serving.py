@@ -1,0 +1,130 @@
+"""What a driver runs without a caller: recipes that clean up behind themselves, and services.
+
+It decides when a coroutine in the background begins and what ends it.  Who takes its steps is the
+shell's matter (:class:`zkwire.net.background.BackgroundTask` asks it).
+"""
+
+from __future__ import annotations
+
+from zkwire.net.background import BackgroundTask
+from zkwire.recipes.service import Background
+from zkwire.session.states import StateWait
+from zkwire.session.waitable import Awaited, Either
+from zkwire.wire.model import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from zkwire.operations import Operations
+    from zkwire.recipes.service import Condition, Service
+    from zkwire.session.session import Session
+    from zkwire.session.states import Observer
+    from zkwire.session.waitable import Waitable
+
+
+class Serving:
+    """See the module's docstring.  What it needs of a driver stands first."""
+
+    session: Session
+    background: Any
+    interrupting: Any
+    start: Callable[[], object]
+    call_soon: Callable[[Callable[[], object]], bool]
+    when_ready: Callable[[Waitable, Callable[[], object]], None]
+    attach: Callable[[Observer], None]
+    detach: Callable[[Observer], None]
+    flush: Callable[[], None]
+    check_open: Callable[[], None]
+
+    async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        self.background_tasks: set[BackgroundTask] = set()
+        self.services: dict[Service, BackgroundTask] = {}
+
+    def spawn(
+        self,
+        work: Callable[[Operations], Coroutine[Any, Any, object]],
+        *,
+        lasting: bool = False,
+    ) -> None:
+        """Run ``work(background)`` to its end, whatever becomes of the caller.
+
+        The first step is taken here, and what it asks for is written when this returns, as far as
+        the kernel takes it and no other thread is writing; the thread that does I/O takes the other
+        steps.  A signal handler or a finalizer on top of the client's own work leaves the first
+        step, too.  A close does not wait for the end of a ``lasting`` one.
+        """
+        self.start()
+        if self.session.ended:
+            raise self.session.ending()
+        running = set[BackgroundTask]() if lasting else self.background_tasks
+        task = BackgroundTask(work(self.background), self.call_soon, self.when_ready, running)
+        if self.interrupting:
+            self.call_soon(task.next_step)
+            return
+        task.step()
+        self.flush()
+
+    async def another_state(self) -> None:
+        """In a coroutine given to ``spawn``: wait until the session is in another state."""
+        state = self.session.state
+        wait = StateWait(set(State) - {state}, state)
+        self.attach(wait)
+        try:
+            await Awaited(wait)
+        finally:
+            self.detach(wait)
+
+    async def any_of(self, *waitables: Waitable) -> None:
+        """In a coroutine given to ``spawn`` or a service: wait until one of them is ready.
+
+        Raises what ended the session if that comes first.
+        """
+        over = StateWait((), self.session.state)
+        self.attach(over)
+        try:
+            await Awaited(Either(*waitables, over))
+        finally:
+            self.detach(over)
+        if not any(waitable.ready for waitable in waitables):
+            self.check_open()
+
+    # --- services ---------------------------------------------------------------------------------
+
+    def serve(self, service: Service) -> None:
+        """Run the service in this session until :meth:`dismiss`; raises what ended the client."""
+        self.start()
+        self.check_open()
+        runtime: Any = self  # a driver is one
+        work = service._run(Background(runtime, self.background))
+        task = BackgroundTask(work, self.call_soon, self.when_ready, set())
+        self.services[service] = task
+        self.call_soon(task.next_step)
+
+    def dismiss(self, service: Service) -> None:
+        """Stop the service soon, in the middle of a wait.  Idempotent."""
+        task = self.services.pop(service, None)
+        if task is not None:
+            self.call_soon(task.cancel)
+
+    async def holds(self, condition: Condition, timeout: float | None) -> bool:
+        """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
+
+        Raises what ended the session if that comes first.
+        """
+        over = StateWait((), self.session.state)
+        self.attach(over)
+        try:
+            await self.within(Either(condition, over), timeout)
+        finally:
+            self.detach(over)
+        if not condition.ready:
+            if over.ready:
+                raise self.session.ending()
+            return False
+        return True

@@ -1,0 +1,276 @@
+"""A node's data, or its children, for ever: each newest state, without an older one behind it.
+
+A read sets a watch and a reader gets what it returned; when the watch has fired and the reader asks
+for more, the next read follows.  So a reader never gets an old state that was waiting for it, a
+burst of changes costs one read, and nothing is kept for a reader that is slow.
+
+What makes the last state certain is the server's own promise: a watch is set by the very read that
+returned the state, and set again, after a lost connection, with the zxid up to which the client has
+seen changes; the server fires it at once if the node is different (``DataTree.setWatches``).
+
+Which states lay between two that were read is known from their stats only.  ``skipped`` is False
+where these prove that there was none, else True.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import ClientClosedError, ConnectionLossError, NoNodeError
+from zkwire.jute.record import Record
+from zkwire.recipes.service import Condition, Service
+from zkwire.session.watch import Watch
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from typing import Any
+
+    from zkwire.jute.records import Stat
+    from zkwire.operations import Operations
+    from zkwire.recipes.service import Background, Sessions
+
+
+class SeenData(Record):
+    """A state of a node: its data and stat, None while it does not exist.
+
+    ``skipped``: states between the one before and this one may have been missed.  With a watch that
+    fires once a reader cannot see each of two changes that follow one another; False is a proof.
+    """
+
+    data: bytes | None
+    stat: Stat | None
+    skipped: bool
+
+
+class SeenChildren(Record):
+    """A state of a node's children: their names, sorted, and the node's stat.
+
+    None while the node does not exist; ``skipped`` as in :class:`SeenData`.
+    """
+
+    children: list[str] | None
+    stat: Stat | None
+    skipped: bool
+
+
+class Follower(Service):
+    """What data and children have in common.  One reader at a time, or a callback."""
+
+    _kind: Any  # of the states: SeenData or SeenChildren
+
+    def __init__(
+        self, sessions: Sessions, path: str, callback: Callable[[Any], object] | None = None
+    ) -> None:
+        if callback is not None and not callable(callback):
+            raise TypeError(f"the callback must be callable: {callback!r}")
+        super().__init__(sessions)
+        self._path = check_path(path)
+        self._callback = callback
+        self._last: Any = None  # the state that was delivered last
+        self._next: Any = None  # the same, until the reader has taken it
+        self._wanted = callback is not None
+        self._asked = Condition(lambda: self._wanted and self._next is None)
+        self._answered = Condition(lambda: self._next is not None or self._over)
+        self._started = callback is not None
+        if self._started:
+            sessions.serve(self)
+
+    def _read(self, operations: Operations, watch: Watch) -> Any:
+        """The reply with the state."""
+        raise NotImplementedError
+
+    def _in_order(self, value: Any) -> Any:
+        return value
+
+    def _counts(self, stat: Stat) -> int:
+        """What each change of the state adds one to."""
+        raise NotImplementedError
+
+    # --- the session's side -----------------------------------------------------------------------
+
+    async def _serve(self, runtime: Background) -> None:
+        while True:
+            await runtime.wait_for(self._asked)
+            watch = Watch()
+            try:
+                with suppress(ConnectionLossError):
+                    if await self._look(runtime.operations, watch):
+                        await runtime.event(watch, None)
+            finally:
+                watch.close()
+
+    async def _look(self, operations: Operations, watch: Watch) -> bool:
+        """Read once; False if it must be read again, since the node was created in between."""
+        try:
+            value, stat = await self._read(operations, watch)
+            value = self._in_order(value)
+        except NoNodeError:
+            if await operations.exists(self._path, watch=watch) is not None:
+                return False
+            value = stat = None
+        self._arrived(value, stat)
+        return True
+
+    def _arrived(self, value: Any, stat: Stat | None) -> None:
+        last = self._last
+        skipped = last is not None
+        if last is not None and last.stat is not None and stat is not None:
+            changes = self._counts(stat) - self._counts(last.stat)
+            same_node = stat.czxid == last.stat.czxid
+            if same_node and changes == 0:
+                return
+            skipped = not (same_node and changes == 1)
+        elif last is not None and last.stat is stat:
+            return  # still missing
+        self._last = self._next = self._kind(value, stat, skipped)
+        if self._callback is None:
+            self._answered.notify()
+        else:
+            self._sessions.dispatch(self._call)
+
+    # --- the reader's side ------------------------------------------------------------------------
+
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._error is not None
+
+    def _changed(self) -> None:
+        self._answered.notify()
+
+    def _call(self) -> object:
+        """Call the callback; the next read follows its end."""
+        if self._callback is None or self._next is None or self._closed:
+            return None
+        asynchronous = False
+        try:
+            result = self._callback(self._next)
+            asynchronous = hasattr(result, "__await__")
+            return self._taken_after(result) if asynchronous else None
+        finally:
+            if not asynchronous:
+                self._take()
+
+    async def _taken_after(self, callback: Any) -> None:
+        try:
+            await callback
+        finally:
+            self._take()
+
+    def _take(self) -> Any:
+        taken, self._next = self._next, None
+        self._asked.notify()
+        return taken
+
+    async def next(self, timeout: float | None = None) -> Any:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A lost connection is no error: the state is read again on the next one.  Raises what ended
+        the client, or the supervisor; NoAuthError if the node may not be read; ClientClosedError
+        behind :meth:`close`.  After a time limit or an interrupt it can be called again.
+        """
+        if self._callback is not None:
+            raise RuntimeError("the states go to the callback")
+        if not self._started:
+            self._check()
+            self._started = True
+            self._sessions.serve(self)
+        self._wanted = True
+        self._asked.notify()
+        if not await self._wait(self._answered, timeout):
+            return None
+        self._wanted = False
+        return self._take()
+
+    async def __aiter__(self) -> AsyncGenerator[Any, None]:
+        try:
+            while not self._closed:
+                try:
+                    state = await self.next()
+                except ClientClosedError:
+                    if self._closed:
+                        return
+                    raise
+                yield state
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._end()
+
+
+class NodeWatches:
+    """What clients and supervisors have in common: watches for ever."""
+
+    @property
+    def _sessions(self) -> Sessions:
+        """Where a service runs."""
+        raise NotImplementedError
+
+    def watch_data(self, path: str, callback: Callable[[SeenData], object] | None = None) -> Any:
+        """The data of a node, for ever: an iterator of :class:`SeenData`.
+
+            for seen in client.watch_data("/config"):
+                configure(seen.data)
+
+        It yields the state at this moment first, then each newer one, and ``data`` is None while
+        the node does not exist.  The last state is never missed, and none comes behind a newer one.
+        A reader that is slow gets the newest state when it asks for it, not those between
+        (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
+        server.  ``next(timeout)`` waits for one state only.
+
+        With a ``callback`` each state goes to that, one call at a time, in the callback thread
+        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it.
+
+        A lost connection is no error.  From a client it raises what ended the session; from a
+        supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read.
+        """
+        raise NotImplementedError
+
+    def watch_children(
+        self, path: str, callback: Callable[[SeenChildren], object] | None = None
+    ) -> Any:
+        """The names of a node's children, for ever: an iterator of :class:`SeenChildren`.
+
+        Like :meth:`watch_data`; ``children`` is None while the node does not exist.
+        """
+        raise NotImplementedError
+
+
+class DataFollower(Follower):
+    """The data of one node."""
+
+    _kind = SeenData
+
+    def _read(self, operations: Operations, watch: Watch) -> Any:
+        return operations.get_data(self._path, watch=watch)
+
+    def _counts(self, stat: Stat) -> int:
+        return stat.version
+
+    if TYPE_CHECKING:
+
+        async def next(self, timeout: float | None = None) -> SeenData | None: ...
+        def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
+
+
+class ChildrenFollower(Follower):
+    """The names of one node's children."""
+
+    _kind = SeenChildren
+
+    def _read(self, operations: Operations, watch: Watch) -> Any:
+        return operations.get_children_with_stat(self._path, watch=watch)
+
+    def _in_order(self, value: list[str]) -> list[str]:
+        return sorted(value)
+
+    def _counts(self, stat: Stat) -> int:
+        return stat.cversion
+
+    if TYPE_CHECKING:
+
+        async def next(self, timeout: float | None = None) -> SeenChildren | None: ...
+        def __aiter__(self) -> AsyncGenerator[SeenChildren, None]: ...
