@@ -17,6 +17,7 @@ from zkwire.aio.home import LOOP_CLOSED, LoopBound, in_the_middle, uninterruptib
 from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
 from zkwire.aio.owners import tell_at_the_end_of_this_task, value_of_each_task
 from zkwire.aio.replies import StepReply
+from zkwire.aio.waiting import within
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.connection import INTERRUPTED
 from zkwire.net.driver import Driver
@@ -41,17 +42,6 @@ if TYPE_CHECKING:
     from zkwire.session.watch import Watch
 
     T = TypeVar("T")
-
-
-# Keeps the tasks alive that await something of a client, and those keep the client: the loop itself
-# holds neither.
-_awaited: set[asyncio.Future[None]] = set()
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    """Let the task continue that awaits the future, if it still does and can."""
-    if not (future.done() or future.get_loop().is_closed()):
-        future.set_result(None)
 
 
 class LoopDriver(LoopBound):
@@ -177,23 +167,7 @@ class LoopDriver(LoopBound):
 
     async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
-        loop = self.start()
-        latest = None if timeout is None else loop.time() + timeout
-        # Again if it was ready and is not any more, as a connection that has lasted a moment.
-        while not (waitable.ready or (latest is not None and loop.time() >= latest)):
-            future = loop.create_future()
-            waker = partial(_wake, future)
-            timer = None if latest is None else loop.call_at(latest, waker)
-            waitable._add_waker(waker)
-            _awaited.add(future)
-            try:
-                await future
-            finally:
-                _awaited.discard(future)
-                if timer is not None:
-                    timer.cancel()
-                waitable._drop_waker(waker)
-        return waitable.ready
+        return await within(self.start(), waitable, timeout)
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Refuse to block a whole event loop."""

@@ -5,11 +5,11 @@ What each one is stands at its counterpart for threads, :mod:`zkwire.blocking.lo
 
 from __future__ import annotations
 
-from asyncio import CancelledError, current_task
 from contextlib import asynccontextmanager
 from functools import partial
 
 from zkwire.aio.client import AsyncClient
+from zkwire.aio.waiting import cancelled_by
 from zkwire.errors import LockLostError
 from zkwire.recipes.acquirable import Acquirable
 from zkwire.recipes.election import Candidates
@@ -25,7 +25,7 @@ from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from typing import Self
 
     from zkwire.jute.records import ACL
@@ -50,30 +50,17 @@ class Cancelling(Acquirable):
         As with ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
         """
         self.check()
-        task, lost, over = current_task(), self.lost, False
-        if task is None:
-            raise RuntimeError("only a task can be cancelled, and this is none")
-        outside, cancelled = task.cancelling(), False
+        lost = self.lost
 
-        def cancel(_: object) -> None:
-            nonlocal cancelled
-            if not over:
-                cancelled = task.cancel()
+        def add(cancel: Callable[[object], None]) -> Callable[[], None]:
+            waker = lost._call_back(cancel)
+            return lambda: lost._drop_waker(waker)
 
-        waker = lost._call_back(cancel)
-        try:
+        def error() -> LockLostError:
+            return LockLostError(f"{self._called} was lost: {lost.reason}")
+
+        async with cancelled_by(add, error):
             yield self
-        except BaseException as error:
-            over = True
-            if not cancelled or task.uncancel() > outside or not isinstance(error, CancelledError):
-                raise
-            raise LockLostError(f"{self._called} was lost: {lost.reason}") from None
-        finally:
-            lost._drop_waker(waker)
-        over = True
-        if cancelled:  # and the body has ended before it noticed
-            task.uncancel()
-            raise LockLostError(f"{self._called} was lost: {lost.reason}")
 
 
 class AsyncNonBlockingLock(Cancelling, TriedOnce):

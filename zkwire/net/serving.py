@@ -6,6 +6,9 @@ shell's matter (:class:`zkwire.net.background.BackgroundTask` asks it).
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from zkwire.errors import ZooKeeperError
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes.service import Background
 from zkwire.session.states import StateWait
@@ -93,6 +96,16 @@ class Serving:
             self.detach(over)
         if not any(waitable.ready for waitable in waitables):
             self.check_open()
+
+    async def until_ended(self) -> None:
+        """Wait until the session is over."""
+        over = StateWait((), self.session.state)
+        self.attach(over)
+        try:
+            with suppress(ZooKeeperError):  # a thread's wait raises what ended the session
+                await self.within(over)
+        finally:
+            self.detach(over)
 
     # --- services ---------------------------------------------------------------------------------
 
