@@ -42,6 +42,10 @@ __all__ += ["Contender"]
 _from("recipes.contenders")
 __all__ += ["SeenChildren", "SeenData"]
 _from("recipes.following")
+__all__ += ["Supervisor"]
+_from("blocking.supervisor")
+__all__ += ["AsyncSupervisor"]
+_from("aio.supervisor")
 __all__ += ["ChildrenWatch", "DataWatch"]
 _from("blocking.following")
 __all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
@@ -87,9 +91,11 @@ if TYPE_CHECKING:
     from zkwire.aio.client import *
     from zkwire.aio.following import *
     from zkwire.aio.locks import *
+    from zkwire.aio.supervisor import *
     from zkwire.blocking.client import *
     from zkwire.blocking.following import *
     from zkwire.blocking.locks import *
+    from zkwire.blocking.supervisor import *
     from zkwire.errors import *
     from zkwire.jute.records import *
     from zkwire.net.sasl import *

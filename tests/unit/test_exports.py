@@ -88,7 +88,7 @@ VALUES = {
 FUNCTIONS = {"digest_auth", "digest_id"}
 OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
 FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "Semaphore"}
-SERVICES = {"ChildrenWatch", "DataWatch"}
+SERVICES = {"ChildrenWatch", "DataWatch", "Supervisor"}
 TWINS = {
     "Client",
     "Transaction",

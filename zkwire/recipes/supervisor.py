@@ -17,17 +17,11 @@ Invariants:
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 
-from zkwire.errors import (
-    ClientClosedError,
-    ConnectionLossError,
-    LockLostError,
-    OperationTimeoutError,
-    ZooKeeperError,
-)
+from zkwire.errors import ClientClosedError, UnreachableError, ZooKeeperError
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.service import SESSION_OVER, Condition
+from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +35,11 @@ if TYPE_CHECKING:
         """What a supervisor needs of threads, of an event loop, or of a simulation."""
 
         mutex: AbstractContextManager[object]
+        now: Callable[[], float]
 
-        def now(self) -> float: ...
-        def dispatch(self, function: Callable[[], object]) -> None: ...
+        def check(self) -> None:
+            """Raise where the supervisor cannot be used: in a forked child, in another loop."""
+            ...
 
         def jitter(self) -> float:
             """A random number from 0.5 to 1."""
@@ -51,6 +47,10 @@ if TYPE_CHECKING:
 
         def make_client(self) -> Any:
             """A client that nothing has used."""
+            ...
+
+        async def close_client(self, client: Any) -> None:
+            """Close it, and with it end what runs in its session.  Idempotent."""
             ...
 
         def make_lock(self, client: Any, path: str, text: str) -> Any:
@@ -61,14 +61,6 @@ if TYPE_CHECKING:
             """Acquire the lock, call the function with it, release it."""
             ...
 
-        async def close_client(self, client: Any) -> None:
-            """Close it; with it end the services that run in its session."""
-            ...
-
-        def check(self) -> None:
-            """Raise where the supervisor cannot be used: in a forked child, in another loop."""
-            ...
-
         def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
             """Run ``work`` in a thread or a task of its own."""
             ...
@@ -77,33 +69,34 @@ if TYPE_CHECKING:
             """Wait until it holds, at most ``timeout`` seconds; whether it does."""
             ...
 
+        def dispatch(self, function: Callable[[], object]) -> None: ...
 
-LASTED = 1.0  # seconds: a session that was connected that long is followed by no pause
+
+LASTED = 0.1  # seconds: a session that was connected that long is followed by no pause
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 
 
 class Sequence:
-    """The sessions of one supervisor; for services it is what a driver is in one session."""
+    """The sessions of one supervisor; to services it is what a driver is for one session."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._next: Any = shell.make_client()  # so that bad options are refused here
-        self._client: Any = None  # of the present session, once it is connected
-        self._number = 0  # of the present session, from 1
+        self._newest: Any = shell.make_client()  # so that bad options are refused here
+        self._client: Any = None  # the newest, while it is connected or may be again
+        self._number = 0  # how many sessions there have been
+        self._begun = False
         self._services: dict[Service, None] = {}
+        self._waiting: set[Condition] = set()  # for a session
         self._error: BaseException | None = None
         self._closed = False
         self._stopped = Condition(lambda: self._closed)
-        self._present: Any = None  # the client of the present session, from its beginning
-        self._waiting: set[Condition] = set()  # for a newer session
 
     # --- for services, see recipes.service.Sessions -----------------------------------------------
 
     def serve(self, service: Service) -> None:
         """Run the service in this session and in each later one, until :meth:`dismiss`."""
-        self._shell.check()
+        self.begin()
         with self._shell.mutex:
-            self._check()
             self._services[service] = None
             if self._client is not None:
                 with suppress(*SESSION_OVER):  # the next session serves it
@@ -131,48 +124,60 @@ class Sequence:
         finally:
             condition._drop_waker(either.notify)
             self._stopped._drop_waker(either.notify)
-        if condition.ready:
-            return True
-        self._check()
-        return False
+        if not condition.ready:
+            self._check()
+        return condition.ready
 
     def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
+        self._shell.check()
+        self.raise_error()
         if self._closed:
             raise ClientClosedError("this supervisor has been closed")
 
     # --- the sessions -----------------------------------------------------------------------------
 
-    async def supervise(self) -> None:
-        """Make one session after another until :meth:`stop`."""
-        pause = 0.0
-        while not self._closed:
-            client, self._next = self._next or self._shell.make_client(), None
-            began = await self._run(client)
-            lasted = began is not None and self._shell.now() - began >= LASTED
-            pause = 0.0 if lasted else pause
-            await self._shell.within(self._stopped, pause * self._shell.jitter())
-            pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
+    def begin(self) -> None:
+        """Begin to connect unless that has been done; raises what has ended the supervisor."""
+        self._check()
+        with self._shell.mutex:
+            if not self._begun:
+                self._begun = True
+                self._shell.begin(self._supervise(), "sessions")
 
-    async def _run(self, client: Any) -> float | None:
-        """One session, to its end; since when it was connected, None if it never was."""
-        driver, began = client._driver, None
-        self._present = client
+    async def _supervise(self) -> None:
+        pause = 0.0
+        try:
+            while True:
+                if await self._run(self._newest):
+                    pause = 0.0
+                if await self._shell.within(self._stopped, pause * self._shell.jitter()):
+                    return
+                pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
+                self._newest = self._shell.make_client()
+        except Exception as error:  # a certificate that is gone, say
+            await self.stop(error)
+
+    async def _run(self, client: Any) -> bool:
+        """One session, to its end; whether it has lasted."""
+        driver, lasted = client._driver, False
         try:
             with suppress(*SESSION_OVER):
-                if self._closed:
-                    return None
-                await driver.connected(None)
-                if self._number > 0:
-                    with suppress(ZooKeeperError):  # a read-only server refuses it
-                        await persist(driver, None, driver.operations.sync, "/")
-                began = self._shell.now()
-                self._enter(client)
-                await driver.until_ended()
+                if not self._closed:
+                    await driver.connected(None)
+                    if self._number > 0:
+                        with suppress(ZooKeeperError):  # a read-only server refuses it
+                            await persist(driver, None, driver.operations.sync, "/")
+                    began = self._shell.now()
+                    self._enter(client)
+                    await driver.until_ended()
+                    lasted = self._shell.now() - began >= LASTED
         finally:
-            await self._leave(client)
-        return began
+            with self._shell.mutex:
+                self._client = None
+            await self._shell.close_client(client)
+            for service in tuple(driver.services):
+                driver.dismiss(service)
+        return lasted
 
     def _enter(self, client: Any) -> None:
         with self._shell.mutex:
@@ -183,49 +188,73 @@ class Sequence:
         for condition in tuple(self._waiting):
             condition.notify()
 
-    async def _leave(self, client: Any) -> None:
-        with self._shell.mutex:
-            self._client = None
-        await self._shell.close_client(client)
-        for service in tuple(client._driver.services):
-            client._driver.dismiss(service)
-
     async def stop(self, error: BaseException | None = None) -> None:
-        """End the present session and make no other; ``error`` is what each wait raises then."""
+        """End the session and make no other; ``error`` is what each wait raises from now on."""
         self._error = self._error or error
         self._closed = True
         self._stopped.notify()
-        if self._present is not None:
-            await self._shell.close_client(self._present)
+        await self._shell.close_client(self._newest)
+
+    async def _newer(self, number: int, timeout: float | None) -> Any:
+        """The client of a later session than that one; None when the time runs out."""
+        self.begin()
+        newer = Condition(lambda: self._client is not None and self._number > number)
+        self._waiting.add(newer)
+        try:
+            while await self.holds(newer, timeout):
+                if (client := self._client) is not None:
+                    return client
+            return None
+        finally:
+            self._waiting.discard(newer)
 
     async def clients(self) -> AsyncGenerator[Any, None]:
         """The client of each session as it comes; of sessions missed meanwhile the last."""
-        seen = 0
-        while True:
-            newer = Condition(partial(self._is_newer, seen))
-            self._waiting.add(newer)
+        number = 0
+        while not self._closed:
             try:
-                await self.holds(newer, None)
-            finally:
-                self._waiting.discard(newer)
-            client, seen = self._client, self._number
-            if client is not None:
-                yield client
+                client = await self._newer(number, None)
+            except ClientClosedError:
+                break
+            number = self._number
+            yield client
+        self.raise_error()
 
-    def _is_newer(self, number: int) -> bool:
-        return self._client is not None and self._number > number
+    async def client(self, timeout: float | None = None) -> Any:
+        """The client of the present session, for requests now; wait up to ``timeout`` s for one.
 
-    # --- leadership -------------------------------------------------------------------------------
+        For what comes later ask again: once its session is over each call to it raises
+        SessionExpiredError.  UnreachableError when the time runs out; raises what has ended the
+        supervisor.
+        """
+        client = await self._newer(0, check_timeout("timeout", timeout))
+        if client is None:
+            raise UnreachableError(f"there was no session within {timeout:.3g} s")
+        return client
 
-    async def lead(self, path: str, function: Callable[[Any], Any], text: str) -> None:
-        """In each session run for leader, and call the function in each term."""
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the supervisor ends, at most ``timeout`` seconds; whether it has.
+
+        Raises the error of a function that has failed.
+        """
+        limit = check_timeout("timeout", timeout)
+        self._shell.check()
+        over = await self._shell.within(self._stopped, limit)
+        self.raise_error()
+        return over
+
+    def raise_error(self) -> None:
+        """Raise the error that a function, or the making of a client, has ended with."""
+        if self._error is not None:
+            raise self._error
+
+    def run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run ``work`` beside the sessions; an error of it ends the supervisor."""
+        self.begin()
+        self._shell.begin(self._reported(work), name)
+
+    async def _reported(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            async for client in self.clients():
-                lock = self._shell.make_lock(client, path, text)
-                with suppress(*SESSION_OVER):
-                    while True:
-                        with suppress(ConnectionLossError, LockLostError, OperationTimeoutError):
-                            await self._shell.under(lock, function)
+            await work
         except Exception as error:
-            if not self._closed:
-                await self.stop(error)
+            await self.stop(error)
