@@ -10,13 +10,24 @@ if TYPE_CHECKING:
 
 
 class AsyncFollower(Follower):
-    """A follower to be closed at the end of an ``async with``."""
+    """What data and children have in common."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+    async def _call(self) -> None:
+        """Call the callback, and await it if it is asynchronous; the next read follows its end."""
+        if self._closed:
+            return
+        try:
+            result = self._callback(self._next)
+            if hasattr(result, "__await__"):
+                await result
+        finally:
+            self._take()
 
 
 class AsyncDataWatch(AsyncFollower, DataFollower):

@@ -8,10 +8,18 @@ from zkwire.recipes.following import ChildrenFollower, DataFollower
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final, Self
+    from typing import Any, Final, Self
 
     from zkwire.recipes.following import Follower, SeenChildren, SeenData
     from zkwire.recipes.service import Sessions
+
+
+def check_callback(callback: Any) -> None:
+    """TypeError for one that would have to be awaited: nothing in a Client's threads does that."""
+    from inspect import iscoroutinefunction  # not at the top: an import of zkwire is to be quick
+
+    if callable(callback) and any(map(iscoroutinefunction, (callback, type(callback).__call__))):
+        raise TypeError(f"{callback!r} is async: callbacks of a Client are not awaited")
 
 
 class FollowerFace:
@@ -40,6 +48,7 @@ class DataWatch(FollowerFace):
         path: str,
         callback: Callable[[SeenData], object] | None = None,
     ) -> None:
+        check_callback(callback)
         self._algorithm = DataFollower(sessions, path, callback)
 
     next: Final = blocking(DataFollower.next)
@@ -57,6 +66,7 @@ class ChildrenWatch(FollowerFace):
         path: str,
         callback: Callable[[SeenChildren], object] | None = None,
     ) -> None:
+        check_callback(callback)
         self._algorithm = ChildrenFollower(sessions, path, callback)
 
     next: Final = blocking(ChildrenFollower.next)

@@ -1,12 +1,13 @@
 """A node's data, or its children, for ever: each newest state, without an older one behind it.
 
 A read sets a watch and a reader gets what it returned; when the watch has fired and the reader asks
-for more, the next read follows.  So a reader never gets an old state that was waiting for it, a
-burst of changes costs one read, and nothing is kept for a reader that is slow.
+for more, the next read follows.  So a burst of changes costs one read, and for a reader that is
+slow nothing is kept; only what comes behind a time limit is, for the next call.
 
 What makes the last state certain is the server's own promise: a watch is set by the very read that
 returned the state, and set again, after a lost connection, with the zxid up to which the client has
-seen changes; the server fires it at once if the node is different (``DataTree.setWatches``).
+seen changes; the server fires it at once if the node is different (``DataTree.setWatches``).  That
+zxid also keeps a session from servers that have seen less; the next session begins with a sync.
 
 Which states lay between two that were read is known from their stats only.  ``skipped`` is False
 where these prove that there was none, else True.
@@ -16,9 +17,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import ClientClosedError, ConnectionLossError, NoNodeError
+from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
 from zkwire.jute.record import Record
 from zkwire.recipes.service import Condition, Service
+from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import check_path
 
@@ -67,7 +69,8 @@ class Follower(Service):
             raise TypeError(f"the callback must be callable: {callback!r}")
         super().__init__(sessions)
         self._path = check_path(path)
-        self._callback = callback
+        self._callback: Any = callback
+        self._readers: list[object] = [] if callback is None else [callback]
         self._last: Any = None  # the state that was delivered last
         self._next: Any = None  # the same, until the reader has taken it
         self._wanted = callback is not None
@@ -84,20 +87,34 @@ class Follower(Service):
     def _in_order(self, value: Any) -> Any:
         return value
 
-    def _counts(self, stat: Stat) -> int:
-        """What each change of the state adds one to."""
+    def _zxid(self, stat: Stat) -> int:
+        """Of the change that made the state: a later state has a higher one."""
+        raise NotImplementedError
+
+    def _count(self, stat: Stat) -> int:
+        """The changes of the state since the node was created."""
         raise NotImplementedError
 
     # --- the session's side -----------------------------------------------------------------------
 
     async def _serve(self, runtime: Background) -> None:
+        behind = self._last is not None  # the server may be: another session saw that state
         while True:
             await runtime.wait_for(self._asked)
             watch = Watch()
             try:
-                with suppress(ConnectionLossError):
-                    if await self._look(runtime.operations, watch):
-                        await runtime.event(watch, None)
+                if behind:
+                    await runtime.operations.sync(self._path)
+                    behind = False
+                if await self._look(runtime.operations, watch):
+                    await runtime.event(watch, None)
+            except (ConnectionLossError, *BUSY):
+                pass  # only reads were asked for: they are repeated, each with a watch of its own
+            except RuntimeError:
+                # The program's add_watch on this path has no answer yet; a sync's comes behind it.
+                if behind:
+                    raise
+                behind = True
             finally:
                 watch.close()
 
@@ -105,25 +122,26 @@ class Follower(Service):
         """Read once; False if it must be read again, since the node was created in between."""
         try:
             value, stat = await self._read(operations, watch)
-            value = self._in_order(value)
         except NoNodeError:
             if await operations.exists(self._path, watch=watch) is not None:
                 return False
-            value = stat = None
-        self._arrived(value, stat)
+            self._arrived(None, None)
+        else:
+            self._arrived(self._in_order(value), stat)
         return True
 
     def _arrived(self, value: Any, stat: Stat | None) -> None:
-        last = self._last
-        skipped = last is not None
-        if last is not None and last.stat is not None and stat is not None:
-            changes = self._counts(stat) - self._counts(last.stat)
-            same_node = stat.czxid == last.stat.czxid
-            if same_node and changes == 0:
-                return
-            skipped = not (same_node and changes == 1)
-        elif last is not None and last.stat is stat:
-            return  # still missing
+        """Deliver the state unless it is the last one, or older: its watch tells of the next."""
+        skipped = self._last is not None
+        if self._last is not None:
+            last = self._last.stat
+            if stat is last:
+                return  # still missing
+            if stat is not None and last is not None:
+                if self._zxid(stat) <= self._zxid(last):
+                    return
+                changes = self._count(stat) - self._count(last)
+                skipped = stat.czxid != last.czxid or changes != 1
         self._last = self._next = self._kind(value, stat, skipped)
         if self._callback is None:
             self._answered.notify()
@@ -138,27 +156,20 @@ class Follower(Service):
 
     def _changed(self) -> None:
         self._answered.notify()
+        if self._callback is not None and self._error is not None and not self._closed:
+            self._sessions.dispatch(self._check)  # reported like an exception of the callback
 
     def _call(self) -> object:
         """Call the callback; the next read follows its end."""
-        if self._callback is None or self._next is None or self._closed:
+        if self._closed:
             return None
-        asynchronous = False
         try:
-            result = self._callback(self._next)
-            asynchronous = hasattr(result, "__await__")
-            return self._taken_after(result) if asynchronous else None
-        finally:
-            if not asynchronous:
-                self._take()
-
-    async def _taken_after(self, callback: Any) -> None:
-        try:
-            await callback
+            return self._callback(self._next)
         finally:
             self._take()
 
     def _take(self) -> Any:
+        self._wanted = self._callback is not None
         taken, self._next = self._next, None
         self._asked.notify()
         return taken
@@ -166,22 +177,26 @@ class Follower(Service):
     async def next(self, timeout: float | None = None) -> Any:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
 
-        A lost connection is no error: the state is read again on the next one.  Raises what ended
-        the client, or the supervisor; NoAuthError if the node may not be read; ClientClosedError
-        behind :meth:`close`.  After a time limit or an interrupt it can be called again.
+        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read; ClientClosedError behind :meth:`close`;
+        RuntimeError while another reader waits, or if there is a callback.
         """
-        if self._callback is not None:
-            raise RuntimeError("the states go to the callback")
-        if not self._started:
+        limit, reader = check_timeout("timeout", timeout), object()
+        try:
+            self._readers.append(reader)
+            if self._readers[0] is not reader:
+                raise RuntimeError("a state goes to one reader: make another watch for this one")
             self._check()
-            self._started = True
-            self._sessions.serve(self)
-        self._wanted = True
-        self._asked.notify()
-        if not await self._wait(self._answered, timeout):
-            return None
-        self._wanted = False
-        return self._take()
+            if not self._started:
+                self._sessions.serve(self)
+                self._started = True  # last: it may be refused here and now alone
+            self._wanted = True
+            self._asked.notify()
+            return self._take() if await self._wait(self._answered, limit) else None
+        finally:
+            with suppress(ValueError):  # an interrupt came before it was there
+                self._readers.remove(reader)
 
     async def __aiter__(self) -> AsyncGenerator[Any, None]:
         try:
@@ -194,7 +209,8 @@ class Follower(Service):
                     raise
                 yield state
         finally:
-            self.close()
+            if not self._readers:  # else this was the second one
+                self.close()
 
     def close(self) -> None:
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
@@ -247,7 +263,10 @@ class DataFollower(Follower):
     def _read(self, operations: Operations, watch: Watch) -> Any:
         return operations.get_data(self._path, watch=watch)
 
-    def _counts(self, stat: Stat) -> int:
+    def _zxid(self, stat: Stat) -> int:
+        return stat.mzxid
+
+    def _count(self, stat: Stat) -> int:
         return stat.version
 
     if TYPE_CHECKING:
@@ -267,7 +286,10 @@ class ChildrenFollower(Follower):
     def _in_order(self, value: list[str]) -> list[str]:
         return sorted(value)
 
-    def _counts(self, stat: Stat) -> int:
+    def _zxid(self, stat: Stat) -> int:
+        return stat.pzxid
+
+    def _count(self, stat: Stat) -> int:
         return stat.cversion
 
     if TYPE_CHECKING:
