@@ -17,7 +17,6 @@ from zkwire.errors import (
     AuthFailedError,
     ClientClosedError,
     SessionExpiredError,
-    ZooKeeperError,
 )
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
@@ -155,7 +154,7 @@ class Service:
             await self._serve(runtime)
         except SESSION_OVER:
             pass
-        except (ZooKeeperError, ValueError) as error:
+        except Exception as error:  # one that went unnoticed would leave callers waiting for ever
             self._error = error
             self._sessions.dismiss(self)
         finally:
