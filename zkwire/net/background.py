@@ -164,8 +164,12 @@ class BackgroundTask:
         """Stop it at its await; by the thread that all steps but the first belong to."""
         self._running.discard(self)
         coroutine = self._coroutine
-        if not (isinstance(coroutine, CoroutineType) and coroutine.cr_running):
-            coroutine.close()  # else it stops itself
+        if isinstance(coroutine, CoroutineType) and coroutine.cr_running:
+            return  # it stops itself
+        try:
+            coroutine.close()
+        except Exception as error:  # of its clean-up; it must not end the thread that does I/O
+            report(error)
 
     def next_step(self) -> None:
         """Take one step where no caller waits for it."""
