@@ -1,0 +1,50 @@
+"""What the tests of watching for ever share: what a server watches, and which states were seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tests.support.embedded_servers import EmbeddedServer
+from tests.support.lock_helpers import PATIENCE, watch_count
+from tests.support.server_control import ZooKeeperServer, poll
+from zkwire import SeenChildren, SeenData
+from zkwire.testing import Server
+from zkwire.testing.server.watchers import Watchers
+
+T = TypeVar("T")
+
+
+def watched(server: ZooKeeperServer) -> set[str]:
+    """The paths whose data a server watches for its clients."""
+    if not isinstance(server, EmbeddedServer):
+        return set(re.findall(r"^(/.*)$", server.four_letter("wchp"), re.MULTILINE))
+    return _look(server, lambda watchers: set(watchers._data.watchers))
+
+
+def watches(server: ZooKeeperServer) -> int:
+    """How many watches a server has, of all clients and kinds."""
+    return _look(server, len) if isinstance(server, EmbeddedServer) else watch_count(server)
+
+
+def _look(server: EmbeddedServer, look: Callable[[Watchers], T]) -> T:
+    service = server._member
+    assert isinstance(service, Server)
+    return service._running().call(lambda: look(service._processor.state.watchers))
+
+
+def wait_watched(server: ZooKeeperServer, path: str, wanted: bool) -> None:
+    """Wait until the server does, or does not, watch the path."""
+    poll(
+        f"{path} is {'' if wanted else 'not '}watched",
+        lambda: (path in watched(server)) is wanted or None,
+        PATIENCE,
+    )
+
+
+def assert_in_order(seen: Sequence[SeenData | SeenChildren]) -> None:
+    """No state comes behind a newer one, and none twice."""
+    stats = [one.stat for one in seen if one.stat is not None]
+    zxids = [stat.mzxid if isinstance(seen[0], SeenData) else stat.pzxid for stat in stats]
+    assert zxids == sorted(set(zxids)), zxids
