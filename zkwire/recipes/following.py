@@ -16,6 +16,7 @@ where these prove that there was none, else True.
 from __future__ import annotations
 
 from contextlib import suppress
+from operator import attrgetter
 
 from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
 from zkwire.jute.record import Record
@@ -61,6 +62,8 @@ class Follower(Service):
     """What data and children have in common.  One reader at a time, or a callback."""
 
     _kind: Any  # of the states: SeenData or SeenChildren
+    _zxid: Callable[[Stat], int]  # of the change that made the state: a later one has a higher one
+    _count: Callable[[Stat], int]  # of the state's changes since the node was created
 
     def __init__(
         self, sessions: Sessions, path: str, callback: Callable[[Any], object] | None = None
@@ -80,19 +83,8 @@ class Follower(Service):
         if self._started:
             sessions.serve(self)
 
-    def _read(self, operations: Operations, watch: Watch) -> Any:
-        """The reply with the state."""
-        raise NotImplementedError
-
-    def _in_order(self, value: Any) -> Any:
-        return value
-
-    def _zxid(self, stat: Stat) -> int:
-        """Of the change that made the state: a later state has a higher one."""
-        raise NotImplementedError
-
-    def _count(self, stat: Stat) -> int:
-        """The changes of the state since the node was created."""
+    async def _read(self, operations: Operations, watch: Watch) -> tuple[Any, Stat]:
+        """The state that a watch is set on."""
         raise NotImplementedError
 
     # --- the session's side -----------------------------------------------------------------------
@@ -127,7 +119,7 @@ class Follower(Service):
                 return False
             self._arrived(None, None)
         else:
-            self._arrived(self._in_order(value), stat)
+            self._arrived(value, stat)
         return True
 
     def _arrived(self, value: Any, stat: Stat | None) -> None:
@@ -259,15 +251,11 @@ class DataFollower(Follower):
     """The data of one node."""
 
     _kind = SeenData
+    _zxid = attrgetter("mzxid")
+    _count = attrgetter("version")
 
-    def _read(self, operations: Operations, watch: Watch) -> Any:
-        return operations.get_data(self._path, watch=watch)
-
-    def _zxid(self, stat: Stat) -> int:
-        return stat.mzxid
-
-    def _count(self, stat: Stat) -> int:
-        return stat.version
+    async def _read(self, operations: Operations, watch: Watch) -> tuple[bytes, Stat]:
+        return await operations.get_data(self._path, watch=watch)
 
     if TYPE_CHECKING:
 
@@ -279,18 +267,12 @@ class ChildrenFollower(Follower):
     """The names of one node's children."""
 
     _kind = SeenChildren
+    _zxid = attrgetter("pzxid")
+    _count = attrgetter("cversion")
 
-    def _read(self, operations: Operations, watch: Watch) -> Any:
-        return operations.get_children_with_stat(self._path, watch=watch)
-
-    def _in_order(self, value: list[str]) -> list[str]:
-        return sorted(value)
-
-    def _zxid(self, stat: Stat) -> int:
-        return stat.pzxid
-
-    def _count(self, stat: Stat) -> int:
-        return stat.cversion
+    async def _read(self, operations: Operations, watch: Watch) -> tuple[list[str], Stat]:
+        names, stat = await operations.get_children_with_stat(self._path, watch=watch)
+        return sorted(names), stat
 
     if TYPE_CHECKING:
 
