@@ -50,6 +50,14 @@ __all__ += ["ChildrenWatch", "DataWatch"]
 _from("blocking.following")
 __all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
 _from("aio.following")
+__all__ += ["CacheEvent"]
+_from("recipes.cache_events")
+__all__ += ["CacheFullError", "CachedNode"]
+_from("recipes.cache_tree")
+__all__ += ["Cache"]
+_from("blocking.cache")
+__all__ += ["AsyncCache"]
+_from("aio.cache")
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
 _from("jute.records")
@@ -88,10 +96,12 @@ _from("errors")
 
 TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:
+    from zkwire.aio.cache import *
     from zkwire.aio.client import *
     from zkwire.aio.following import *
     from zkwire.aio.locks import *
     from zkwire.aio.supervisor import *
+    from zkwire.blocking.cache import *
     from zkwire.blocking.client import *
     from zkwire.blocking.following import *
     from zkwire.blocking.locks import *
@@ -100,6 +110,8 @@ if TYPE_CHECKING:
     from zkwire.jute.records import *
     from zkwire.net.sasl import *
     from zkwire.operations.multi import *
+    from zkwire.recipes.cache_events import *
+    from zkwire.recipes.cache_tree import *
     from zkwire.recipes.contenders import *
     from zkwire.recipes.following import *
     from zkwire.recipes.lost import *

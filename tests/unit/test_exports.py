@@ -88,7 +88,11 @@ VALUES = {
 FUNCTIONS = {"digest_auth", "digest_id"}
 OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
 FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "Semaphore"}
-SERVICES = {"ChildrenWatch", "DataWatch", "Supervisor"}
+SERVICES = {
+    *("Cache",),
+    *("ChildrenWatch", "DataWatch"),
+    *("Supervisor",),
+}
 TWINS = {
     "Client",
     "Transaction",
@@ -104,6 +108,7 @@ PUBLIC = (
     | VALUES
     | FUNCTIONS
     | OF_A_MULTI
+    | {"CacheEvent", "CacheFullError", "CachedNode"}
     | {"Contender", "DigestMD5", "Lost", "SeenChildren", "SeenData", "Watch"}
 )
 

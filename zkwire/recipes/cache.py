@@ -1,0 +1,219 @@
+"""A mirror of a node, its children or its whole tree, kept up to date by watches.
+
+Where the server knows persistent watches (since 3.6) one recursive watch tells of every change;
+elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.  How
+nodes are read: :mod:`zkwire.recipes.cache_reading`.
+
+After a lost connection, or in a new session, what is known is compared with the server by its stats
+and only what differs is read again.  Watches that fire once need no comparison in the same session:
+the server compares when they are set again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import ConnectionLossError, UnimplementedError, ZooKeeperError
+from zkwire.recipes.cache_events import CacheReader
+from zkwire.recipes.cache_reading import Reading
+from zkwire.recipes.cache_scope import Scope, check_function, check_limit
+from zkwire.recipes.cache_tree import Tree
+from zkwire.recipes.service import Condition, Service
+from zkwire.recipes.view import PathView
+from zkwire.session.watch import Watch
+from zkwire.wire.model import EventType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from zkwire.recipes.cache_events import CacheEvent
+    from zkwire.recipes.cache_tree import CachedNode
+    from zkwire.recipes.service import Background, Sessions
+
+
+class CacheView(PathView):
+    """What a cache shows.  Nothing here waits, or asks a server."""
+
+    def get(self, path: str) -> CachedNode | None:
+        """The node as it was read last; None if there is none.
+
+        ValueError if the path is not the cache's or below it.
+        """
+        node: CachedNode | None = self._algorithm._tree.nodes.get(path)
+        if node is None:
+            self._algorithm._scope.check(path)
+        return node
+
+    def children(self, path: str) -> list[str]:
+        """The names of the node's children in the cache, sorted; none if there is no such node."""
+        self._algorithm._scope.check(path)
+        below = self._algorithm._tree.below(path)
+        return sorted(child[child.rindex("/") + 1 :] for child in below)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._algorithm._tree.nodes
+
+    def __len__(self) -> int:
+        return len(self._algorithm._tree.nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._algorithm._tree.nodes))
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def ready(self) -> bool:
+        """Whether the tree has been read once; from then on the cache is never half empty."""
+        return self._algorithm._is_ready
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the cache shows what the connected server has told, and nothing is to be read.
+
+        False while the connection is lost, between two sessions, and until all differences are
+        read again.  The nodes stay readable meanwhile.
+        """
+        return self._algorithm._is_fresh
+
+
+class TreeCache(CacheView, Service):
+    """The algorithm of a cache; see :class:`zkwire.Cache`."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        path: str,
+        *,
+        depth: int | None = None,
+        skip: Callable[[str], object] | None = None,
+        max_bytes: int | None = None,
+        decode: Callable[[bytes], Any] | None = None,
+        on_event: Callable[[CacheEvent], object] | None = None,
+    ) -> None:
+        check_limit("max_bytes", max_bytes)
+        check_function("decode", decode)
+        check_function("on_event", on_event)
+        super().__init__(sessions)
+        self._scope = Scope(path, depth, skip)
+        self._path = path
+        self._tree = Tree(self._tell, decode, max_bytes)
+        self._reading = Reading(self._tree, self._scope)
+        self._readers: list[CacheReader] = []
+        self._runtime: Any = None  # that it runs in at this moment
+        self._watch: Watch | None = None
+        self._is_ready = False
+        self._quiet = False
+        self._loaded = Condition(lambda: self._is_ready or self._over)
+        self._wanted = Condition(lambda: any(reader.wants for reader in list(self._readers)))
+        if on_event is not None:
+            self._readers.append(CacheReader(self, on_event))
+        sessions.serve(self)
+
+    # --- the session's side -----------------------------------------------------------------------
+
+    async def _serve(self, runtime: Background) -> None:
+        while True:
+            self._watch = watch = Watch()
+            try:
+                recursive = await self._watch_tree(runtime, watch)
+                self._reading.begin(runtime.operations, None if recursive else watch)
+                self._runtime = runtime
+                while self._hear(watch):
+                    self._hand_over()
+                    if not self._reading.done:
+                        await self._reading.step()
+                        continue
+                    self._quiet = self._is_ready = True
+                    self._loaded.notify()
+                    await runtime.any_of(watch, self._wanted)
+            finally:
+                self._reading.take_back()
+                self._runtime = None
+                with suppress(ZooKeeperError):
+                    self._hear(watch)  # what no later session tells again
+                watch.close()
+
+    async def _watch_tree(self, runtime: Background, watch: Watch) -> bool:
+        """Set a recursive watch; False where there can be none.
+
+        Some servers answer what they do not know by ending the connection, and by nothing else.
+        """
+        with suppress(UnimplementedError, RuntimeError):
+            for _ in range(2 if self._scope.deep else 0):
+                with suppress(ConnectionLossError):
+                    await runtime.operations.add_watch(self._path, watch, recursive=True)
+                    return True
+        return False
+
+    def _hear(self, watch: Watch) -> bool:
+        """Take the events that have come; False if the recursive watch is gone."""
+        with suppress(RuntimeError):  # no read has set it yet
+            while watch.ready and (event := watch.take()) is not None:
+                self._quiet = False
+                if event.type is EventType.PERSISTENT_WATCH_REMOVED:
+                    return False
+                self._reading.hear(event)
+        return True
+
+    def _tell(self, path: str, before: CachedNode | None) -> None:
+        for reader in list(self._readers):
+            reader.tell(path, before)
+
+    def _hand_over(self) -> None:
+        for reader in list(self._readers):
+            if reader.wants:
+                reader.hand_over()
+
+    # --- the reader's side ------------------------------------------------------------------------
+
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._error is not None
+
+    @property
+    def _is_fresh(self) -> bool:
+        runtime, watch = self._runtime, self._watch
+        if runtime is None or watch is None or not self._quiet:
+            return False
+        return runtime.usable and not watch.ready
+
+    def _changed(self) -> None:
+        self._loaded.notify()
+        for reader in list(self._readers):
+            reader._available.notify()
+
+    async def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
+
+        Raises what ended the client, the supervisor or the cache: CacheFullError; NoAuthError if
+        the cache's own node may not be read.
+        """
+        return await self._wait(self._loaded, timeout)
+
+    def events(self) -> CacheReader:
+        """The changes, for ever: an iterator of :class:`CacheEvent`.
+
+        First each node that is there is ``added``, a parent before its children; then follows what
+        changes.  Changes of one path that are not taken yet become one, so a reader that is slow
+        gets the newest state; one that is too far behind gets ``resynced``.  Each iterator gets all
+        events.  It ends with the cache, and when the loop is left; ``next(timeout)`` waits for one.
+        """
+        self._check()
+        reader = CacheReader(self)
+        self._readers.append(reader)
+        self._wanted.notify()
+        return reader
+
+    def _drop(self, reader: CacheReader) -> None:
+        with suppress(ValueError):
+            self._readers.remove(reader)
+
+    def close(self) -> None:
+        """Stop: no watch stays on the server, iterators end.  The nodes stay readable.  Idempotent.
+
+        On a server before 3.5 watches stay until the session ends; they tell nothing any more.
+        """
+        self._end()
