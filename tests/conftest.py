@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 import hypothesis
 import pytest
 
-from tests.support.lock_helpers import LONG
+from tests.support.lock_helpers import ALICE, LONG, Stage
 from tests.support.real_servers import UncontrollableError, find_backend
 from tests.support.secure_servers import (  # noqa: F401 - fixtures
     authority,
@@ -137,6 +137,23 @@ def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
     """One client for everything that the faults of a test are not to hit."""
     with Client(zookeeper.hosts, session_timeout=LONG) as client:
         yield client
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
+    """A server behind a proxy."""
+    with Stage(zookeeper) as stage:
+        yield stage
+
+
+@pytest.fixture
+def tidy(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
+    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
+    with Stage(zookeeper) as stage:
+        yield stage
+        stage.heal()
+        stage.observer.add_auth(*ALICE)
+        stage.observer.delete_tree(fresh_path)
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.support.lock_helpers import Running, Stage
-from tests.support.server_control import ZooKeeperServer
+from tests.support.lock_helpers import ALICE, Running, Stage
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -27,13 +26,11 @@ from zkwire import (
     OperationTimeoutError,
     Perms,
     SequentialLock,
-    digest_auth,
     digest_id,
 )
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 
 PATIENCE = 30.0
-ALICE = digest_auth("alice", "secret")
 NO_CREATE = [
     ACL(Perms.READ, READ_ACL_UNSAFE[0].id),
     ACL(Perms.ALL, digest_id("alice", "secret")),
@@ -42,13 +39,8 @@ NAMES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "g"]
 
 
 @pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.add_auth(*ALICE)
-        stage.observer.delete_tree(fresh_path)
+def stage(tidy: Stage) -> Stage:
+    return tidy
 
 
 def make_tree(client: Client, top: str) -> set[str]:

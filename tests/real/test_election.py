@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,16 +18,9 @@ from tests.support.lock_helpers import (
     Workers,
     assert_strictly_rising,
 )
-from tests.support.server_control import ZooKeeperServer
 from zkwire import Election, LockLostError
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 def test_nobody_leads_at_first(stage: Stage, fresh_path: str) -> None:

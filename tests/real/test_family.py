@@ -61,12 +61,6 @@ from zkwire.testing.proxy import Frame
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
-
-
 # --- the re-entrant lock --------------------------------------------------------------------------
 
 

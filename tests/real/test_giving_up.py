@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,12 +28,6 @@ SOON = 0.2  # seconds: enough for a create, or its node has yet to be looked for
 kinds = pytest.mark.parametrize(
     "kind", ["SequentialLock", "ReentrantLock", "Semaphore", "MultiLock", "read", "write"]
 )
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 def contender(client: Client | AsyncClient, kind: str, path: str) -> Any:

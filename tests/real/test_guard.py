@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +18,6 @@ from tests.support.lock_helpers import (
     Workers,
     make_path,
 )
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     BadVersionError,
     Check,
@@ -48,12 +47,6 @@ LOCKS: dict[str, Callable[[Client, str], QueueLock]] = {
     "lease": lease_of,
 }
 all_locks = pytest.mark.parametrize("make", LOCKS.values(), ids=LOCKS.keys())
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 class Target:

@@ -7,7 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.family_helpers import Lockable, lease_of, looked, soon, watches_children
 from tests.support.lock_helpers import Running, Stage
-from tests.support.server_control import Ensemble, ZooKeeperServer
+from tests.support.server_control import Ensemble
 from zkwire import (
     BlockingLock,
     Client,
@@ -40,12 +40,8 @@ PATIENCE = 30.0
 
 
 @pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.delete_tree(fresh_path)
+def stage(tidy: Stage) -> Stage:
+    return tidy
 
 
 def owner(client: Client, path: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
@@ -43,12 +43,6 @@ from zkwire import (
 from zkwire.testing.proxy import Gate, cut_before, hold
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 # --- how a lock is lost ---------------------------------------------------------------------------

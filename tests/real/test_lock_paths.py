@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
@@ -34,7 +34,7 @@ from tests.support.lock_helpers import (
     watch_count,
     watch_table_size,
 )
-from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.server_control import poll
 from zkwire import (
     ClientClosedError,
     Lost,
@@ -45,12 +45,6 @@ from zkwire.recipes.attempt import LockInUseError
 from zkwire.testing.proxy import Gate, hold
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 # --- others on the path ---------------------------------------------------------------------------

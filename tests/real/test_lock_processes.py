@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,18 +20,11 @@ from tests.support.lock_helpers import (
     assert_strictly_rising,
 )
 from tests.support.lock_workers import fenced_write, kind_named
-from tests.support.server_control import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
 PROCESSES = 8
 TIMES = 50
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 @all_kinds

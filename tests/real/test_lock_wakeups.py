@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from queue import SimpleQueue
 
 import pytest
@@ -23,19 +22,12 @@ from tests.support.lock_helpers import (
     requests,
     wait_until_waiting,
 )
-from tests.support.server_control import ZooKeeperServer
 from zkwire import BlockingLock, SequentialLock, Watch
 from zkwire.testing.proxy import Frame, Gate, hold
 
 pytestmark = pytest.mark.real
 
 WAITERS = 20
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 # --- round trips ----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ Lost connections are elsewhere: `test_lock_recovery` forces each branch of the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -31,7 +30,6 @@ from tests.support.lock_helpers import (
     wait_until_waiting,
     waiting_kinds,
 )
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     OPEN_ACL_UNSAFE,
     LockLostError,
@@ -47,12 +45,6 @@ from zkwire.testing.proxy.faults import Send
 from zkwire.wire import ops
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 # --- free, taken, timed out -----------------------------------------------------------------------

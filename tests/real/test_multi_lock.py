@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from queue import SimpleQueue
 
 import pytest
@@ -20,7 +19,6 @@ from tests.support.lock_helpers import (
     timed,
     wait_until_waiting,
 )
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     BlockingLock,
     Client,
@@ -35,12 +33,6 @@ from zkwire.recipes.lost import AnyLost
 from zkwire.testing.proxy import Action, Frame
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 def both(client: Client, path: str, order: str = "ab") -> MultiLock:

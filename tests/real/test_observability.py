@@ -17,7 +17,6 @@ import pytest
 
 from tests.support.family_helpers import soon
 from tests.support.lock_helpers import Stage
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AuthFailedError,
     BlockingLock,
@@ -43,6 +42,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
 
 
+@pytest.fixture
+def stage(tidy: Stage) -> Stage:
+    return tidy
+
+
 class Trace:
     """Keeps what a client traces."""
 
@@ -55,15 +59,6 @@ class Trace:
     def pongs(self) -> int:
         """How many pings were answered."""
         return sum(frame.op == "ping" and not frame.sent for frame in self.frames)
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.delete_tree(fresh_path)
 
 
 def cut(client: Client, cut_all: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any
 
@@ -41,12 +41,8 @@ REREAD = EventType.REREAD
 
 
 @pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; ``fresh_path`` is free, and is again at the end."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.delete_tree(fresh_path)
+def stage(tidy: Stage) -> Stage:
+    return tidy
 
 
 def next_event(watch: Watch) -> tuple[EventType | int, str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
 from tests.support.family_helpers import lease_nodes, leased, sent
 from tests.support.lock_helpers import GRACE, Stage
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncClient,
     AsyncSemaphore,
@@ -25,12 +23,6 @@ pytestmark = pytest.mark.real
 
 MOST = 6
 LONG_ENOUGH = 0.2  # seconds, in which every request of a try is sent
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 def hold(stage: Stage, path: str, kind: str) -> SequentialLock | Lease:

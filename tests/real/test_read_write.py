@@ -35,7 +35,6 @@ from tests.support.lock_helpers import (
     timed,
     wait_until_waiting,
 )
-from tests.support.server_control import ZooKeeperServer
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
 from zkwire.blocking.locks import PathLock
 from zkwire.recipes.read_write import is_reader
@@ -45,12 +44,6 @@ pytestmark = pytest.mark.real
 
 SIDES = ("read", "write")
 sides = pytest.mark.parametrize("side", SIDES)
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 def near(stage: Stage, path: str, timeout: float = PATIENCE) -> ReadWriteLock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -36,7 +36,6 @@ from tests.support.lock_helpers import (
     make_path,
     timed,
 )
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     Lease,
     LockLostError,
@@ -48,12 +47,6 @@ from zkwire import (
 from zkwire.testing.proxy import Action, Frame, Gate, cut_after, cut_before, hold
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 def far(stage: Stage, path: str, count: int, text: str = "") -> Semaphore:

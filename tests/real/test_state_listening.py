@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.family_helpers import soon
-from tests.support.lock_helpers import Running, Stage
-from tests.support.server_control import ZooKeeperServer
+from tests.support.lock_helpers import ALICE, Running, Stage
 from zkwire import (
     ACL,
     AuthFailedError,
@@ -23,7 +21,6 @@ from zkwire import (
     Perms,
     State,
     Watch,
-    digest_auth,
     digest_id,
     testing,
 )
@@ -31,7 +28,6 @@ from zkwire.session.states import TRANSITIONS
 from zkwire.testing.proxy import Frame, Gate, hold
 
 PATIENCE = 30.0
-ALICE = digest_auth("alice", "secret")
 
 CONNECTING, HANDSHAKE, CONNECTED = State.CONNECTING, State.HANDSHAKE, State.CONNECTED
 DISCONNECTED, EXPIRED, CLOSED = State.DISCONNECTED, State.EXPIRED, State.CLOSED
@@ -39,13 +35,8 @@ COMING = [CONNECTING, HANDSHAKE, CONNECTED]
 
 
 @pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.add_auth(*ALICE)
-        stage.observer.delete_tree(fresh_path)
+def stage(tidy: Stage) -> Stage:
+    return tidy
 
 
 class Heard:

@@ -57,29 +57,6 @@ SLACK = 2.0
 OPERATIONS = sorted(name for name in dir(Operations) if not name.startswith("_"))
 
 
-@pytest.fixture(params=["fake", "embedded", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves, of each of the three kinds."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    elif request.param == "embedded":
-        with Server() as embedded:
-            yield embedded.hosts
-    else:
-        with FakeServer() as fake:
-            yield fake.hosts
-
-
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-def whole(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that knows every operation."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with Server() as embedded:
-            yield embedded.hosts
-
-
 # --- the same face --------------------------------------------------------------------------------
 
 

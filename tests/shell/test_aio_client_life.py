@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -44,29 +44,6 @@ from zkwire import (
 from zkwire.testing import Server, VirtualClock
 
 CLOSE_BOUND = 1.0 + SLACK
-
-
-@pytest.fixture(params=["fake", "embedded", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves, of each of the three kinds."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    elif request.param == "embedded":
-        with Server() as embedded:
-            yield embedded.hosts
-    else:
-        with FakeServer() as fake:
-            yield fake.hosts
-
-
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-def whole(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that knows every operation."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with Server() as embedded:
-            yield embedded.hosts
 
 
 # --- connecting and closing -----------------------------------------------------------------------

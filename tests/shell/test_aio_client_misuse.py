@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -37,20 +36,6 @@ from zkwire.net.dial import shut_down
 from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
-
-
-@pytest.fixture(params=["fake", "embedded", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves, of each of the three kinds."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    elif request.param == "embedded":
-        with Server() as embedded:
-            yield embedded.hosts
-    else:
-        with FakeServer() as fake:
-            yield fake.hosts
-
 
 # --- limits ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,13 +22,9 @@ from zkwire import (
 from zkwire.testing import FaultProxy, Server
 
 
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with Server() as embedded:
-            yield embedded.hosts
+@pytest.fixture
+def hosts(whole: str) -> str:
+    return whole
 
 
 async def _await(awaitable: Any) -> Any:

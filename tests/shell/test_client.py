@@ -100,22 +100,6 @@ class Background:
         return self._value
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves: the fake one, then a real one, with the same answers."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with FakeServer() as server:
-            yield server.hosts
-
-
-@pytest.fixture
-def client(hosts: str) -> Iterator[Client]:
-    with Client(hosts) as client:
-        yield client
-
-
 def seen(watch: Watch) -> Event:
     """The watch's event, without the zxid that servers tell from 3.9 on."""
     event = watch.wait(PATIENCE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -23,23 +23,6 @@ from zkwire import (
 )
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing import Server
-
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves: the fake one, then a real one, with the same answers."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with FakeServer() as server:
-            yield server.hosts
-
-
-@pytest.fixture
-def client(hosts: str) -> Iterator[Client]:
-    with Client(hosts) as client:
-        yield client
-
 
 # --- wrong arguments ------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from random import Random
 from typing import Any
@@ -43,23 +43,6 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.session.hosts import HostList, parse_hosts
-
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves: the fake one, then a real one, with the same answers."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with FakeServer() as server:
-            yield server.hosts
-
-
-@pytest.fixture
-def client(hosts: str) -> Iterator[Client]:
-    with Client(hosts) as client:
-        yield client
-
 
 # --- connecting -----------------------------------------------------------------------------------
 

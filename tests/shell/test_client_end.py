@@ -51,23 +51,6 @@ from zkwire import (
 from zkwire.blocking.io_thread import IOThread
 from zkwire.net import connection
 
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves: the fake one, then a real one, with the same answers."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with FakeServer() as server:
-            yield server.hosts
-
-
-@pytest.fixture
-def client(hosts: str) -> Iterator[Client]:
-    with Client(hosts) as client:
-        yield client
-
-
 # --- the end --------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,23 +25,6 @@ from zkwire import (
     State,
     Watch,
 )
-
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that serves: the fake one, then a real one, with the same answers."""
-    if request.param == "real":
-        yield request.getfixturevalue("zookeeper").hosts
-    else:
-        with FakeServer() as server:
-            yield server.hosts
-
-
-@pytest.fixture
-def client(hosts: str) -> Iterator[Client]:
-    with Client(hosts) as client:
-        yield client
-
 
 # --- watches --------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -68,12 +68,6 @@ ASYNC_LOCKS: dict[str, Callable[[AsyncClient, Acl], Any]] = {
     "write": lambda client, acl: AsyncReadWriteLock(client, PATH, acl=acl).write,
     "semaphore": lambda client, acl: AsyncSemaphore(client, PATH, 2, acl=acl).lease(),
 }
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
 
 
 def open_nodes(server: Server) -> list[str]:

@@ -26,12 +26,6 @@ from zkwire.testing import Server
 UNCLOSED = "unclosed client <"
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
-
-
 @contextmanager
 def warned() -> Iterator[list[str]]:
     """The ResourceWarnings that come in this block; at its end the collector has run."""

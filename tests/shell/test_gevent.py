@@ -9,7 +9,6 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,12 +54,6 @@ ORDERS = {
     "imported before": IMPORT + PATCH + MAKE + USE,
     "made before": IMPORT + MAKE + PATCH + USE,
 }
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
 
 
 def run(program: str, server: Server) -> subprocess.CompletedProcess[str]:

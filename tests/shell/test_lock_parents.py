@@ -43,12 +43,6 @@ def made(kind: str, client: Client) -> LockFace:
     return (ReentrantLock if kind == "ReentrantLock" else SequentialLock)(client, PATH)
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
-
-
 def remove_containers(server: Server) -> None:
     """Have the server do now what it does each minute, once for each level."""
     for _ in range(3):

@@ -34,12 +34,6 @@ FREES: dict[type[PathLock], str] = {BlockingLock: "multi", SequentialLock: "dele
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
-
-
-@pytest.fixture
 def clients(server: Server) -> Iterator[list[Client]]:
     clients = [Client(server.hosts) for _ in range(3)]
     try:

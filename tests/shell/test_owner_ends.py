@@ -21,12 +21,6 @@ WARNED = "has ended and still held"
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
-
-
-@pytest.fixture
 def client(server: Server) -> Iterator[Client]:
     with Client(server.hosts) as client:
         yield client

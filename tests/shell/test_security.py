@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.lock_helpers import GRACE, LONG, Stage, acquire_soon
 from tests.support.scripted import Script
-from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.server_control import poll
 from zkwire import (
     CREATOR_ALL_ACL,
     Client,
@@ -39,12 +39,6 @@ from zkwire.wire.paths import LAST_SEQUENCE
 TESTS = Path(__file__).resolve().parents[1]
 DOCUMENT = TESTS.parent / "docs" / "security.md"
 NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> object:
-    with Stage(zookeeper) as stage:
-        yield stage
 
 
 # --- the document ---------------------------------------------------------------------------------

@@ -54,12 +54,6 @@ def in_order(named: list[str], run: list[str]) -> list[str]:
     return [file for file in run if file in named]
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
-
-
 def way_of(work: Callable[[], object], way: str) -> None:
     with traced() as run:
         work()

@@ -32,6 +32,7 @@ from zkwire import (
     NonBlockingLock,
     NoNodeError,
     SequentialLock,
+    digest_auth,
 )
 from zkwire.aio.driver import LoopDriver
 from zkwire.blocking.driver import ThreadDriver
@@ -71,6 +72,7 @@ SHORT = 3.0
 # What a process may need to start, beside others that do the same.
 START = 60.0
 
+ALICE = digest_auth("alice", "secret")
 ROOT = Path(__file__).resolve().parents[2]
 
 
