@@ -1,4 +1,4 @@
-"""No test of this folder needs the network, and none gets it."""
+"""No test of this folder needs the network, and none gets it; what many of them begin with."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
+
+from tests.support.scripted import Script, script_in
+from zkwire.session.watch import Watch
+from zkwire.wire.model import State
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -19,3 +23,14 @@ def no_network() -> Iterator[None]:
 
 def refused(*_: object) -> NoReturn:
     raise AssertionError("a test that needs a socket stands in another folder")
+
+
+@pytest.fixture
+def script() -> Script:
+    """A session that is connected, driven by hand."""
+    return script_in(State.CONNECTED)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()

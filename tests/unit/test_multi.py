@@ -335,8 +335,7 @@ def test_a_multi_read_does_not_write(bench: Bench, operation: Any) -> None:
     assert bench.script.names() == []
 
 
-def test_a_read_of_several_sets_no_watch(bench: Bench) -> None:
-    watch = Watch()
+def test_a_read_of_several_sets_no_watch(bench: Bench, watch: Watch) -> None:
     with pytest.raises(ValueError, match="cannot set a watch"):
         bench.ask("multi_read", GetData("/a", watch=watch))
     assert watch._owner is None

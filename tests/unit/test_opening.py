@@ -33,9 +33,8 @@ def _secrets(sent: list[Sent]) -> list[bytes | None]:
 # --- authentication as a call ---------------------------------------------------------------------
 
 
-def test_an_authentication_is_answered_before_older_requests() -> None:
+def test_an_authentication_is_answered_before_older_requests(script: Script) -> None:
     """Servers answer it at once, so its answer is not matched with the line of requests."""
-    script = script_in(State.CONNECTED)
     older = script.call("exists", "/a")
     call = script.call("add_auth", "digest", b"u:p")
     younger = script.call("exists", "/b")
@@ -52,8 +51,7 @@ def test_an_authentication_is_answered_before_older_requests() -> None:
     assert failure(younger) is None
 
 
-def test_several_authentications_are_answered_in_their_order() -> None:
-    script = script_in(State.CONNECTED)
+def test_several_authentications_are_answered_in_their_order(script: Script) -> None:
     calls = [script.call("add_auth", "digest", b"u:%d" % number) for number in range(3)]
     assert _secrets(script.flush()) == [b"u:0", b"u:1", b"u:2"]
     for number in range(3):
@@ -62,8 +60,7 @@ def test_several_authentications_are_answered_in_their_order() -> None:
     assert all(call.ready for call in calls)
 
 
-def test_a_lost_connection_leaves_an_authentication_to_the_next() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_lost_connection_leaves_an_authentication_to_the_next(script: Script) -> None:
     call = script.call("add_auth", "digest", b"u:p")
     script.flush()
     script.lose()
@@ -87,8 +84,7 @@ def test_an_authentication_without_a_connection_goes_out_with_the_next(state: St
     assert call.value() is None
 
 
-def test_an_authentication_during_the_restoration_goes_out_at_once() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_authentication_during_the_restoration_goes_out_at_once(script: Script) -> None:
     script.watching("get_data", "/a")
     script.greet_again()
     script.flush()
@@ -130,8 +126,7 @@ def test_the_deadline_of_an_authentication_is_kept() -> None:
     assert script.session.next_deadline() == script.now + TIMEOUT
 
 
-def test_the_same_credential_is_remembered_once() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_same_credential_is_remembered_once(script: Script) -> None:
     script.session.add_auth("digest", b"u:p")
     calls = [script.call("add_auth", "digest", b"u:p") for _ in range(2)]
     script.call("add_auth", "ip", b"u:p")
@@ -144,8 +139,7 @@ def test_the_same_credential_is_remembered_once() -> None:
     assert sent == [AuthPacket(0, "digest", b"u:p"), AuthPacket(0, "ip", b"u:p")]
 
 
-def test_a_rejection_ends_the_session_and_names_the_scheme_alone() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_rejection_ends_the_session_and_names_the_scheme_alone(script: Script) -> None:
     other = script.call("create", "/a")
     call = script.call("add_auth", "odd", b"hunter2")
     script.flush()
@@ -159,8 +153,7 @@ def test_a_rejection_ends_the_session_and_names_the_scheme_alone() -> None:
         script.call("exists", "/a")
 
 
-def test_the_credential_that_is_rejected_is_the_one_that_was_sent_first() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_credential_that_is_rejected_is_the_one_that_was_sent_first(script: Script) -> None:
     script.call("add_auth", "good", b"1")
     script.call("add_auth", "bad", b"2")
     script.flush()
@@ -168,8 +161,7 @@ def test_the_credential_that_is_rejected_is_the_one_that_was_sent_first() -> Non
     assert "'bad'" in str(script.session.ending())
 
 
-def test_an_answer_that_nobody_asked_for_ends_no_call() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_answer_that_nobody_asked_for_ends_no_call(script: Script) -> None:
     script.feed(ACCEPTED)
     call = script.call("add_auth", "digest", b"u:p")
     assert not call.ready
@@ -242,8 +234,7 @@ def test_a_sasl_exchange() -> None:
     assert call.xid == 4, "one line of xids"
 
 
-def test_nothing_else_is_sent_before_the_mechanism_is_satisfied() -> None:
-    script = script_in(State.CONNECTED)
+def test_nothing_else_is_sent_before_the_mechanism_is_satisfied(script: Script) -> None:
     script.session._identity.sasl = True
     script.watching("get_data", "/a")
     script.session.add_auth("digest", b"u:p")

@@ -137,8 +137,7 @@ def test_who_waits_for_the_change_is_woken_once(by: str) -> None:
     assert script.wake() == ["changed"]
 
 
-def test_a_session_has_its_id_until_the_end() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_session_has_its_id_until_the_end(script: Script) -> None:
     assert script.session.session_id == SESSION_ID
     script.session.closed()
     assert script.session.session_id == SESSION_ID
@@ -181,8 +180,7 @@ def test_nothing_leaves_a_terminal_state(state: State, stimulus: str) -> None:
 
 
 @pytest.mark.parametrize("state", TERMINAL)
-def test_nothing_is_sent_once_the_session_is_over(state: State) -> None:
-    script = script_in(State.CONNECTED)
+def test_nothing_is_sent_once_the_session_is_over(state: State, script: Script) -> None:
     script.call("exists", "/sent")
     script.flush()
     script.call("create", "/queued")
@@ -225,8 +223,7 @@ def test_known_A39_a_submit_after_the_end_raises_at_once(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", TERMINAL)
-def test_the_end_ends_every_call_once(state: State) -> None:
-    script = script_in(State.CONNECTED)
+def test_the_end_ends_every_call_once(state: State, script: Script) -> None:
     calls = [script.call("create", "/sent"), script.call("get_data", "/sent")]
     script.flush()
     calls += [script.call("create", "/queued"), script.call("exists", "/queued")]
@@ -260,8 +257,7 @@ def test_the_end_reaches_calls_that_wait_for_a_connection(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", TERMINAL)
-def test_the_end_ends_every_watch(state: State) -> None:
-    script = script_in(State.CONNECTED)
+def test_the_end_ends_every_watch(state: State, script: Script) -> None:
     watches = [
         script.watching("get_data", "/data"),
         script.watching("exists", "/exists"),
@@ -294,8 +290,7 @@ def test_the_end_ends_a_watch_whose_read_is_under_way(state: State, sent: bool) 
 
 
 @pytest.mark.parametrize("state", TERMINAL)
-def test_a_callback_is_told_once_how_the_session_ended(state: State) -> None:
-    script = script_in(State.CONNECTED)
+def test_a_callback_is_told_once_how_the_session_ended(state: State, script: Script) -> None:
     told: list[Event] = []
     watch = Watch(told.append)
     script.answer(script.call("get_data", "/a", watch=watch))
@@ -307,8 +302,7 @@ def test_a_callback_is_told_once_how_the_session_ended(state: State) -> None:
     assert told == [Event(EventType.NONE, "", state)]
 
 
-def test_events_that_came_before_the_end_are_not_lost() -> None:
-    script = script_in(State.CONNECTED)
+def test_events_that_came_before_the_end_are_not_lost(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.event(EventType.NODE_DELETED, "/a")
     script.session.closed()
@@ -316,8 +310,7 @@ def test_events_that_came_before_the_end_are_not_lost() -> None:
 
 
 @pytest.mark.parametrize("state", TERMINAL)
-def test_the_end_tells_every_hold_once(state: State) -> None:
-    script = script_in(State.CONNECTED)
+def test_the_end_tells_every_hold_once(state: State, script: Script) -> None:
     held, released = Claim(), Claim()
     script.session.hold(held)
     script.session.hold(released)
@@ -401,8 +394,7 @@ def test_known_A38_a_local_close_ends_the_session_from_every_state(state: State)
     assert failure(call) is ClientClosedError
 
 
-def test_known_A37_close_comes_behind_the_calls_that_are_queued() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A37_close_comes_behind_the_calls_that_are_queued(script: Script) -> None:
     calls = [script.call("create", f"/{number}") for number in range(100)]
     closing = script.session.close(script.now)
     assert closing is not None
@@ -413,8 +405,7 @@ def test_known_A37_close_comes_behind_the_calls_that_are_queued() -> None:
     assert script.state is State.CLOSED
 
 
-def test_known_A37_calls_that_the_close_has_overtaken_are_reported() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A37_calls_that_the_close_has_overtaken_are_reported(script: Script) -> None:
     calls = [script.call("create", f"/{number}") for number in range(5)]
     script.flush()
     script.session.close(script.now)
@@ -425,8 +416,7 @@ def test_known_A37_calls_that_the_close_has_overtaken_are_reported() -> None:
     assert script.names() == ["close_session"]
 
 
-def test_the_lost_answer_to_a_close_and_a_session_that_is_gone_mean_closed() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_lost_answer_to_a_close_and_a_session_that_is_gone_mean_closed(script: Script) -> None:
     call, claim = script.session.close(script.now), Claim()
     assert call is not None
     script.session.hold(claim)
@@ -441,8 +431,7 @@ def test_the_lost_answer_to_a_close_and_a_session_that_is_gone_mean_closed() -> 
     assert claim.lost
 
 
-def test_the_lost_answer_to_a_close_and_a_foreign_session_mean_closed() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_lost_answer_to_a_close_and_a_foreign_session_mean_closed(script: Script) -> None:
     call = script.session.close(script.now)
     script.flush()
     script.lose()
@@ -483,8 +472,7 @@ def test_a_close_that_reaches_no_server_ends_after_a_session_timeout() -> None:
     assert failure(call) is NotSentError
 
 
-def test_a_close_that_lost_its_connection_ends_after_a_session_timeout() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_close_that_lost_its_connection_ends_after_a_session_timeout(script: Script) -> None:
     call = script.session.close(script.now)
     assert call is not None
     script.flush()
@@ -493,9 +481,7 @@ def test_a_close_that_lost_its_connection_ends_after_a_session_timeout() -> None
     assert call.ready
 
 
-def test_a_watch_of_a_missing_node_does_not_outlive_the_close() -> None:
-    script = script_in(State.CONNECTED)
-    watch = Watch()
+def test_a_watch_of_a_missing_node_does_not_outlive_the_close(script: Script, watch: Watch) -> None:
     read, closing = script.call("exists", "/a", watch=watch), script.session.close(script.now)
     assert closing is not None
     script.answer(read, error=NO_NODE)

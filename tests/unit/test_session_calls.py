@@ -44,14 +44,12 @@ CLOSE_4 = bytes.fromhex("0000000800000004fffffff5")
 # --- on the wire ----------------------------------------------------------------------------------
 
 
-def test_a_request_byte_by_byte() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_request_byte_by_byte(script: Script) -> None:
     script.call("exists", "/a", watch=Watch())
     assert script.session.data_to_send(script.now) == EXISTS_A
 
 
-def test_a_close_byte_by_byte() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_close_byte_by_byte(script: Script) -> None:
     for _ in range(3):
         script.answer(script.call("sync"))
     script.session.close(script.now)
@@ -70,8 +68,7 @@ def test_requests_go_out_in_the_order_of_the_calls() -> None:
     assert [sent.name for sent in script.sent[1:]] == operations
 
 
-def test_known_A18_xids_rise_from_one_over_all_connections() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A18_xids_rise_from_one_over_all_connections(script: Script) -> None:
     xids = []
     for _ in range(3):
         for _ in range(4):
@@ -81,8 +78,7 @@ def test_known_A18_xids_rise_from_one_over_all_connections() -> None:
     assert xids == list(range(1, 13))
 
 
-def test_known_A18_a_request_has_no_xid_before_it_is_handed_out() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A18_a_request_has_no_xid_before_it_is_handed_out(script: Script) -> None:
     first, second = script.call("exists", "/1"), script.call("exists", "/2")
     assert script.session.withdraw(first)
     assert [sent.xid for sent in script.flush()] == [1]
@@ -108,8 +104,7 @@ def test_known_A20_no_request_ever_has_the_xid_zero() -> None:
     assert [sent.xid for sent in script.flush()] == [LAST_XID, 1, 2]
 
 
-def test_much_is_handed_out_in_pieces_of_whole_frames() -> None:
-    script = script_in(State.CONNECTED)
+def test_much_is_handed_out_in_pieces_of_whole_frames(script: Script) -> None:
     for number in range(10):
         script.call("set_data", f"/{number}", bytes(100_000))
     sizes = []
@@ -120,8 +115,7 @@ def test_much_is_handed_out_in_pieces_of_whole_frames() -> None:
     assert len(sizes) == 4
 
 
-def test_queued_and_idle_count_what_is_not_sent_and_not_answered() -> None:
-    script = script_in(State.CONNECTED)
+def test_queued_and_idle_count_what_is_not_sent_and_not_answered(script: Script) -> None:
     call = script.call("exists", "/a")
     script.call("exists", "/b")
     assert (script.session.queued, script.session.unanswered) == (2, 0)
@@ -136,8 +130,7 @@ def test_queued_and_idle_count_what_is_not_sent_and_not_answered() -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_the_record_of_the_reply() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_answer_is_the_record_of_the_reply(script: Script) -> None:
     data, names, created, deleted = (
         script.call("get_data", "/a"),
         script.call("get_children", "/a"),
@@ -152,8 +145,7 @@ def test_an_answer_is_the_record_of_the_reply() -> None:
     assert deleted.value() is None
 
 
-def test_a_call_that_has_not_ended_has_no_value() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_call_that_has_not_ended_has_no_value(script: Script) -> None:
     call = script.call("exists", "/a")
     script.flush()
     assert not call.ready
@@ -162,8 +154,7 @@ def test_a_call_that_has_not_ended_has_no_value() -> None:
         call.value()
 
 
-def test_no_node_is_an_answer_to_exists_alone() -> None:
-    script = script_in(State.CONNECTED)
+def test_no_node_is_an_answer_to_exists_alone(script: Script) -> None:
     exists, data = script.call("exists", "/a"), script.call("get_data", "/a")
     script.answer(exists, error=NO_NODE)
     script.answer(data, error=NO_NODE)
@@ -171,8 +162,7 @@ def test_no_node_is_an_answer_to_exists_alone() -> None:
     assert failure(data) is SERVER_ERRORS[NO_NODE]
 
 
-def test_a_body_behind_a_refusal_is_not_looked_at() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_body_behind_a_refusal_is_not_looked_at(script: Script) -> None:
     call = script.call("get_data", "/a")
     script.answer(call, SyncResponse("/whatever"), error=-5)
     assert failure(call) is SERVER_ERRORS[-5]
@@ -183,8 +173,7 @@ ENDING = {-112, -115, -118, -124}
 ALL_CODES = [*range(-150, 0), 1, 42, 2**31 - 1, -(2**31), -999]
 
 
-def test_known_A13_every_error_code_ends_its_call_and_no_more() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A13_every_error_code_ends_its_call_and_no_more(script: Script) -> None:
     for code in ALL_CODES:
         if code not in ENDING:
             call = script.call("set_data", "/a", b"")
@@ -208,8 +197,7 @@ def test_known_A13_the_codes_about_the_session_end_their_call_as_well(code: int)
     assert failure(call) is type(error_for(code, None, None))
 
 
-def test_an_expiry_in_a_reply_ends_the_session() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_expiry_in_a_reply_ends_the_session(script: Script) -> None:
     head, other = script.call("create", "/a"), script.call("create", "/b")
     script.flush()
     script.answer(head, error=-112)
@@ -218,8 +206,7 @@ def test_an_expiry_in_a_reply_ends_the_session() -> None:
 
 
 @pytest.mark.parametrize("code", [-115, -124])
-def test_missing_credentials_in_a_reply_end_the_session(code: int) -> None:
-    script = script_in(State.CONNECTED)
+def test_missing_credentials_in_a_reply_end_the_session(code: int, script: Script) -> None:
     head, other = script.call("create", "/a"), script.call("create", "/b")
     script.flush()
     script.answer(head, error=code)
@@ -227,8 +214,7 @@ def test_missing_credentials_in_a_reply_end_the_session(code: int) -> None:
     assert (failure(head), failure(other)) == (AuthFailedError, AuthFailedError)
 
 
-def test_known_A34_a_moved_session_costs_the_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A34_a_moved_session_costs_the_connection(script: Script) -> None:
     head, other = script.call("create", "/a"), script.call("create", "/b")
     script.flush()
     script.feed(script.reply_to(head, error=-118) + script.reply_to(other))
@@ -254,8 +240,7 @@ def test_an_answer_is_the_same_however_its_bytes_arrive() -> None:
 # --- wakers ---------------------------------------------------------------------------------------
 
 
-def test_wakers_come_out_once_and_in_the_order_of_the_wire() -> None:
-    script = script_in(State.CONNECTED)
+def test_wakers_come_out_once_and_in_the_order_of_the_wire(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     first, second = script.call("exists", "/1"), script.call("exists", "/2")
     script.flush()
@@ -270,8 +255,7 @@ def test_wakers_come_out_once_and_in_the_order_of_the_wire() -> None:
     assert script.wake() == []
 
 
-def test_lost_calls_are_woken_in_their_order() -> None:
-    script = script_in(State.CONNECTED)
+def test_lost_calls_are_woken_in_their_order(script: Script) -> None:
     for number in range(5):
         script.log_when_ready(script.call("exists", "/a"), str(number))
         if number == 2:
@@ -303,8 +287,7 @@ def _lost_at(written: int, before: int) -> list[type | None]:
     return [failure(call) for call in calls]
 
 
-def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before(script: Script) -> None:
     before = script.written
     calls = _batch(script)
     script.flush()
@@ -315,8 +298,7 @@ def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before() -> 
         assert _lost_at(written, before) == expected, written
 
 
-def test_the_ends_of_the_calls_are_the_ends_of_their_frames() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_ends_of_the_calls_are_the_ends_of_their_frames(script: Script) -> None:
     script.session.add_auth("digest", b"u:p")
     calls = _batch(script)
     script.flush()
@@ -349,8 +331,7 @@ def test_of_a_broken_batch_a_prefix_is_unknown_and_the_rest_not_sent(
     ]
 
 
-def test_a_call_that_was_not_handed_out_was_not_sent() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_call_that_was_not_handed_out_was_not_sent(script: Script) -> None:
     sent = script.call("create", "/a")
     script.flush()
     queued = script.call("create", "/b")
@@ -358,8 +339,7 @@ def test_a_call_that_was_not_handed_out_was_not_sent() -> None:
     assert (failure(sent), failure(queued)) == (OutcomeUnknownError, NotSentError)
 
 
-def test_an_answered_call_is_not_lost() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_answered_call_is_not_lost(script: Script) -> None:
     answered, lost = script.call("create", "/a"), script.call("create", "/b")
     script.answer(answered)
     script.lose()
@@ -367,16 +347,14 @@ def test_an_answered_call_is_not_lost() -> None:
     assert failure(lost) is OutcomeUnknownError
 
 
-def test_only_a_change_may_have_been_applied() -> None:
-    script = script_in(State.CONNECTED)
+def test_only_a_change_may_have_been_applied(script: Script) -> None:
     calls = _batch(script)
     script.flush()
     script.lose()
     assert [maybe_applied(call) for call in calls] == [True, False, True, True, False]
 
 
-def test_a_loss_says_what_to_do_next() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_loss_says_what_to_do_next(script: Script) -> None:
     change, read = script.call("create", "/a"), script.call("exists", "/a")
     script.flush()
     script.lose(why="reset by peer")
@@ -385,8 +363,7 @@ def test_a_loss_says_what_to_do_next() -> None:
     assert "reset by peer" in str(read.error())
 
 
-def test_known_B3_nothing_is_sent_twice() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_B3_nothing_is_sent_twice(script: Script) -> None:
     script.call("create", "/a")
     script.flush()
     script.call("create", "/b")
@@ -394,8 +371,7 @@ def test_known_B3_nothing_is_sent_twice() -> None:
     assert [sent.name for sent in script.sent] == ["connect"]
 
 
-def test_positions_count_anew_on_each_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_positions_count_anew_on_each_connection(script: Script) -> None:
     script.call("set_data", "/a", bytes(10_000))
     script.flush()
     script.reconnect()
@@ -478,8 +454,7 @@ def test_the_error_of_a_call_that_waited_in_vain_names_the_last_failure() -> Non
     assert "no route to host" in str(call.error())
 
 
-def test_a_call_on_a_usable_connection_has_no_time_limit_of_its_own() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_call_on_a_usable_connection_has_no_time_limit_of_its_own(script: Script) -> None:
     call = script.call("exists", "/a")
     script.flush()
     for _ in range(20):
@@ -521,8 +496,7 @@ def test_a_call_given_up_before_it_was_sent_never_is(state: State) -> None:
     assert failure(kept) is None
 
 
-def test_a_call_given_up_after_it_was_sent_keeps_its_place() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_call_given_up_after_it_was_sent_keeps_its_place(script: Script) -> None:
     given_up, next_one = script.call("create", "/1"), script.call("create", "/2")
     script.flush()
     assert not script.session.withdraw(given_up)
@@ -532,8 +506,7 @@ def test_a_call_given_up_after_it_was_sent_keeps_its_place() -> None:
     assert failure(next_one) is None
 
 
-def test_an_ended_call_cannot_be_given_up() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_ended_call_cannot_be_given_up(script: Script) -> None:
     call = script.call("create", "/a")
     script.lose()
     outcome = call.outcome

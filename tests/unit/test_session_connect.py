@@ -174,8 +174,7 @@ def test_a_session_that_the_server_does_not_know_has_expired(answer: bytes) -> N
     assert failure(call) is SessionExpiredError
 
 
-def test_known_A33_a_foreign_session_on_reconnect_means_expired() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) -> None:
     watch, claim = script.watching("get_data", "/a"), Claim()
     script.session.hold(claim)
     script.lose()
@@ -186,8 +185,7 @@ def test_known_A33_a_foreign_session_on_reconnect_means_expired() -> None:
     assert script.session.session_id == SESSION_ID
 
 
-def test_the_password_of_the_last_welcome_is_used() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_password_of_the_last_welcome_is_used(script: Script) -> None:
     script.reconnect(passwd=b"another password")
     script.lose()
     script.dial()
@@ -211,8 +209,7 @@ def test_the_timeout_is_asked_for_and_granted_anew_on_each_connection() -> None:
     assert script.session.timeout == 12.0
 
 
-def test_nothing_is_sent_behind_the_connect_request_before_its_answer() -> None:
-    script = script_in(State.CONNECTED)
+def test_nothing_is_sent_behind_the_connect_request_before_its_answer(script: Script) -> None:
     script.session.add_auth("digest", b"u:p")
     script.watching("get_data", "/a")
     script.lose()
@@ -226,22 +223,19 @@ def test_nothing_is_sent_behind_the_connect_request_before_its_answer() -> None:
 # --- what comes before the first request ----------------------------------------------------------
 
 
-def test_credentials_byte_by_byte() -> None:
-    script = script_in(State.CONNECTED)
+def test_credentials_byte_by_byte(script: Script) -> None:
     script.session.add_auth("digest", b"u:p")
     assert script.session.data_to_send(script.now) == AUTH_U_P
 
 
-def test_watches_are_set_again_byte_by_byte() -> None:
-    script = script_in(State.CONNECTED)
+def test_watches_are_set_again_byte_by_byte(script: Script) -> None:
     script.answer(script.call("get_data", "/a", watch=Watch()), zxid=0x10)
     script.lose()
     script.greet()
     assert script.session.data_to_send(script.now) == SET_WATCHES_A
 
 
-def test_known_A40_the_queue_follows_when_all_before_it_is_answered() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A40_the_queue_follows_when_all_before_it_is_answered(script: Script) -> None:
     script.session.add_auth("digest", b"u:p")
     script.session.add_auth("digest", b"v:p")
     script.watching("get_data", "/a")
@@ -288,8 +282,7 @@ def test_credentials_added_while_others_are_sent_are_waited_for_as_well() -> Non
     assert states == [State.HANDSHAKE, State.CONNECTED]
 
 
-def test_credentials_added_on_a_usable_connection_overtake_the_queue() -> None:
-    script = script_in(State.CONNECTED)
+def test_credentials_added_on_a_usable_connection_overtake_the_queue(script: Script) -> None:
     call = script.call("get_data", "/a")
     script.session.add_auth("digest", b"u:p")
     assert script.names() == ["auth", "get_data"]
@@ -298,8 +291,7 @@ def test_credentials_added_on_a_usable_connection_overtake_the_queue() -> None:
     assert failure(call) is None
 
 
-def test_the_answer_to_credentials_may_overtake_replies() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_answer_to_credentials_may_overtake_replies(script: Script) -> None:
     calls = [script.call("create", f"/{number}") for number in range(5)]
     script.session.add_auth("digest", b"u:p")
     script.flush()
@@ -334,8 +326,7 @@ def test_known_A17_credentials_cut_short_leave_nothing_behind() -> None:
             assert failure(call) is None
 
 
-def test_a_required_authentication_that_was_not_given_is_named() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_required_authentication_that_was_not_given_is_named(script: Script) -> None:
     first, second = script.call("create", "/a"), script.call("create", "/b")
     script.answer(first, error=-124)
     for call in (first, second):
@@ -356,8 +347,7 @@ def test_rejected_credentials_end_the_session(state: State, code: int) -> None:
     assert failure(call) is AuthFailedError
 
 
-def test_known_A3_answers_to_set_watches_never_meet_the_queue() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A3_answers_to_set_watches_never_meet_the_queue(script: Script) -> None:
     data, child = script.watching("get_data", "/a"), script.watching("get_children", "/a")
     for _ in range(50):
         script.lose()
@@ -375,8 +365,7 @@ def test_known_A3_answers_to_set_watches_never_meet_the_queue() -> None:
     assert types(child) == [EventType.NODE_CHILDREN_CHANGED] * 50
 
 
-def test_a_refused_set_watches_costs_the_connection_and_no_watch() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_refused_set_watches_costs_the_connection_and_no_watch(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.lose()
     script.greet()
@@ -400,8 +389,7 @@ def _set_again(sent: list[Sent]) -> set[str]:
     }
 
 
-def test_known_A5_watches_survive_cuts_around_their_restoration() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A5_watches_survive_cuts_around_their_restoration(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.lose()
     script.dial()  # cut before the welcome
@@ -417,8 +405,7 @@ def test_known_A5_watches_survive_cuts_around_their_restoration() -> None:
     assert types(watch) == [EventType.NODE_DATA_CHANGED]
 
 
-def test_a_watch_that_fired_during_its_restoration_is_not_set_again() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_that_fired_during_its_restoration_is_not_set_again(script: Script) -> None:
     script.watching("get_data", "/fired")
     script.watching("get_data", "/waiting")
     script.lose()
@@ -430,8 +417,7 @@ def test_a_watch_that_fired_during_its_restoration_is_not_set_again() -> None:
 
 
 @pytest.mark.parametrize("verb", ["get_data", "exists", "get_children", "get_children_with_stat"])
-def test_known_A1_every_watch_survives_the_connection(verb: str) -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A1_every_watch_survives_the_connection(verb: str, script: Script) -> None:
     watch = script.watching(verb, "/a")
     script.reconnect()
     assert _set_again(script.sent) == {"/a"}
@@ -439,8 +425,7 @@ def test_known_A1_every_watch_survives_the_connection(verb: str) -> None:
     assert types(watch) == [EventType.NODE_DELETED]
 
 
-def test_known_A2_a_watch_fires_once_however_often_it_was_set_again() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A2_a_watch_fires_once_however_often_it_was_set_again(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     for _ in range(5):
         script.reconnect()
@@ -449,8 +434,7 @@ def test_known_A2_a_watch_fires_once_however_often_it_was_set_again() -> None:
     assert types(watch) == [EventType.NODE_DATA_CHANGED]
 
 
-def test_watches_go_into_the_list_of_their_kind() -> None:
-    script = script_in(State.CONNECTED)
+def test_watches_go_into_the_list_of_their_kind(script: Script) -> None:
     script.watching("get_data", "/data")
     script.watching("exists", "/present")
     script.watching_missing("/missing")
@@ -472,8 +456,7 @@ def _many(script: Script, count: int, length: int) -> list[Watch]:
     return watches
 
 
-def test_known_A4_ten_thousand_watches_are_set_again_in_pieces() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A4_ten_thousand_watches_are_set_again_in_pieces(script: Script) -> None:
     watches = _many(script, 10_000, 110)
     script.reconnect()
     pieces = [sent.set_watches() for sent in script.sent[1:]]
@@ -494,8 +477,7 @@ def test_known_A4_ten_thousand_watches_are_set_again_in_pieces() -> None:
     assert {len(types(watch)) for watch in watches} == {1}
 
 
-def test_all_pieces_name_the_last_zxid_and_every_answer_is_waited_for() -> None:
-    script = script_in(State.CONNECTED)
+def test_all_pieces_name_the_last_zxid_and_every_answer_is_waited_for(script: Script) -> None:
     _many(script, 9, 60_000)
     script.answer(script.call("sync"), zxid=0x9876)
     script.lose()
@@ -509,8 +491,7 @@ def test_all_pieces_name_the_last_zxid_and_every_answer_is_waited_for() -> None:
     assert script.state is State.CONNECTED
 
 
-def test_a_path_longer_than_a_piece_goes_alone() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_path_longer_than_a_piece_goes_alone(script: Script) -> None:
     long = "/" + "x" * (BATCH_BYTES + 1)
     for path in ["/a", long, "/b"]:
         script.watching("get_data", path)
@@ -531,8 +512,7 @@ def _last_zxid_seen(script: Script) -> int:
     return seen
 
 
-def test_known_A9_a_connect_request_names_the_highest_zxid_of_all_replies() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A9_a_connect_request_names_the_highest_zxid_of_all_replies(script: Script) -> None:
     for zxid in [5, 3, 9, 7]:
         script.answer(script.call("exists", "/a"), zxid=zxid)
     assert _last_zxid_seen(script) == 9
@@ -540,14 +520,12 @@ def test_known_A9_a_connect_request_names_the_highest_zxid_of_all_replies() -> N
     assert _last_zxid_seen(script) == 9
 
 
-def test_a_refusal_counts_for_the_last_zxid() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_refusal_counts_for_the_last_zxid(script: Script) -> None:
     script.answer(script.call("delete", "/a"), error=-101, zxid=77)
     assert _last_zxid_seen(script) == 77
 
 
-def test_known_A8_only_replies_to_requests_count_for_the_last_zxid() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A8_only_replies_to_requests_count_for_the_last_zxid(script: Script) -> None:
     script.watching("get_data", "/a")
     script.answer(script.call("exists", "/a"), zxid=0x500)
     script.feed(event_frame(3, "/a", zxid=0x999))
@@ -559,8 +537,7 @@ def test_known_A8_only_replies_to_requests_count_for_the_last_zxid() -> None:
 
 
 @pytest.mark.parametrize("zxid", [-1, 0, -(2**63)])
-def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int) -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int, script: Script) -> None:
     script.answer(script.call("exists", "/a"), zxid=zxid)
     assert _last_zxid_seen(script) == 0
     script.answer(script.call("exists", "/a"), zxid=6)
@@ -568,8 +545,7 @@ def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int) -> None:
     assert _last_zxid_seen(script) == 6
 
 
-def test_the_answer_to_set_watches_does_not_count_for_the_last_zxid() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_answer_to_set_watches_does_not_count_for_the_last_zxid(script: Script) -> None:
     script.answer(script.call("get_data", "/a", watch=Watch()), zxid=3)
     script.lose()
     script.greet()
@@ -578,8 +554,7 @@ def test_the_answer_to_set_watches_does_not_count_for_the_last_zxid() -> None:
     assert _last_zxid_seen(script) == 3
 
 
-def test_known_A7_an_event_does_not_hide_what_the_next_one_would_have_told() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A7_an_event_does_not_hide_what_the_next_one_would_have_told(script: Script) -> None:
     first, second = script.watching("get_data", "/1"), script.watching("get_data", "/2")
     set_at = script.zxid
     script.feed(event_frame(3, "/1", zxid=set_at + 2))  # /2 was changed at set_at + 1 or + 2
@@ -629,8 +604,7 @@ def test_a_loss_without_a_connection_is_harmless() -> None:
         assert script.session.act_at == due
 
 
-def test_each_connection_starts_its_frames_afresh() -> None:
-    script = script_in(State.CONNECTED)
+def test_each_connection_starts_its_frames_afresh(script: Script) -> None:
     script.feed(reply_frame(5, 1, 0, bytes(100))[:50])
     script.reconnect()
     assert script.session.session_id == SESSION_ID
@@ -643,8 +617,7 @@ def test_a_read_only_connection_is_followed_by_a_writable_one() -> None:
     assert script.state is State.CONNECTED
 
 
-def test_each_connection_has_a_token_of_its_own() -> None:
-    script = script_in(State.CONNECTED)
+def test_each_connection_has_a_token_of_its_own(script: Script) -> None:
     first = script.session.connection
     assert script.session.connection is first
     script.reconnect()

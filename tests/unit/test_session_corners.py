@@ -20,8 +20,7 @@ def test_a_session_that_is_over_is_not_closed_again(state: State) -> None:
     assert script.state is state
 
 
-def test_a_mechanism_that_answers_too_late_is_not_heard() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_mechanism_that_answers_too_late_is_not_heard(script: Script) -> None:
     script.session.sasl_token(b"late")
     script.session.sasl_done(script.now)
     script.session.sasl_failed("late")

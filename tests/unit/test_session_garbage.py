@@ -56,8 +56,7 @@ UNEXPECTED = {
 
 
 @pytest.mark.parametrize("xid", UNEXPECTED)
-def test_known_A11_an_unexpected_xid_costs_one_connection(xid: str) -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A11_an_unexpected_xid_costs_one_connection(xid: str, script: Script) -> None:
     script.answer(script.call("exists", "/answered"))
     call = script.call("create", "/a")
     script.flush()
@@ -71,8 +70,7 @@ def test_known_A11_an_unexpected_xid_costs_one_connection(xid: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["exists", "get_data", "create", "delete", "get_children", "sync"])
-def test_known_A11_a_reply_that_comes_twice_costs_one_connection(verb: str) -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A11_a_reply_that_comes_twice_costs_one_connection(verb: str, script: Script) -> None:
     call = script.call(verb, "/a")
     reply = script.reply_to(call)
     script.feed(reply + reply)
@@ -81,15 +79,13 @@ def test_known_A11_a_reply_that_comes_twice_costs_one_connection(verb: str) -> N
     assert usable_again(script)
 
 
-def test_a_reply_that_nobody_asked_for_costs_one_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_reply_that_nobody_asked_for_costs_one_connection(script: Script) -> None:
     script.feed(reply_frame(1))
     assert script.session.broken is not None
     assert usable_again(script)
 
 
-def test_a_reply_before_the_session_is_restored_costs_one_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_reply_before_the_session_is_restored_costs_one_connection(script: Script) -> None:
     script.watching("get_data", "/a")
     script.lose()
     call = script.call("create", "/a")
@@ -114,8 +110,7 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_known_A12_a_bad_frame_length_costs_one_connection(length: str) -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A12_a_bad_frame_length_costs_one_connection(length: str, script: Script) -> None:
     call = script.call("create", "/a")
     script.flush()
     script.feed(LENGTHS[length])
@@ -136,8 +131,7 @@ def test_bytes_without_a_connection_mean_nothing(state: State, data: bytes) -> N
     assert not call.ready
 
 
-def test_replies_before_the_garbage_count() -> None:
-    script = script_in(State.CONNECTED)
+def test_replies_before_the_garbage_count(script: Script) -> None:
     answered, lost = script.call("create", "/a"), script.call("create", "/b")
     script.feed(script.reply_to(answered) + b"\xff\xff\xff\xff" + script.reply_to(lost))
     script.lose()
@@ -145,8 +139,7 @@ def test_replies_before_the_garbage_count() -> None:
     assert failure(lost) is GarbledError
 
 
-def test_a_garbled_call_that_was_not_sent_is_just_that() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_garbled_call_that_was_not_sent_is_just_that(script: Script) -> None:
     sent = script.call("create", "/a")
     script.flush()
     queued = script.call("create", "/b")
@@ -155,8 +148,7 @@ def test_a_garbled_call_that_was_not_sent_is_just_that() -> None:
     assert (failure(sent), failure(queued)) == (GarbledError, NotSentError)
 
 
-def test_garbage_is_forgotten_with_its_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_garbage_is_forgotten_with_its_connection(script: Script) -> None:
     script.feed(b"\xff\xff\xff\xff")
     script.reconnect()
     call = script.call("create", "/a")
@@ -186,8 +178,7 @@ def test_known_A14_an_unreadable_reply_ends_its_call_and_the_connection(body: by
 
 
 @pytest.mark.parametrize("verb", ["create", "delete"])  # too short, and not empty
-def test_an_unreadable_reply_to_a_change_may_have_been_applied(verb: str) -> None:
-    script = script_in(State.CONNECTED)
+def test_an_unreadable_reply_to_a_change_may_have_been_applied(verb: str, script: Script) -> None:
     call = script.call(verb, "/a")
     script.flush()
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
@@ -196,8 +187,7 @@ def test_an_unreadable_reply_to_a_change_may_have_been_applied(verb: str) -> Non
     assert script.session.broken is not None
 
 
-def test_an_unreadable_event_costs_one_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_unreadable_event_costs_one_connection(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.feed(reply_frame(ops.NOTIFICATION_XID, -1, 0, b"\0\0"))
     assert script.session.broken is not None
@@ -241,8 +231,7 @@ def test_a_frame_over_the_limit_that_nobody_waits_for_costs_one_connection() -> 
     assert usable_again(script)
 
 
-def test_nothing_behind_a_broken_frame_is_believed() -> None:
-    script = script_in(State.CONNECTED)
+def test_nothing_behind_a_broken_frame_is_believed(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     call = script.call("exists", "/a")
     script.flush()
@@ -340,8 +329,7 @@ def test_how_bytes_are_cut_makes_no_difference(data: bytes, sizes: list[int]) ->
     assert seen[0] == seen[1]
 
 
-def test_known_A15_what_a_peer_claims_costs_no_memory() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A15_what_a_peer_claims_costs_no_memory(script: Script) -> None:
     tracemalloc.start()
     try:
         script.feed(struct.pack(">i", 60 * 1024 * 1024) + bytes(1000))
@@ -350,8 +338,7 @@ def test_known_A15_what_a_peer_claims_costs_no_memory() -> None:
         tracemalloc.stop()
 
 
-def test_known_A15_what_comes_behind_garbage_costs_no_memory() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A15_what_comes_behind_garbage_costs_no_memory(script: Script) -> None:
     script.feed(struct.pack(">i", -1))
     chunk = struct.pack(">i", 60 * 1024 * 1024) + bytes(10_000)
     tracemalloc.start()

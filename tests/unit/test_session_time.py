@@ -38,8 +38,7 @@ LONG_FRAME = reply_frame(ops.NOTIFICATION_XID, -1, 0, bytes(100_000))
 # --- pings ----------------------------------------------------------------------------------------
 
 
-def test_a_ping_byte_by_byte() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_ping_byte_by_byte(script: Script) -> None:
     script.jump(THIRD)
     script.session.on_deadline(script.now)
     assert script.session.data_to_send(script.now) == PING
@@ -55,8 +54,7 @@ def test_a_ping_goes_out_after_a_third_of_the_timeout_without_a_frame(state: Sta
     assert [(sent.name, sent.at) for sent in script.sent[1:]] == [("ping", START + THIRD)]
 
 
-def test_any_request_puts_the_ping_off() -> None:
-    script = script_in(State.CONNECTED)
+def test_any_request_puts_the_ping_off(script: Script) -> None:
     script.advance(THIRD / 2)
     script.call("exists", "/a")
     script.flush()
@@ -66,16 +64,14 @@ def test_any_request_puts_the_ping_off() -> None:
     assert [sent.name for sent in script.sent[1:]] == ["exists", "ping"]
 
 
-def test_known_A23_what_a_server_sends_does_not_put_the_ping_off() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script) -> None:
     for _ in range(120):
         script.advance(0.25)
         script.event(3, "/a")
     assert [sent.name for sent in script.sent[1:]] == ["ping"] * 10
 
 
-def test_known_A24_pings_go_out_while_a_long_reply_drips_in() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A24_pings_go_out_while_a_long_reply_drips_in(script: Script) -> None:
     call = script.call("get_data", "/a")
     script.flush()
     reply = script.reply_to(call, GetDataResponse(bytes(90_000), Stat(*range(11))))
@@ -113,8 +109,7 @@ def test_a_shorter_grant_means_earlier_pings() -> None:
     assert [sent.name for sent in script.sent[1:]] == ["ping"]
 
 
-def test_a_pong_that_nobody_asked_for_is_harmless() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_pong_that_nobody_asked_for_is_harmless(script: Script) -> None:
     lease = script.session.lease_deadline
     script.advance(1.0)
     script.feed(PONG * 3)
@@ -147,16 +142,14 @@ def test_known_A21_a_connection_silent_for_two_thirds_is_given_up(state: State) 
     assert script.state is not state
 
 
-def test_known_A21_pings_alone_do_not_keep_a_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A21_pings_alone_do_not_keep_a_connection(script: Script) -> None:
     script.advance(2 * THIRD)
     assert not script.session.usable
     assert "nothing arrived for 6.0 s" in script.session.last_failure
 
 
 @pytest.mark.parametrize("data", [PONG, event_frame(3, "/a"), LONG_FRAME[:PROGRESS_BYTES]])
-def test_a_frame_or_a_good_part_of_one_keeps_a_connection(data: bytes) -> None:
-    script = script_in(State.CONNECTED)
+def test_a_frame_or_a_good_part_of_one_keeps_a_connection(data: bytes, script: Script) -> None:
     script.advance(THIRD)
     script.feed(data)
     script.advance(2 * THIRD - SMALL)
@@ -165,8 +158,7 @@ def test_a_frame_or_a_good_part_of_one_keeps_a_connection(data: bytes) -> None:
     assert not script.session.usable
 
 
-def test_a_trickle_of_bytes_does_not_keep_a_connection() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_trickle_of_bytes_does_not_keep_a_connection(script: Script) -> None:
     for byte in LONG_FRAME[: PROGRESS_BYTES - 1]:
         if script.session.usable:
             script.advance(THIRD / 256)
@@ -196,8 +188,7 @@ def test_known_A22_a_ping_that_was_not_answered_is_forgotten_with_its_connection
     assert script.state is State.CONNECTED
 
 
-def test_known_A22_ping_flag_does_not_survive_reconnect() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A22_ping_flag_does_not_survive_reconnect(script: Script) -> None:
     script.advance(THIRD)
     pinged_at = script.now
     script.reconnect()
@@ -246,8 +237,7 @@ def test_the_lease_counts_from_the_sending_of_the_last_request_that_was_answered
     assert script.session.lease_deadline == START + 3.0 + TIMEOUT
 
 
-def test_a_pong_counts_from_the_sending_of_its_ping() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_pong_counts_from_the_sending_of_its_ping(script: Script) -> None:
     script.advance(THIRD)
     script.event(3, "/a")
     script.advance(THIRD)
@@ -259,8 +249,7 @@ def test_a_pong_counts_from_the_sending_of_its_ping() -> None:
     assert script.session.lease_deadline == START + 2 * THIRD + TIMEOUT
 
 
-def test_an_answer_to_something_older_does_not_turn_the_lease_back() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_answer_to_something_older_does_not_turn_the_lease_back(script: Script) -> None:
     script.advance(THIRD)  # a ping
     script.jump(0.5)
     call = script.call("exists", "/a")
@@ -270,8 +259,7 @@ def test_an_answer_to_something_older_does_not_turn_the_lease_back() -> None:
     assert script.session.lease_deadline == lease == START + THIRD + 0.5 + TIMEOUT
 
 
-def test_what_answers_nothing_does_not_lengthen_the_lease() -> None:
-    script = script_in(State.CONNECTED)
+def test_what_answers_nothing_does_not_lengthen_the_lease(script: Script) -> None:
     script.jump(1.0)
     script.session.add_auth("digest", b"u:p")
     script.flush()
@@ -279,8 +267,7 @@ def test_what_answers_nothing_does_not_lengthen_the_lease() -> None:
     assert script.session.lease_deadline == START + TIMEOUT
 
 
-def test_a_reconnect_lengthens_the_lease_with_its_welcome() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_reconnect_lengthens_the_lease_with_its_welcome(script: Script) -> None:
     script.lose()
     script.jump(3.0)
     script.dial()
@@ -293,8 +280,7 @@ def test_a_reconnect_lengthens_the_lease_with_its_welcome() -> None:
 
 
 @pytest.mark.parametrize("granted", [3.0, 30.0])
-def test_the_lease_is_as_long_as_was_granted_last(granted: float) -> None:
-    script = script_in(State.CONNECTED)
+def test_the_lease_is_as_long_as_was_granted_last(granted: float, script: Script) -> None:
     script.reconnect(timeout=granted)
     assert script.session.lease_deadline == script.now + granted
 
@@ -308,8 +294,7 @@ def _holding(script: Script) -> Claim:
     return claim
 
 
-def test_known_A32_a_hold_ends_with_the_lease_and_not_before() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A32_a_hold_ends_with_the_lease_and_not_before(script: Script) -> None:
     claim = _holding(script)
     script.lose(why="cable cut")
     script.advance(TIMEOUT - SMALL)
@@ -321,8 +306,7 @@ def test_known_A32_a_hold_ends_with_the_lease_and_not_before() -> None:
     assert script.wake() == ["claim"]
 
 
-def test_known_A32_a_hold_ends_on_a_connection_that_looks_alive() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A32_a_hold_ends_on_a_connection_that_looks_alive(script: Script) -> None:
     claim = _holding(script)
     for _ in range(36):  # events come, but no ping is answered
         script.advance(0.25)
@@ -331,13 +315,12 @@ def test_known_A32_a_hold_ends_on_a_connection_that_looks_alive() -> None:
     assert claim.lost
 
 
-def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection() -> None:
+def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection(script: Script) -> None:
     """Its bytes prove nothing about when the server has last heard of the client.
 
     The answers to pings stand behind it; once it is whole, they prolong the lease again, and the
     session has lived all the time.
     """
-    script = script_in(State.CONNECTED)
     claim = _holding(script)
     script.advance(SMALL)
     call = script.call("get_data", "/a")
@@ -357,8 +340,7 @@ def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection() -> None
     assert script.session.lease_deadline == sent[-1] + TIMEOUT > script.now
 
 
-def test_a_hold_lasts_as_long_as_pings_are_answered() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_hold_lasts_as_long_as_pings_are_answered(script: Script) -> None:
     claim = _holding(script)
     for _ in range(20):
         script.advance(THIRD)
@@ -366,8 +348,7 @@ def test_a_hold_lasts_as_long_as_pings_are_answered() -> None:
     assert not claim.lost
 
 
-def test_a_hold_survives_a_reconnect_within_the_lease() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_hold_survives_a_reconnect_within_the_lease(script: Script) -> None:
     claim = _holding(script)
     script.lose()
     script.jump(TIMEOUT / 2)
@@ -376,8 +357,7 @@ def test_a_hold_survives_a_reconnect_within_the_lease() -> None:
     assert not claim.lost
 
 
-def test_known_A29_a_pause_ends_a_hold_before_anything_is_read() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -> None:
     call = script.call("exists", "/a")
     script.flush()
     claim = _holding(script)
@@ -388,8 +368,7 @@ def test_known_A29_a_pause_ends_a_hold_before_anything_is_read() -> None:
     assert script.wake() == ["claim", "reply"]
 
 
-def test_known_A29_a_pause_ends_a_hold_before_a_welcome_is_read() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A29_a_pause_ends_a_hold_before_a_welcome_is_read(script: Script) -> None:
     claim = _holding(script)
     script.lose()
     script.dial()
@@ -400,16 +379,14 @@ def test_known_A29_a_pause_ends_a_hold_before_a_welcome_is_read() -> None:
     assert script.state is State.CONNECTED
 
 
-def test_known_A29_a_pause_ends_a_hold_at_the_next_deadline_that_is_kept() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A29_a_pause_ends_a_hold_at_the_next_deadline_that_is_kept(script: Script) -> None:
     claim = _holding(script)
     script.jump(TIMEOUT)
     script.session.on_deadline(script.now)
     assert claim.lost
 
 
-def test_a_hold_that_was_lost_stays_lost() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_hold_that_was_lost_stays_lost(script: Script) -> None:
     claim = _holding(script)
     script.lose()
     script.jump(TIMEOUT)
@@ -419,8 +396,7 @@ def test_a_hold_that_was_lost_stays_lost() -> None:
     assert len(claim.told) == 1
 
 
-def test_a_hold_that_begins_behind_the_lease_is_lost_at_once() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_hold_that_begins_behind_the_lease_is_lost_at_once(script: Script) -> None:
     script.lose()
     script.advance(TIMEOUT)
     claim = _holding(script)
@@ -443,8 +419,7 @@ def test_the_lease_is_a_deadline_only_for_a_hold() -> None:
     assert script.session.next_deadline() == before
 
 
-def test_a_hold_given_back_is_told_so_once_and_nothing_more() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_hold_given_back_is_told_so_once_and_nothing_more(script: Script) -> None:
     claim = _holding(script)
     script.session.unhold(claim)
     script.session.unhold(claim)
@@ -454,8 +429,7 @@ def test_a_hold_given_back_is_told_so_once_and_nothing_more() -> None:
     assert not claim.lost
 
 
-def test_all_holds_are_lost_in_the_order_in_which_they_began() -> None:
-    script = script_in(State.CONNECTED)
+def test_all_holds_are_lost_in_the_order_in_which_they_began(script: Script) -> None:
     claims = [Claim(str(number), log=script.log) for number in range(20)]
     for number in range(20):
         script.session.hold(claims[number * 7 % 20])
@@ -654,16 +628,14 @@ def test_deadlines_move_on_when_nobody_answers(servers: int) -> None:
     assert (failure(watching), failure(waiting)) == (NotSentError, NotSentError)
 
 
-def test_a_dead_connection_is_given_up_after_a_pause_even_if_its_bytes_wait() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_dead_connection_is_given_up_after_a_pause_even_if_its_bytes_wait(script: Script) -> None:
     script.jump(TIMEOUT)
     script.session.on_deadline(script.now)
     assert script.session.broken is not None
     assert not script.session.has_output
 
 
-def test_a_reply_over_many_pieces_is_one_contact() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_reply_over_many_pieces_is_one_contact(script: Script) -> None:
     call = script.call("exists", "/a")
     reply = script.reply_to(call)
     script.jump(1.0)

@@ -82,8 +82,7 @@ def test_known_A42_every_event_fires_the_watches_it_concerns(kind: str, event: i
 
 
 @pytest.mark.parametrize("kind", FIRES)
-def test_a_watch_fires_once(kind: str) -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_fires_once(kind: str, script: Script) -> None:
     watch = _watching(script, kind)
     for _ in range(3):
         script.event(DELETED, "/a")
@@ -91,8 +90,7 @@ def test_a_watch_fires_once(kind: str) -> None:
     assert _restored_lists(script) == []
 
 
-def test_a_watch_can_be_set_again_by_the_next_read() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_can_be_set_again_by_the_next_read(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     for _ in range(3):
         script.event(CHANGED, "/a")
@@ -102,15 +100,13 @@ def test_a_watch_can_be_set_again_by_the_next_read() -> None:
     assert armed(watch)
 
 
-def test_an_event_for_nobody_is_harmless() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_event_for_nobody_is_harmless(script: Script) -> None:
     script.event(CHANGED, "/nobody")
     script.event(CHANGED, "")
     assert script.session.broken is None
 
 
-def test_the_end_of_a_node_fires_a_watch_once_though_it_is_set_twice() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_end_of_a_node_fires_a_watch_once_though_it_is_set_twice(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.answer(script.call("get_children", "/a", watch=watch))
     script.event(DELETED, "/a")
@@ -119,8 +115,8 @@ def test_the_end_of_a_node_fires_a_watch_once_though_it_is_set_twice() -> None:
         watch.wait(0)
 
 
-def test_the_end_of_a_node_calls_a_callback_once_though_it_is_set_twice() -> None:
-    script, told = script_in(State.CONNECTED), list[Event]()
+def test_the_end_of_a_node_calls_a_callback_once_though_it_is_set_twice(script: Script) -> None:
+    told = list[Event]()
     script.answer(script.call("get_data", "/a", watch=told.append))
     callback = told.append
     script.answer(script.call("get_children", "/a", watch=callback))
@@ -129,8 +125,7 @@ def test_the_end_of_a_node_calls_a_callback_once_though_it_is_set_twice() -> Non
     assert [event.type for event in told] == [DELETED]
 
 
-def test_a_watch_set_twice_by_different_kinds_hears_of_both() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_set_twice_by_different_kinds_hears_of_both(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.answer(script.call("get_children", "/a", watch=watch))
     script.event(CHILDREN, "/a")
@@ -140,8 +135,7 @@ def test_a_watch_set_twice_by_different_kinds_hears_of_both() -> None:
     assert types(watch) == [CHANGED]
 
 
-def test_the_same_watch_set_twice_is_one() -> None:
-    script = script_in(State.CONNECTED)
+def test_the_same_watch_set_twice_is_one(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     for _ in range(3):
         script.answer(script.call("get_data", "/a", watch=watch))
@@ -152,8 +146,8 @@ def test_the_same_watch_set_twice_is_one() -> None:
         watch.wait(0)
 
 
-def test_the_same_callback_set_twice_is_called_once() -> None:
-    script, told = script_in(State.CONNECTED), list[Event]()
+def test_the_same_callback_set_twice_is_called_once(script: Script) -> None:
+    told = list[Event]()
     callback = told.append
     for _ in range(3):
         script.answer(script.call("get_data", "/a", watch=callback))
@@ -162,8 +156,7 @@ def test_the_same_callback_set_twice_is_called_once() -> None:
     assert len(told) == 1
 
 
-def test_all_watchers_of_a_node_hear_of_its_change() -> None:
-    script = script_in(State.CONNECTED)
+def test_all_watchers_of_a_node_hear_of_its_change(script: Script) -> None:
     watches = [_watching(script, kind) for kind in FIRES for _ in range(2)]
     script.event(DELETED, "/a")
     assert [types(watch) for watch in watches] == [[DELETED]] * len(watches)
@@ -174,8 +167,7 @@ def test_all_watchers_of_a_node_hear_of_its_change() -> None:
 
 @pytest.mark.parametrize("code", [NO_NODE, NO_AUTH, -5, -999])
 @pytest.mark.parametrize("verb", ["get_data", "get_children", "get_children_with_stat"])
-def test_a_refused_read_sets_no_watch(verb: str, code: int) -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_refused_read_sets_no_watch(verb: str, code: int, script: Script, watch: Watch) -> None:
     script.call(verb, "/a", watch=watch)
     script.flush()
     script.log_when_ready(watch, "not set")
@@ -193,15 +185,13 @@ def test_a_refused_exists_sets_no_watch_unless_the_node_is_missing(code: int) ->
     assert _restored_lists(script) == []
 
 
-def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning() -> None:
-    script = script_in(State.CONNECTED)
+def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Script) -> None:
     script.watching("exists", "/present")
     script.watching_missing("/missing")
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
 
 
-def test_a_read_that_is_lost_sets_no_watch() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_read_that_is_lost_sets_no_watch(script: Script, watch: Watch) -> None:
     call = script.call("get_data", "/a", watch=watch)
     script.flush()
     script.log_when_ready(watch, "not set")
@@ -219,8 +209,7 @@ def test_a_read_that_is_never_sent_sets_no_watch() -> None:
     assert not armed(watch)
 
 
-def test_a_read_given_up_before_it_was_sent_sets_no_watch() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_read_given_up_before_it_was_sent_sets_no_watch(script: Script, watch: Watch) -> None:
     call = script.call("get_data", "/a", watch=watch)
     assert armed(watch)
     script.session.withdraw(call)
@@ -238,8 +227,7 @@ def test_a_read_given_up_after_it_was_sent_still_sets_its_watch() -> None:
     assert types(watch) == [CHANGED]
 
 
-def test_an_unreadable_reply_sets_no_watch() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_an_unreadable_reply_sets_no_watch(script: Script, watch: Watch) -> None:
     call = script.call("get_data", "/a", watch=watch)
     script.flush()
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
@@ -247,8 +235,7 @@ def test_an_unreadable_reply_sets_no_watch() -> None:
     assert _restored_lists(script) == []
 
 
-def test_an_unreadable_reply_leaves_no_trace_of_its_read() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_an_unreadable_reply_leaves_no_trace_of_its_read(script: Script, watch: Watch) -> None:
     call = script.call("get_data", "/a", watch=watch)
     script.flush()
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
@@ -257,8 +244,7 @@ def test_an_unreadable_reply_leaves_no_trace_of_its_read() -> None:
 
 
 @pytest.mark.parametrize("sent", [True, False])
-def test_a_loss_leaves_no_trace_of_a_read(sent: bool) -> None:
-    script = script_in(State.CONNECTED)
+def test_a_loss_leaves_no_trace_of_a_read(sent: bool, script: Script) -> None:
     script.call("get_data", "/a", watch=Watch())
     if sent:
         script.flush()
@@ -281,8 +267,7 @@ def _leaves_in_silence(script: Script, watch: Watch) -> None:
 # --- the order of the wire ------------------------------------------------------------------------
 
 
-def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     read = script.call("get_data", "/a")
     script.flush()
@@ -313,8 +298,7 @@ def test_an_event_before_the_reply_is_not_for_the_watch_that_the_reply_sets() ->
 # --- early watches --------------------------------------------------------------------------------
 
 
-def test_an_early_watch_is_set_before_its_read_is_answered() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_an_early_watch_is_set_before_its_read_is_answered(script: Script, watch: Watch) -> None:
     call = script.guard("/a", watch)
     script.flush()
     script.event(DELETED, "/a")
@@ -323,8 +307,7 @@ def test_an_early_watch_is_set_before_its_read_is_answered() -> None:
     assert types(watch) == []
 
 
-def test_an_early_watch_stays_set_when_its_read_is_answered() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_an_early_watch_stays_set_when_its_read_is_answered(script: Script, watch: Watch) -> None:
     script.answer(script.guard("/a", watch))
     assert armed(watch)
     assert _restored_lists(script) == [(), (), ("/a",)]
@@ -332,9 +315,8 @@ def test_an_early_watch_stays_set_when_its_read_is_answered() -> None:
     assert types(watch) == [DELETED]
 
 
-def test_a_guard_that_is_given_up_leaves_nothing_behind() -> None:
+def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
     """The guard of every lock that is held for a moment only."""
-    script, watch = script_in(State.CONNECTED), Watch()
     for _ in range(3):
         assert script.session.withdraw(script.guard("/a", watch))
     assert script.session._watches._to_repeat == []
@@ -358,24 +340,24 @@ def test_an_early_watch_on_a_missing_node_fires_alone() -> None:
     assert _restored_lists(script) == [(), ("/a",), ("/a",)]
 
 
-def test_a_guard_that_finds_another_node_in_the_place_of_its_own_fires() -> None:
-    script, guard = script_in(State.CONNECTED), Watch()
+def test_a_guard_that_finds_another_node_in_the_place_of_its_own_fires(script: Script) -> None:
+    guard = Watch()
     other = script.watching("get_children", "/a")
     script.answer(script.guard("/a", guard, czxid=1 + STAT.czxid))
     assert types(guard) == [DELETED]
     assert armed(other)
 
 
-def test_a_guard_that_is_refused_fires() -> None:
+def test_a_guard_that_is_refused_fires(script: Script) -> None:
     """Nobody watches the node, and only an answer can say whose it is."""
-    script, guard = script_in(State.CONNECTED), Watch()
+    guard = Watch()
     script.answer(script.guard("/a", guard), error=NO_AUTH)
     assert types(guard) == [EventType.CHILD_WATCH_REMOVED]
 
 
 @pytest.mark.parametrize("code", [-122, -127])
-def test_a_guard_that_a_busy_server_refuses_is_asked_again(code: int) -> None:
-    script, guard = script_in(State.CONNECTED), Watch()
+def test_a_guard_that_a_busy_server_refuses_is_asked_again(code: int, script: Script) -> None:
+    guard = Watch()
     script.answer(script.guard("/a", guard), error=code)
     (again,) = script.flush()
     script.serve(again, error=code)
@@ -394,8 +376,8 @@ def test_a_guard_of_a_session_that_has_moved_is_asked_again_on_the_next_connecti
     assert "get_children2" in [sent.name for sent in script.sent]
 
 
-def test_a_guard_that_is_not_needed_any_more_is_not_asked_again() -> None:
-    script, guard = script_in(State.CONNECTED), Watch()
+def test_a_guard_that_is_not_needed_any_more_is_not_asked_again(script: Script) -> None:
+    guard = Watch()
     call = script.guard("/a", guard)
     script.flush()
     script.session.forget_watch(guard, tell=False)
@@ -461,8 +443,7 @@ def _removal(sent: list[Sent]) -> list[RemoveWatchesRequest]:
         ("get_children_with_stat", CHILD_TYPE),
     ],
 )
-def test_the_last_watcher_to_leave_tells_the_server(kind: str, number: int) -> None:
-    script = script_in(State.CONNECTED)
+def test_the_last_watcher_to_leave_tells_the_server(kind: str, number: int, script: Script) -> None:
     watch = _watching(script, kind)
     watch.close()
     assert _removal(script.flush()) == [RemoveWatchesRequest("/a", number)]
@@ -480,8 +461,7 @@ def test_known_A43_a_watch_that_another_needs_stays_on_the_server(first: str, se
     assert types(staying) == [CHANGED]
 
 
-def test_known_A43_data_and_children_are_left_separately() -> None:
-    script = script_in(State.CONNECTED)
+def test_known_A43_data_and_children_are_left_separately(script: Script) -> None:
     leaving, staying = _watching(script, "get_data"), _watching(script, "get_children")
     leaving.close()
     assert _removal(script.flush()) == [RemoveWatchesRequest("/a", DATA_TYPE)]
@@ -489,8 +469,7 @@ def test_known_A43_data_and_children_are_left_separately() -> None:
     assert types(staying) == [CHILDREN]
 
 
-def test_a_watch_in_many_places_leaves_them_all() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_in_many_places_leaves_them_all(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.answer(script.call("get_children", "/a", watch=watch))
     script.answer(script.call("get_data", "/b", watch=watch))
@@ -516,16 +495,14 @@ def test_a_watch_that_a_read_under_way_will_set_stays_on_the_server(sent: bool) 
     assert types(coming) == [CHANGED]
 
 
-def test_a_read_of_children_under_way_does_not_keep_a_watch_for_data() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_read_of_children_under_way_does_not_keep_a_watch_for_data(script: Script) -> None:
     leaving = script.watching("get_data", "/a")
     script.call("get_children", "/a", watch=Watch())
     _is_the_last_to_leave(script, leaving)
 
 
 @pytest.mark.parametrize("code", [0, NO_NODE])
-def test_a_read_that_has_been_answered_is_no_longer_expected(code: int) -> None:
-    script = script_in(State.CONNECTED)
+def test_a_read_that_has_been_answered_is_no_longer_expected(code: int, script: Script) -> None:
     leaving, coming = script.watching("get_data", "/a"), Watch()
     script.answer(script.call("get_data", "/a", watch=coming), error=code)
     if code == 0:
@@ -554,16 +531,14 @@ def test_a_watch_taken_back_without_a_connection_is_not_set_again(state: State) 
     assert script.names() == []
 
 
-def test_a_watch_taken_back_while_the_session_closes_needs_no_call() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_taken_back_while_the_session_closes_needs_no_call(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.session.close(script.now)
     script.session.forget_watch(watch)
     assert script.names() == ["close_session"]
 
 
-def test_a_watch_taken_back_hears_nothing_more() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_taken_back_hears_nothing_more(script: Script) -> None:
     told: list[Event] = []
     watch = Watch(told.append)
     script.answer(script.call("get_data", "/a", watch=watch))
@@ -573,8 +548,7 @@ def test_a_watch_taken_back_hears_nothing_more() -> None:
     assert told == []
 
 
-def test_a_waiter_for_a_watch_that_is_taken_back_is_woken() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_waiter_for_a_watch_that_is_taken_back_is_woken(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.log_when_ready(watch, "closed")
     watch.close()
@@ -583,8 +557,7 @@ def test_a_waiter_for_a_watch_that_is_taken_back_is_woken() -> None:
         watch.wait(0)
 
 
-def test_a_watch_can_be_taken_back_twice() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_watch_can_be_taken_back_twice(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     watch.close()
     watch.close()
@@ -629,8 +602,7 @@ def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone() ->
     assert types(staying) == [CHANGED]
 
 
-def test_a_refused_removal_is_just_a_refusal() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.session.forget_watch(watch)
     (removal,) = script.flush()
@@ -639,9 +611,8 @@ def test_a_refused_removal_is_just_a_refusal() -> None:
     assert not script.session.unanswered
 
 
-def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server() -> None:
+def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script) -> None:
     """What a client that detaches, or whose server no longer matters, asks for."""
-    script = script_in(State.CONNECTED)
     watch = script.watching("get_data", "/a")
     script.session.forget_watch(watch, tell=False)
     assert script.names() == []
@@ -653,8 +624,8 @@ def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server() -> None:
 # --- a lost connection ----------------------------------------------------------------------------
 
 
-def test_a_lost_connection_is_no_event() -> None:
-    script, told = script_in(State.CONNECTED), list[Event]()
+def test_a_lost_connection_is_no_event(script: Script) -> None:
+    told = list[Event]()
     watch = script.watching("get_data", "/a")
     script.answer(script.call("get_data", "/b", watch=told.append))
     script.reconnect()
@@ -663,8 +634,7 @@ def test_a_lost_connection_is_no_event() -> None:
     assert armed(watch)
 
 
-def test_events_that_came_before_the_loss_are_not_lost() -> None:
-    script = script_in(State.CONNECTED)
+def test_events_that_came_before_the_loss_are_not_lost(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.event(CHANGED, "/a")
     script.lose()
@@ -732,9 +702,8 @@ def test_watches_are_set_again_and_removed_under_their_whole_path() -> None:
     assert [frame.path for frame in traced] == ["/a"], "what is shown is the caller's path"
 
 
-def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back() -> None:
+def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back(script: Script) -> None:
     """The server has been told to keep it; nobody would want its event, and it wakes a waiter."""
-    script = script_in(State.CONNECTED)
     watch = script.watching("get_data", "/a")
     kept = script.watching("get_data", "/b")
     script.lose()

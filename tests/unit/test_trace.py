@@ -44,8 +44,7 @@ def test_a_handshake_that_fails_is_shown_too(answer: bytes) -> None:
     ]
 
 
-def test_a_request_and_its_reply() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_request_and_its_reply(script: Script) -> None:
     frames = script.traced()
     call = script.call("get_data", "/some/path")
     script.jump(0.5)
@@ -60,8 +59,7 @@ def test_a_request_and_its_reply() -> None:
     )
 
 
-def test_a_refusal_shows_its_code() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_refusal_shows_its_code(script: Script) -> None:
     call = script.call("delete", "/a")
     script.flush()
     frames = script.traced()
@@ -69,8 +67,7 @@ def test_a_refusal_shows_its_code() -> None:
     assert [(frame.op, frame.error) for frame in frames] == [("delete", NO_NODE)]
 
 
-def test_replies_in_one_piece_belong_to_their_own_requests() -> None:
-    script = script_in(State.CONNECTED)
+def test_replies_in_one_piece_belong_to_their_own_requests(script: Script) -> None:
     calls = [script.call("exists", "/a"), script.call("delete", "/b"), script.call("sync")]
     frames = script.traced()
     script.flush()
@@ -99,8 +96,7 @@ def test_every_frame_is_there_with_its_size() -> None:
     assert len(frames) == len(sent) * 2 + 1, "each is answered, and there was one event"
 
 
-def test_frames_out_of_band_have_names_of_their_own() -> None:
-    script = script_in(State.CONNECTED)
+def test_frames_out_of_band_have_names_of_their_own(script: Script) -> None:
     script.watching("get_data", "/a")
     script.session.add_auth("digest", SECRET)
     script.flush()
@@ -120,8 +116,7 @@ def test_frames_out_of_band_have_names_of_their_own() -> None:
     assert received[-1].zxid == 0x55
 
 
-def test_what_the_session_asks_for_on_its_own_account_is_shown() -> None:
-    script = script_in(State.CONNECTED)
+def test_what_the_session_asks_for_on_its_own_account_is_shown(script: Script) -> None:
     script.watching("get_data", "/a")
     persistent = script.persistent("/a")
     frames = script.traced()
@@ -189,7 +184,6 @@ def test_nothing_secret_is_in_any_frame() -> None:
     assert ops.AUTH.name in {frame.op for frame in frames}
 
 
-def test_nobody_is_asked_where_there_is_no_tracer() -> None:
-    script = script_in(State.CONNECTED)
+def test_nobody_is_asked_where_there_is_no_tracer(script: Script) -> None:
     assert script.session.trace is None
     script.answer(script.call("exists", "/a"))

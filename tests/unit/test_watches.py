@@ -643,8 +643,7 @@ def test_a_batch_is_far_below_a_servers_limit() -> None:
 # --- what is rare ---------------------------------------------------------------------------------
 
 
-def test_a_watch_whose_request_has_no_client_yet_cannot_be_waited_for() -> None:
-    watch = Watch()
+def test_a_watch_whose_request_has_no_client_yet_cannot_be_waited_for(watch: Watch) -> None:
     watch._arm()
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()

@@ -56,8 +56,8 @@ def test_an_added_watch_is_set_with_the_reply(recursive: bool, mode: int) -> Non
     assert types(watch) == [CHANGED]
 
 
-def test_an_added_callback_becomes_a_watch() -> None:
-    script, told = script_in(State.CONNECTED), list[Event]()
+def test_an_added_callback_becomes_a_watch(script: Script) -> None:
+    told = list[Event]()
     call = script.call("add_watch", "/a", told.append)
     script.answer(call)
     script.event(CHANGED, "/a")
@@ -67,8 +67,8 @@ def test_an_added_callback_becomes_a_watch() -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
-def test_a_callback_that_is_added_twice_is_one_watch(answered: bool) -> None:
-    script, told = script_in(State.CONNECTED), list[Event]()
+def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Script) -> None:
+    told = list[Event]()
     first = script.call("add_watch", "/a", told.append)
     if answered:
         script.answer(first)
@@ -83,8 +83,7 @@ def test_a_callback_that_is_added_twice_is_one_watch(answered: bool) -> None:
     assert told == [], "who closes what was returned hears no more"
 
 
-def test_a_refused_add_sets_nothing() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_refused_add_sets_nothing(script: Script, watch: Watch) -> None:
     call = script.call("add_watch", "/a", watch)
     script.answer(call, error=-6)
     assert failure(call) is UnimplementedError
@@ -94,8 +93,7 @@ def test_a_refused_add_sets_nothing() -> None:
     assert _asks_for_a_watch(read), "nothing is expected any more"
 
 
-def test_a_lost_add_sets_nothing() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_lost_add_sets_nothing(script: Script, watch: Watch) -> None:
     script.call("add_watch", "/a", watch)
     script.flush()
     script.reconnect()
@@ -118,8 +116,7 @@ def test_an_added_watch_closed_before_its_reply_leaves_the_server() -> None:
 # --- what they hear -------------------------------------------------------------------------------
 
 
-def test_a_persistent_watch_hears_of_everything_about_its_node() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_persistent_watch_hears_of_everything_about_its_node(script: Script) -> None:
     watch = script.persistent("/a")
     for event in ALL_CHANGES * 2:
         script.event(event, "/a")
@@ -129,9 +126,8 @@ def test_a_persistent_watch_hears_of_everything_about_its_node() -> None:
     assert armed(watch)
 
 
-def test_a_recursive_watch_hears_of_all_nodes_below() -> None:
+def test_a_recursive_watch_hears_of_all_nodes_below(script: Script) -> None:
     """But not of their children: it hears of each of those anyway."""
-    script = script_in(State.CONNECTED)
     watch = script.persistent("/a", recursive=True)
     for path in ["/a", "/a/b", "/a/b/c", "/", "/ab", "/b/a"]:
         for event in ALL_CHANGES:
@@ -140,8 +136,7 @@ def test_a_recursive_watch_hears_of_all_nodes_below() -> None:
     assert [(event.type, event.path) for event in events(watch)] == expected
 
 
-def test_a_recursive_watch_on_the_root_hears_of_all_nodes() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_recursive_watch_on_the_root_hears_of_all_nodes(script: Script) -> None:
     watch = script.persistent("/", recursive=True)
     for path in ["/", "/a", "/a/b/c"]:
         script.event(CREATED, path)
@@ -149,18 +144,16 @@ def test_a_recursive_watch_on_the_root_hears_of_all_nodes() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", "//", "a/b"])
-def test_a_path_that_is_none_ends_the_way_up(path: str) -> None:
+def test_a_path_that_is_none_ends_the_way_up(path: str, script: Script) -> None:
     """A server would have to be broken to send one; it must not be followed for ever."""
     assert list(ancestors(path))[-1] == "/"
-    script = script_in(State.CONNECTED)
     script.persistent("/", recursive=True)
     script.event(CREATED, path)
     assert script.session.broken is None
 
 
 @pytest.mark.parametrize("event", [*EventType, 0, 8, 99, -(2**31)])
-def test_unknown_events_concern_no_persistent_watch(event: int) -> None:
-    script = script_in(State.CONNECTED)
+def test_unknown_events_concern_no_persistent_watch(event: int, script: Script) -> None:
     watch, recursive = script.persistent("/a"), script.persistent("/", recursive=True)
     script.event(event, "/a")
     assert (types(watch) != []) == (event in ALL_CHANGES)
@@ -168,9 +161,8 @@ def test_unknown_events_concern_no_persistent_watch(event: int) -> None:
     assert script.session.broken is None
 
 
-def test_one_event_frame_reaches_every_kind_of_watch_once() -> None:
+def test_one_event_frame_reaches_every_kind_of_watch_once(script: Script) -> None:
     """A server sends one for all that a connection has on a path."""
-    script = script_in(State.CONNECTED)
     data, child = script.watching("get_data", "/a"), script.watching("get_children", "/a")
     missing = script.watching_missing("/a")
     persistent, above = script.persistent("/a"), script.persistent("/", recursive=True)
@@ -216,9 +208,8 @@ def test_the_zxid_of_a_change_where_the_server_tells_it(sent: int, seen: int | N
         assert [event.zxid for event in events(one)] == [seen]
 
 
-def test_the_zxid_of_an_event_is_not_the_last_one_seen() -> None:
+def test_the_zxid_of_an_event_is_not_the_last_one_seen(script: Script) -> None:
     """Only a reply's is: what is behind an event may not have been seen."""
-    script = script_in(State.CONNECTED)
     script.persistent("/a")
     before = script.session.last_zxid
     script.event(CHANGED, "/a", zxid=before + 1000)
@@ -274,8 +265,7 @@ def test_a_refusal_names_the_callers_path() -> None:
 # --- a new connection -----------------------------------------------------------------------------
 
 
-def test_persistent_watches_are_set_again_by_a_request_of_their_own() -> None:
-    script = script_in(State.CONNECTED)
+def test_persistent_watches_are_set_again_by_a_request_of_their_own(script: Script) -> None:
     script.watching("get_data", "/d")
     script.watching_missing("/e")
     script.watching("get_children", "/c")
@@ -288,9 +278,8 @@ def test_persistent_watches_are_set_again_by_a_request_of_their_own() -> None:
     assert script.sent[1].xid == -8
 
 
-def test_without_a_persistent_watch_the_old_request_is_used() -> None:
+def test_without_a_persistent_watch_the_old_request_is_used(script: Script) -> None:
     """A server before 3.6 closes the connection when it sees the new one, for ever."""
-    script = script_in(State.CONNECTED)
     script.watching("get_data", "/d")
     watch = script.persistent("/p")
     watch.close()
@@ -322,9 +311,8 @@ def test_persistent_watches_come_last() -> None:
     assert batch == (["/a"], ["/a"], ["/a"], ["/a"], ["/r"])
 
 
-def test_a_child_watch_is_set_again_behind_a_recursive_one() -> None:
+def test_a_child_watch_is_set_again_behind_a_recursive_one(script: Script) -> None:
     """Up to 3.8 ``add_watch`` writes both tables, but does not send what the child watch needs."""
-    script = script_in(State.CONNECTED)
     script.watching("get_children", "/c")
     child = script.watching("get_children", "/a")
     script.persistent("/a", recursive=True)
@@ -339,9 +327,8 @@ def test_a_child_watch_is_set_again_behind_a_recursive_one() -> None:
     assert types(child) == [CHILDREN]
 
 
-def test_a_reconnect_tells_persistent_watches_to_read_again() -> None:
+def test_a_reconnect_tells_persistent_watches_to_read_again(script: Script) -> None:
     """What happened meanwhile the server does not tell; each reconnect may hide something."""
-    script = script_in(State.CONNECTED)
     one, other = script.persistent("/a"), script.persistent("/b")
     tree, once = script.persistent("/r", recursive=True), script.watching("get_data", "/d")
     for _ in range(2):
@@ -361,17 +348,15 @@ def test_a_first_connection_hides_nothing() -> None:
     assert types(watch) == []
 
 
-def test_a_watch_on_two_paths_is_told_of_both() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_watch_on_two_paths_is_told_of_both(script: Script, watch: Watch) -> None:
     script.answer(script.call("add_watch", "/a", watch))
     script.answer(script.call("add_watch", "/b", watch, recursive=True))
     script.reconnect()
     assert [(event.type, event.path) for event in events(watch)] == [(REREAD, "/a"), (REREAD, "/b")]
 
 
-def test_to_read_again_is_said_before_the_session_is_usable() -> None:
+def test_to_read_again_is_said_before_the_session_is_usable(script: Script) -> None:
     """Who waits for the state and then reads must not be told to read again afterwards."""
-    script = script_in(State.CONNECTED)
     watch = script.persistent("/a")
     script.lose()
     script.log_when_ready(script.session.change, "usable")
@@ -380,8 +365,7 @@ def test_to_read_again_is_said_before_the_session_is_usable() -> None:
     assert script.wake() == ["read again", "usable"]
 
 
-def test_what_the_server_catches_up_with_comes_before_to_read_again() -> None:
-    script = script_in(State.CONNECTED)
+def test_what_the_server_catches_up_with_comes_before_to_read_again(script: Script) -> None:
     watch = script.persistent("/a")
     script.greet_again()
     script.flush()
@@ -392,8 +376,7 @@ def test_what_the_server_catches_up_with_comes_before_to_read_again() -> None:
     assert types(watch) == [REREAD, CHANGED]
 
 
-def test_a_connection_that_is_not_finished_tells_nobody_to_read_again() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_connection_that_is_not_finished_tells_nobody_to_read_again(script: Script) -> None:
     watch = script.persistent("/a")
     script.greet_again()
     script.flush()
@@ -440,16 +423,14 @@ def test_a_read_on_a_covered_path_asks_for_no_watch_and_has_one(recursive: bool,
 
 
 @pytest.mark.parametrize("verb", ["get_children", "get_children_with_stat"])
-def test_a_recursive_watch_does_not_cover_a_child_watch(verb: str) -> None:
-    script = script_in(State.CONNECTED)
+def test_a_recursive_watch_does_not_cover_a_child_watch(verb: str, script: Script) -> None:
     script.persistent("/a", recursive=True)
     assert _asks_for_a_watch(script.call(verb, "/a", watch=Watch()))
 
 
 @pytest.mark.parametrize("path", ["/a/b", "/", "/b"])
-def test_only_the_very_path_is_covered(path: str) -> None:
+def test_only_the_very_path_is_covered(path: str, script: Script) -> None:
     """Modes are kept by path: a watch below a recursive one disturbs nobody."""
-    script = script_in(State.CONNECTED)
     script.persistent("/a", recursive=True)
     assert _asks_for_a_watch(script.call("get_data", path, watch=Watch()))
 
@@ -488,9 +469,8 @@ def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
     assert script.session.queued == 0
 
 
-def test_a_refused_mix_is_not_expected() -> None:
+def test_a_refused_mix_is_not_expected(script: Script) -> None:
     """Else the server would never be told to forget the watch that is there."""
-    script = script_in(State.CONNECTED)
     persistent = script.persistent("/a")
     with pytest.raises(RuntimeError):
         script.call("add_watch", "/a", Watch(), recursive=True)
@@ -499,8 +479,7 @@ def test_a_refused_mix_is_not_expected() -> None:
     script.call("add_watch", "/a", Watch(), recursive=True)
 
 
-def test_two_of_a_kind_share_a_path() -> None:
-    script = script_in(State.CONNECTED)
+def test_two_of_a_kind_share_a_path(script: Script) -> None:
     one, other = script.persistent("/a"), script.persistent("/a")
     script.event(CHANGED, "/a")
     assert types(one) == types(other) == [CHANGED]

@@ -36,9 +36,8 @@ DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMO
 
 
 @pytest.mark.parametrize("recursive", [False, True])
-def test_what_is_left_on_a_path_is_set_again(recursive: bool) -> None:
+def test_what_is_left_on_a_path_is_set_again(recursive: bool, script: Script) -> None:
     """Only a removal of all kinds takes a persistent watch away on every server."""
-    script = script_in(State.CONNECTED)
     data, missing = script.watching("get_data", "/a"), script.watching_missing("/a")
     persistent = script.persistent("/a", recursive=recursive)
     zxid = script.session.last_zxid
@@ -53,8 +52,7 @@ def test_what_is_left_on_a_path_is_set_again(recursive: bool) -> None:
     assert types(data) == types(missing) == [CHANGED]
 
 
-def test_child_watches_that_are_left_are_set_again_too() -> None:
-    script = script_in(State.CONNECTED)
+def test_child_watches_that_are_left_are_set_again_too(script: Script) -> None:
     persistent = script.persistent("/a")
     child = script.watching("get_children", "/a")
     persistent.close()
@@ -63,15 +61,13 @@ def test_child_watches_that_are_left_are_set_again_too() -> None:
     assert armed(child)
 
 
-def test_nothing_is_set_again_where_nothing_is_left() -> None:
-    script = script_in(State.CONNECTED)
+def test_nothing_is_set_again_where_nothing_is_left(script: Script) -> None:
     script.watching("get_data", "/b")
     script.persistent("/a").close()
     assert script.names() == ["remove_watches"]
 
 
-def test_a_covered_watch_that_is_closed_tells_nobody() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_covered_watch_that_is_closed_tells_nobody(script: Script) -> None:
     persistent = script.persistent("/a")
     script.watching("get_data", "/a").close()
     script.watching("get_children", "/a").close()
@@ -116,8 +112,7 @@ def test_a_covered_read_that_fails_is_not_set_again(code: int) -> None:
     assert not armed(watch)
 
 
-def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
     persistent = script.persistent("/a")
     call = script.call("get_data", "/a", watch=Watch())
     persistent.close()
@@ -171,8 +166,7 @@ def test_a_child_watch_that_the_new_recursive_one_does_not_cover_is_set_again() 
     assert again.set_watches() == r.SetWatches(0x888, (), (), ("/a",))
 
 
-def test_a_cover_closed_without_a_connection_needs_no_request() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_cover_closed_without_a_connection_needs_no_request(script: Script, watch: Watch) -> None:
     persistent = script.persistent("/a")
     data = script.watching("get_data", "/a")
     script.lose()
@@ -215,8 +209,7 @@ REMOVES: list[tuple[WatchType, dict[str, EventType]]] = [
 
 
 @pytest.mark.parametrize(("which", "gone"), REMOVES)
-def test_removing_by_type(which: WatchType, gone: dict[str, EventType]) -> None:
-    script = script_in(State.CONNECTED)
+def test_removing_by_type(which: WatchType, gone: dict[str, EventType], script: Script) -> None:
     watches = _everywhere(script)
     call = script.call("remove_watches", "/a", which)
     for sent in script.flush():
@@ -232,8 +225,7 @@ def test_removing_by_type(which: WatchType, gone: dict[str, EventType]) -> None:
     assert script.session.watch_count == len(watches) - len(gone)
 
 
-def test_removing_recursive_watches() -> None:
-    script = script_in(State.CONNECTED)
+def test_removing_recursive_watches(script: Script) -> None:
     tree, child = script.persistent("/a", recursive=True), script.watching("get_children", "/a")
     call = script.call("remove_watches", "/a", WatchType.PERSISTENT_RECURSIVE)
     removal, again = script.flush()
@@ -251,9 +243,8 @@ def test_removing_recursive_watches() -> None:
     [("get_data", WatchType.DATA, DATA_TYPE), ("get_children", WatchType.CHILDREN, CHILD_TYPE)],
 )
 def test_removing_all_of_one_kind_tells_the_server_so(
-    verb: str, which: WatchType, number: int
+    verb: str, which: WatchType, number: int, script: Script
 ) -> None:
-    script = script_in(State.CONNECTED)
     watches = [script.watching(verb, "/a") for _ in range(2)]
     call = script.call("remove_watches", "/a", which)
     assert _removals(script.flush()) == [r.RemoveWatchesRequest("/a", number)]
@@ -263,9 +254,8 @@ def test_removing_all_of_one_kind_tells_the_server_so(
     assert [len(types(watch)) for watch in watches] == [1, 1]
 
 
-def test_what_a_persistent_watch_covers_is_removed_here_alone() -> None:
+def test_what_a_persistent_watch_covers_is_removed_here_alone(script: Script) -> None:
     """Up to 3.8 a removal of data watches would take half of the persistent one away."""
-    script = script_in(State.CONNECTED)
     persistent, data = script.persistent("/a"), script.watching("get_data", "/a")
     call = script.call("remove_watches", "/a", WatchType.DATA)
     assert call.ready
@@ -286,9 +276,8 @@ def test_removing_what_is_not_there_is_refused_without_a_frame(which: WatchType)
 
 
 @pytest.mark.parametrize("state", [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE])
-def test_removing_without_a_connection_is_done_at_once(state: State) -> None:
+def test_removing_without_a_connection_is_done_at_once(state: State, script: Script) -> None:
     """A new connection is not told of them, so there is nothing to wait for."""
-    script = script_in(State.CONNECTED)
     watch = script.persistent("/a")
     script.lose()
     if state is State.CONNECTING:
@@ -308,8 +297,7 @@ def test_removing_without_a_connection_is_done_at_once(state: State) -> None:
     assert script.names() == []
 
 
-def test_a_removal_that_is_lost_has_no_effect_to_ask_for() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_removal_that_is_lost_has_no_effect_to_ask_for(script: Script) -> None:
     script.persistent("/a")
     call = script.call("remove_watches", "/a")
     script.flush()
@@ -320,8 +308,7 @@ def test_a_removal_that_is_lost_has_no_effect_to_ask_for() -> None:
     assert [sent.name for sent in script.sent] == ["connect"]
 
 
-def test_a_read_under_way_is_not_removed() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
+def test_a_read_under_way_is_not_removed(script: Script, watch: Watch) -> None:
     there = script.watching("get_data", "/a")
     read = script.call("get_data", "/a", watch=watch)
     call = script.call("remove_watches", "/a", WatchType.DATA)
@@ -333,8 +320,8 @@ def test_a_read_under_way_is_not_removed() -> None:
     assert types(watch) == [CHANGED]
 
 
-def test_a_callback_hears_of_its_removal() -> None:
-    script, told = script_in(State.CONNECTED), list[Event]()
+def test_a_callback_hears_of_its_removal(script: Script) -> None:
+    told = list[Event]()
     script.answer(script.call("add_watch", "/a", told.append))
     script.call("remove_watches", "/a")
     script.wake()
@@ -345,8 +332,8 @@ def test_a_callback_hears_of_its_removal() -> None:
 
 
 @pytest.mark.parametrize("recursive", [False, True])
-def test_a_guard_on_a_watched_path_still_fires(recursive: bool) -> None:
-    script, guard = script_in(State.CONNECTED), Watch()
+def test_a_guard_on_a_watched_path_still_fires(recursive: bool, script: Script) -> None:
+    guard = Watch()
     persistent = script.persistent("/a", recursive=recursive)
     call = script.guard("/a", guard)
     script.flush()
