@@ -101,9 +101,8 @@ def test_a_tree_is_made_walked_and_deleted(stage: Stage, fresh_path: str, chroot
 
 
 def test_what_is_made_has_the_acl_and_what_was_there_keeps_its_own(
-    stage: Stage, fresh_path: str
+    fresh_path: str, client: Client
 ) -> None:
-    client = stage.client()
     client.create(fresh_path)
     client.add_auth(*ALICE)
     client.ensure_path(f"{fresh_path}/a/b", NO_CREATE)
@@ -159,15 +158,13 @@ def test_what_ends_in_the_middle_says_that_part_may_be_done(stage: Stage, fresh_
     assert observer.get_children(fresh_path) == ["locked"]
 
 
-def test_a_parent_that_can_have_no_children(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def test_a_parent_that_can_have_no_children(fresh_path: str, client: Client) -> None:
     client.create(fresh_path, ephemeral=True)
     with pytest.raises(NoChildrenForEphemeralsError):
         client.ensure_path(f"{fresh_path}/a/b")
 
 
-def test_walk_needs_its_root_and_only_that(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def test_walk_needs_its_root_and_only_that(fresh_path: str, client: Client) -> None:
     with pytest.raises(NoNodeError) as caught:
         list(client.walk(fresh_path))
     assert caught.value.path == fresh_path
@@ -175,8 +172,7 @@ def test_walk_needs_its_root_and_only_that(stage: Stage, fresh_path: str) -> Non
     assert list(client.walk(fresh_path)) == [fresh_path]
 
 
-def test_walk_is_lazy_and_may_be_left(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def test_walk_is_lazy_and_may_be_left(stage: Stage, fresh_path: str, client: Client) -> None:
     make_tree(client, fresh_path)
     stage.proxy.reset()
     walk = client.walk(fresh_path)
@@ -187,8 +183,7 @@ def test_walk_is_lazy_and_may_be_left(stage: Stage, fresh_path: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "a", "/a/", "/a//b", "/a/../b"])
-def test_wrong_paths_are_refused_at_once(stage: Stage, wrong: str) -> None:
-    client = stage.client()
+def test_wrong_paths_are_refused_at_once(stage: Stage, wrong: str, client: Client) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: client.ensure_path(wrong),
         lambda: client.delete_tree(wrong),
@@ -204,8 +199,7 @@ def test_wrong_paths_are_refused_at_once(stage: Stage, wrong: str) -> None:
     assert [f for f in stage.proxy.frames() if f.number is not None] == []
 
 
-def test_a_closed_client_says_so(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def test_a_closed_client_says_so(fresh_path: str, client: Client) -> None:
     client.close()
     calls: list[Callable[[], Any]] = [
         lambda: client.ensure_path(fresh_path),

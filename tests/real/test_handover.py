@@ -274,10 +274,9 @@ def test_who_waits_for_a_lock_keeps_the_client(stage: Stage, fresh_path: str) ->
 
 
 def test_a_lost_lock_that_nobody_has_released_keeps_the_client(
-    stage: Stage, fresh_path: str
+    stage: Stage, fresh_path: str, client: Client
 ) -> None:
     """Its node may stand there still."""
-    client = stage.client()
     lock = SequentialLock(client, fresh_path)
     assert lock.acquire(PATIENCE)
     with client._driver.mutex:
@@ -400,8 +399,7 @@ def insist(call: Callable[[], object]) -> None:
 # --- what credentials show ------------------------------------------------------------------------
 
 
-def test_credentials_hide_the_password_and_can_be_copied(stage: Stage) -> None:
-    client = stage.client()
+def test_credentials_hide_the_password_and_can_be_copied(stage: Stage, client: Client) -> None:
     kept = client.credentials
     assert len(kept.passwd) == 16
     for text in (repr(kept), str(kept), f"{kept}", repr([kept]), repr({"a": kept})):

@@ -33,6 +33,7 @@ from tests.support.lock_helpers import (
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     BlockingLock,
+    Client,
     ClientClosedError,
     LockLostError,
     Lost,
@@ -325,10 +326,9 @@ def test_release_of_an_expired_session_leaves_the_next_holder_alone(
 
 @all_kinds
 def test_release_after_a_disconnection_leaves_the_next_holder_alone(
-    stage: Stage, kind: Kind, fresh_path: str
+    stage: Stage, kind: Kind, fresh_path: str, client: Client
 ) -> None:
     """The session lives, but the node went while nobody could tell its holder."""
-    client = stage.client()
     lock, rival = kind(client, fresh_path), stage.rival(kind, fresh_path)
     assert lock.acquire(GRACE)
     wait_for_guard(stage)

@@ -36,6 +36,7 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import poll
 from zkwire import (
+    Client,
     ClientClosedError,
     Lost,
     SequentialLock,
@@ -299,9 +300,8 @@ def silent(stage: Stage) -> None:
 @all_kinds
 @pytest.mark.parametrize("outage", [black_hole, refused, silent])
 def test_timeout_is_a_timeout_whatever_the_network_does(
-    stage: Stage, kind: Kind, fresh_path: str, outage: Callable[[Stage], None]
+    stage: Stage, kind: Kind, fresh_path: str, outage: Callable[[Stage], None], client: Client
 ) -> None:
-    client = stage.client()
     lock, session_id = kind(client, fresh_path), client.session_id
     outage(stage)
 
@@ -339,8 +339,7 @@ def test_waiter_survives_twenty_disconnections(stage: Stage, kind: Kind, fresh_p
 
 
 @waiting_kinds
-def test_expired_waiter_is_told(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    client = stage.client()
+def test_expired_waiter_is_told(stage: Stage, kind: Kind, fresh_path: str, client: Client) -> None:
     lock = kind(client, fresh_path)
     with holding(stage.rival(kind, fresh_path)):
         waiter = Running(lock.acquire)

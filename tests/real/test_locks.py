@@ -32,6 +32,7 @@ from tests.support.lock_helpers import (
 )
 from zkwire import (
     OPEN_ACL_UNSAFE,
+    Client,
     LockLostError,
     LockTakenError,
     NonBlockingLock,
@@ -284,10 +285,9 @@ def test_one_object_is_for_one_thread(stage: Stage, kind: Kind, fresh_path: str)
 
 @all_kinds
 def test_two_locks_of_one_client_exclude_each_other(
-    stage: Stage, kind: Kind, fresh_path: str
+    stage: Stage, kind: Kind, fresh_path: str, client: Client
 ) -> None:
     """The session's id alone says nothing about whose a node is."""
-    client = stage.client()
     first, second = kind(client, fresh_path), kind(client, fresh_path)
     with holding(first):
         assert not second.try_acquire()

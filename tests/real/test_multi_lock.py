@@ -48,8 +48,7 @@ def nodes(stage: Stage, path: str, names: str = "ab") -> list[str]:
 # --- all or none ----------------------------------------------------------------------------------
 
 
-def test_all_are_held_and_released(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def test_all_are_held_and_released(stage: Stage, fresh_path: str, client: Client) -> None:
     parts = [SequentialLock(client, f"{fresh_path}/{name}") for name in "cab"]
     lock = MultiLock(*parts)
     assert lock.locks == tuple(parts)

@@ -171,8 +171,7 @@ def test_a_lost_request_is_traced_and_has_no_reply(stage: Stage, fresh_path: str
     assert sum(frame.op == "connect" for frame in trace.frames) == 4
 
 
-def test_nothing_is_traced_for_nobody(stage: Stage) -> None:
-    client = stage.client()
+def test_nothing_is_traced_for_nobody(client: Client) -> None:
     assert client._session.trace is None
 
 

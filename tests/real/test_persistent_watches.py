@@ -251,9 +251,8 @@ def test_a_call_that_is_refused_costs_nobody_the_connection(stage: Stage, fresh_
 
 
 def test_what_servers_before_3_9_cannot_keep_apart_is_refused(
-    stage: Stage, fresh_path: str
+    stage: Stage, fresh_path: str, client: Client
 ) -> None:
-    client = stage.client()
     client.add_watch(fresh_path, Watch())
     with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
         client.add_watch(fresh_path, Watch(), recursive=True)

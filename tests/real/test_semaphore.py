@@ -37,6 +37,7 @@ from tests.support.lock_helpers import (
     timed,
 )
 from zkwire import (
+    Client,
     Lease,
     LockLostError,
     LockTimeoutError,
@@ -342,8 +343,7 @@ def test_holders_come_first(stage: Stage, fresh_path: str) -> None:
 # --- how it ends ----------------------------------------------------------------------------------
 
 
-def test_expired_holder_makes_way(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def test_expired_holder_makes_way(stage: Stage, fresh_path: str, client: Client) -> None:
     lease, queue = lease_of(client, fresh_path), LeaseQueue(stage, fresh_path)
     assert lease.acquire(GRACE)
     queue.join("waiter", lease_of(stage.client(direct=True), fresh_path))

@@ -88,8 +88,7 @@ def test_every_state_from_the_beginning_to_the_close(stage: Stage) -> None:
     assert len(heard.all) == 3 + 5 * 4 + 1
 
 
-def test_every_state_to_the_expiry(stage: Stage) -> None:
-    client = stage.client()
+def test_every_state_to_the_expiry(stage: Stage, client: Client) -> None:
     heard = Heard(client)
     stage.expire(client)
     states = heard.until(EXPIRED)
@@ -153,8 +152,7 @@ def test_a_client_that_never_began_is_only_closed() -> None:
 # --- listeners ------------------------------------------------------------------------------------
 
 
-def test_a_listener_is_there_once_and_can_be_removed(stage: Stage) -> None:
-    client = stage.client()
+def test_a_listener_is_there_once_and_can_be_removed(stage: Stage, client: Client) -> None:
     heard, other = Heard(client), Heard(client)
     client.add_state_listener(heard)
     stage.proxy.cut_all()
@@ -216,8 +214,7 @@ def test_a_listener_that_blocks_does_not_cost_the_session(stage: Stage, fresh_pa
     assert heard.next(4) == [DISCONNECTED, *COMING]
 
 
-def test_a_listener_may_use_the_client(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def test_a_listener_may_use_the_client(stage: Stage, fresh_path: str, client: Client) -> None:
     made: SimpleQueue[Any] = SimpleQueue()
 
     def listener(state: State) -> None:
@@ -234,8 +231,7 @@ def test_a_listener_may_use_the_client(stage: Stage, fresh_path: str) -> None:
     assert (event.type, event.path) == (EventType.NODE_CREATED, fresh_path)
 
 
-def test_a_listener_may_close_the_client(stage: Stage) -> None:
-    client = stage.client()
+def test_a_listener_may_close_the_client(stage: Stage, client: Client) -> None:
     heard = Heard(client)
 
     def listener(state: State) -> None:
@@ -281,8 +277,7 @@ class Waiters:
         return [running.result() for running in self._running]
 
 
-def test_a_state_that_lasts_a_moment_counts(stage: Stage) -> None:
-    client = stage.client()
+def test_a_state_that_lasts_a_moment_counts(stage: Stage, client: Client) -> None:
     wanted = [(DISCONNECTED,), (CONNECTING,), (HANDSHAKE,), (HANDSHAKE, DISCONNECTED)]
     for _ in range(10):
         waiters = Waiters(client, *wanted)
@@ -291,8 +286,7 @@ def test_a_state_that_lasts_a_moment_counts(stage: Stage) -> None:
         client.connect(PATIENCE)
 
 
-def test_the_end_of_the_session_ends_every_wait(stage: Stage) -> None:
-    client = stage.client()
+def test_the_end_of_the_session_ends_every_wait(stage: Stage, client: Client) -> None:
     waiters = Waiters(client, (DISCONNECTED,), (EXPIRED, HANDSHAKE), (CLOSED,))
     client.close()
     assert waiters.results() == [CLOSED] * 3
@@ -304,16 +298,14 @@ def test_the_end_of_the_session_ends_every_wait(stage: Stage) -> None:
     assert waiters.results() == [EXPIRED] * 2
 
 
-def test_a_wait_ends_at_its_limit(stage: Stage) -> None:
-    client = stage.client()
+def test_a_wait_ends_at_its_limit(client: Client) -> None:
     before = len(client._session.observers._observers)
     assert client.wait_for_state(EXPIRED, DISCONNECTED, timeout=0.05) is None
     assert client.wait_for_state(EXPIRED, timeout=0) is None
     assert len(client._session.observers._observers) == before  # nothing stays behind
 
 
-def test_wrong_arguments_of_a_wait(stage: Stage) -> None:
-    client = stage.client()
+def test_wrong_arguments_of_a_wait(client: Client) -> None:
     for wrong in ((), ("connected",), (CONNECTED, None)):
         with pytest.raises(TypeError, match="one or more State"):
             client.wait_for_state(*wrong, timeout=0)
@@ -378,9 +370,8 @@ def test_the_first_connected_comes_behind_authentication_too(stage: Stage) -> No
 
 
 def test_a_connection_that_breaks_before_all_is_back_was_never_connected(
-    stage: Stage, fresh_path: str
+    stage: Stage, fresh_path: str, client: Client
 ) -> None:
-    client = stage.client()
     client.exists(fresh_path, watch=Watch())
     heard = Heard(client)
     gate = Gate()

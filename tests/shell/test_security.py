@@ -83,8 +83,7 @@ def password_of(session_id: int) -> bytes:
 
 
 @pytest.mark.apache
-def test_the_password_of_a_session_follows_from_its_id(stage: Stage) -> None:
-    client = stage.client()
+def test_the_password_of_a_session_follows_from_its_id(client: Client) -> None:
     assert client.credentials.passwd == password_of(client.session_id)
 
 
@@ -262,10 +261,9 @@ def test_a_counter_at_its_end_is_refused() -> None:
 
 
 def test_names_like_ones_own_are_the_only_ones_deleted(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     """The attempt's id is known to whoever lists the children, so others may use it."""
-    client = stage.client()
     monkeypatch.setattr(client._driver, "unique", lambda: "unique")
     own = f"{client.session_id & 2**64 - 1:016x}-unique-lock-"
     stage.observer.create(fresh_path)

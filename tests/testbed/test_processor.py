@@ -26,8 +26,7 @@ EPHEMERAL = 1
 # --- the handshake --------------------------------------------------------------------------------
 
 
-def test_a_new_session() -> None:
-    peer = connected()
+def test_a_new_session(peer: Peer) -> None:
     assert peer.greeting is not None
     assert peer.greeting.session_id != 0
     assert len(peer.greeting.passwd or b"") == 16
@@ -95,23 +94,20 @@ def test_garbage_for_a_handshake_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0xFFFFF + 1, 2**31 - 1])
-def test_a_bad_length_ends_the_connection_without_reply(length: int) -> None:
-    peer = connected()
+def test_a_bad_length_ends_the_connection_without_reply(length: int, peer: Peer) -> None:
     peer.send(struct.pack(">i", length))
     assert peer.ended
     assert peer.raw_frames() == []
 
 
-def test_the_longest_frame_is_taken() -> None:
-    peer = connected()
+def test_the_longest_frame_is_taken(peer: Peer) -> None:
     peer.create("/a")
     room = 0xFFFFF - 8 - len(r.SetDataRequest("/a", b"", -1).encode())
     assert peer.set("/a", bytes(room)).err == 0
 
 
 @pytest.mark.parametrize("body", [b"", b"1234567"])
-def test_a_frame_without_a_header_ends_the_connection(body: bytes) -> None:
-    peer = connected()
+def test_a_frame_without_a_header_ends_the_connection(body: bytes, peer: Peer) -> None:
     peer.send(frame(body))
     assert peer.ended
 
@@ -168,8 +164,7 @@ def test_an_unknown_word_is_an_absurd_length() -> None:
 # --- replies --------------------------------------------------------------------------------------
 
 
-def test_refused_writes_take_a_zxid_and_reads_none() -> None:
-    peer = connected()
+def test_refused_writes_take_a_zxid_and_reads_none(peer: Peer) -> None:
     assert peer.create("/a").zxid == 2
     assert peer.create("/a")[1:3] == (3, NODE_EXISTS)
     assert peer.exists("/b")[1:3] == (3, NO_NODE)
@@ -180,24 +175,21 @@ def test_refused_writes_take_a_zxid_and_reads_none() -> None:
     )
 
 
-def test_a_body_that_cannot_be_read_takes_a_zxid_and_keeps_the_connection() -> None:
-    peer = connected()
+def test_a_body_that_cannot_be_read_takes_a_zxid_and_keeps_the_connection(peer: Peer) -> None:
     peer.ask(ops.CREATE, body=b"\0\0\0\x05/a")
     (reply,) = peer.received()
     assert reply[:3] == (1, 2, MARSHALLING)
     assert peer.exists("/").err == 0
 
 
-def test_a_ping_is_answered_under_its_own_xid() -> None:
-    peer = connected()
+def test_a_ping_is_answered_under_its_own_xid(peer: Peer) -> None:
     peer.send(frame(struct.pack(">ii", 99, ops.PING.opcode)))
     (raw,) = peer.raw_frames()
     assert r.ReplyHeader.decode(raw) == r.ReplyHeader(-2, 1, 0)
 
 
-def test_a_null_path_is_a_bad_path_where_paths_are_looked_at_first() -> None:
+def test_a_null_path_is_a_bad_path_where_paths_are_looked_at_first(peer: Peer) -> None:
     """Found by the differential test."""
-    peer = connected()
     for op, record in (
         (ops.SET_DATA, r.SetDataRequest("", b"", -1)),
         (ops.SET_ACL, r.SetACLRequest("", OPEN_ACL_UNSAFE, -1)),
@@ -209,8 +201,7 @@ def test_a_null_path_is_a_bad_path_where_paths_are_looked_at_first() -> None:
 
 
 @pytest.mark.parametrize("opcode", [0, 10, 23, 99, 108, 999, -1, -10])
-def test_an_unknown_operation_ends_the_connection_not_the_session(opcode: int) -> None:
-    peer = connected()
+def test_an_unknown_operation_ends_the_connection_not_the_session(opcode: int, peer: Peer) -> None:
     peer.send(frame(struct.pack(">ii", 7, opcode)))
     (raw,) = peer.raw_frames()
     assert r.ReplyHeader.decode(raw) == r.ReplyHeader(7, -1, UNIMPLEMENTED)
@@ -218,8 +209,7 @@ def test_an_unknown_operation_ends_the_connection_not_the_session(opcode: int) -
     assert peer.again().session_id == peer.session_id
 
 
-def test_the_refusal_of_an_unknown_operation_overtakes() -> None:
-    peer = connected()
+def test_the_refusal_of_an_unknown_operation_overtakes(peer: Peer) -> None:
     peer.ask(ops.EXISTS, r.ExistsRequest("/", False))
     peer.ask(ops.Op("unheard_of", 999, None, None))
     refusal, reply = peer.received()
@@ -236,8 +226,7 @@ def test_nothing_is_sent_behind_the_end() -> None:
     assert connection.take_output() == b"last"
 
 
-def test_nothing_is_carried_out_behind_the_end() -> None:
-    peer = connected()
+def test_nothing_is_carried_out_behind_the_end(peer: Peer) -> None:
     create = struct.pack(">ii", 2, ops.CREATE.opcode)
     create += r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()
     peer.send(frame(struct.pack(">ii", 1, ops.CLOSE_SESSION.opcode)) + frame(create))
@@ -282,15 +271,13 @@ def test_any_request_keeps_the_session() -> None:
     assert len(processor.state.sessions) == 0
 
 
-def test_a_lost_connection_does_not_end_the_session() -> None:
-    peer = connected()
+def test_a_lost_connection_does_not_end_the_session(peer: Peer) -> None:
     peer.create("/a", EPHEMERAL)
     peer.processor.lost(peer.connection)
     assert peer.again().exists("/a").err == 0
 
 
-def test_closing_tells_the_others_and_then_answers() -> None:
-    peer = connected()
+def test_closing_tells_the_others_and_then_answers(peer: Peer) -> None:
     other = Peer(peer.processor).connect()
     peer.create("/a", EPHEMERAL)
     other.exists("/a", watch=True)
@@ -329,8 +316,7 @@ def test_the_end_of_a_moved_session_ends_both_connections() -> None:
     assert not processor.expire(old.session_id, 0.0)
 
 
-def test_containers_are_reaped() -> None:
-    peer = connected()
+def test_containers_are_reaped(peer: Peer) -> None:
     peer.call(ops.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
     peer.create("/c/a")
     peer.delete("/c/a")

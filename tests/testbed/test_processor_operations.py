@@ -41,8 +41,7 @@ EPHEMERAL = 1
         (ops.CREATE_TTL, 0, -1, BAD_ARGUMENTS),  # a real server would die
     ],
 )
-def test_flags(op: ops.Op, flags: int, ttl: int | None, code: int) -> None:
-    peer = connected()
+def test_flags(op: ops.Op, flags: int, ttl: int | None, code: int, peer: Peer) -> None:
     request = (
         r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, flags)
         if ttl is None
@@ -71,8 +70,7 @@ def test_a_create2_answers_with_the_stat() -> None:
 # --- watches --------------------------------------------------------------------------------------
 
 
-def test_the_event_precedes_the_reply_of_the_write_that_caused_it() -> None:
-    peer = connected()
+def test_the_event_precedes_the_reply_of_the_write_that_caused_it(peer: Peer) -> None:
     other = Peer(peer.processor).connect()
     for who in (peer, other):
         who.exists("/a", watch=True)
@@ -83,16 +81,14 @@ def test_the_event_precedes_the_reply_of_the_write_that_caused_it() -> None:
     assert peer.received() == [], "once"
 
 
-def test_a_notification_has_no_zxid() -> None:
-    peer = connected()
+def test_a_notification_has_no_zxid(peer: Peer) -> None:
     peer.exists("/a", watch=True)
     peer.ask(ops.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
     raw = peer.raw_frames()[0]
     assert raw == r.ReplyHeader(-1, -1, 0).encode() + r.WatcherEvent(1, 3, "/a").encode()
 
 
-def test_a_delete_is_one_event_for_data_and_child_watch() -> None:
-    peer = connected()
+def test_a_delete_is_one_event_for_data_and_child_watch(peer: Peer) -> None:
     peer.create("/a")
     peer.get("/a", watch=True)
     peer.children("/a", watch=True)
@@ -102,8 +98,7 @@ def test_a_delete_is_one_event_for_data_and_child_watch() -> None:
     assert told == [Told(DELETED, "/a"), Told(CHILDREN, "/")]
 
 
-def test_a_refused_read_leaves_no_watch_but_exists_does() -> None:
-    peer = connected()
+def test_a_refused_read_leaves_no_watch_but_exists_does(peer: Peer) -> None:
     peer.get("/a", watch=True)
     peer.children("/a", watch=True)
     assert len(peer.processor.state.watchers) == 0
@@ -111,8 +106,7 @@ def test_a_refused_read_leaves_no_watch_but_exists_does() -> None:
     assert len(peer.processor.state.watchers) == 1
 
 
-def test_an_event_is_kept_from_those_who_may_not_read() -> None:
-    peer = connected()
+def test_an_event_is_kept_from_those_who_may_not_read(peer: Peer) -> None:
     other = Peer(peer.processor).connect()
     other.exists("/a", watch=True)
     acl = (r.ACL(Perms.ALL & ~Perms.READ, r.Id("world", "anyone")),)
@@ -120,8 +114,7 @@ def test_an_event_is_kept_from_those_who_may_not_read() -> None:
     assert other.received() == []
 
 
-def test_watches_end_with_their_connection() -> None:
-    peer = connected()
+def test_watches_end_with_their_connection(peer: Peer) -> None:
     peer.create("/a")
     peer.get("/a", watch=True)
     peer.children("/a", watch=True)
@@ -130,8 +123,7 @@ def test_watches_end_with_their_connection() -> None:
     assert len(peer.processor.state.watchers) == 0
 
 
-def test_set_watches_catches_up() -> None:
-    peer = connected()
+def test_set_watches_catches_up(peer: Peer) -> None:
     for path in ("/same", "/changed", "/gone", "/parent", "/childless"):
         peer.create(path)
     seen = peer.exists("/").zxid
@@ -163,8 +155,7 @@ def test_set_watches_catches_up() -> None:
 # --- credentials ----------------------------------------------------------------------------------
 
 
-def test_authentication() -> None:
-    peer = connected()
+def test_authentication(peer: Peer) -> None:
     assert peer.call(ops.AUTH, r.AuthPacket(0, "digest", b"u:p"))[:3] == (1, 0, 0)
     infos = peer.call(ops.WHO_AM_I).body.client_info
     assert infos == (r.ClientInfo("ip", "127.0.0.1"), r.ClientInfo("digest", "u"))
@@ -176,8 +167,7 @@ def test_authentication() -> None:
     assert other.exists("/a").err == 0  # 3.8 lets anybody
 
 
-def test_an_unknown_scheme_ends_the_connection() -> None:
-    peer = connected()
+def test_an_unknown_scheme_ends_the_connection(peer: Peer) -> None:
     assert peer.call(ops.AUTH, r.AuthPacket(0, "world", b"anyone"))[:3] == (1, 0, AUTH_FAILED)
     assert peer.ended
 
@@ -196,8 +186,7 @@ def slot(opcode: int, err: int = 0) -> bytes:
 END = r.MultiHeader(-1, True, -1).encode()
 
 
-def test_a_multi_is_one_transaction_and_later_operations_see_earlier_ones() -> None:
-    peer = connected()
+def test_a_multi_is_one_transaction_and_later_operations_see_earlier_ones(peer: Peer) -> None:
     peer.children("/", watch=True)
     peer.ask(
         ops.MULTI,
@@ -216,8 +205,7 @@ def test_a_multi_is_one_transaction_and_later_operations_see_earlier_ones() -> N
     assert reply.body == slot(1) + paths[0] + slot(1) + paths[1] + slot(13) + slot(2) + END
 
 
-def test_a_refused_multi_changes_nothing_and_says_who_was_it() -> None:
-    peer = connected()
+def test_a_refused_multi_changes_nothing_and_says_who_was_it(peer: Peer) -> None:
     peer.create("/x")
     peer.exists("/a", watch=True)
     reply = peer.multi(created("/a"), created("/x"), created("/b"))
@@ -229,13 +217,11 @@ def test_a_refused_multi_changes_nothing_and_says_who_was_it() -> None:
     assert (stat.cversion, stat.pzxid) == (0, 2)
 
 
-def test_an_empty_multi_is_a_transaction() -> None:
-    peer = connected()
+def test_an_empty_multi_is_a_transaction(peer: Peer) -> None:
     assert peer.multi() == Reply(1, 2, 0, END)
 
 
-def test_a_multi_with_a_read_cannot_be_read() -> None:
-    peer = connected()
+def test_a_multi_with_a_read_cannot_be_read(peer: Peer) -> None:
     assert peer.multi(created("/a"), (ops.GET_DATA, r.GetDataRequest("/", False)))[1:] == (
         2,
         MARSHALLING,
@@ -255,10 +241,9 @@ def test_a_multi_with_a_read_cannot_be_read() -> None:
     ],
 )
 def test_within_a_multi_the_flags_decide(
-    op: ops.Op, flags: int, answered: int, owner: bool
+    op: ops.Op, flags: int, answered: int, owner: bool, peer: Peer
 ) -> None:
     """Found by the differential test: Op.Create looks at the flags, not at the opcode."""
-    peer = connected()
     reply = peer.multi((op, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, flags)))
     assert r.MultiHeader.unpack(reply.body)[0].type == answered
     assert (peer.processor.state.tree.node("/a").owner != 0) is owner
@@ -294,9 +279,8 @@ def test_a_newer_server_reads_no_multi_with_an_odd_create(
     assert (reply.err, reply.body, tree.zxid) == (MARSHALLING, b"", before + zxids)
 
 
-def test_within_a_multi_a_ttl_without_its_mode_is_lost() -> None:
+def test_within_a_multi_a_ttl_without_its_mode_is_lost(peer: Peer) -> None:
     """Found by the differential test, as the one above."""
-    peer = connected()
     request = r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 1000)
     reply = peer.multi((ops.CREATE_TTL, request))
     assert r.MultiHeader.unpack(reply.body)[0].type == ops.CREATE.opcode
@@ -307,8 +291,7 @@ def test_within_a_multi_a_ttl_without_its_mode_is_lost() -> None:
 # --- other reads ----------------------------------------------------------------------------------
 
 
-def test_ephemerals_are_the_sessions_own_and_the_prefix_is_characters() -> None:
-    peer = connected()
+def test_ephemerals_are_the_sessions_own_and_the_prefix_is_characters(peer: Peer) -> None:
     other = Peer(peer.processor).connect()
     for path in ("/a", "/ab", "/b"):
         peer.create(path, EPHEMERAL)
@@ -322,8 +305,7 @@ def test_ephemerals_are_the_sessions_own_and_the_prefix_is_characters() -> None:
     assert ask(None) == ask("") == ask("/") == ["/a", "/ab", "/b"]
 
 
-def test_children_with_the_stat_and_their_number() -> None:
-    peer = connected()
+def test_children_with_the_stat_and_their_number(peer: Peer) -> None:
     for path in ("/a", "/a/b", "/a/b/c"):
         peer.create(path)
     reply = peer.call(ops.GET_CHILDREN2, r.GetChildren2Request("/a", False))
@@ -333,8 +315,7 @@ def test_children_with_the_stat_and_their_number() -> None:
     assert number.body.total_number == 2
 
 
-def test_multi_read() -> None:
-    peer = connected()
+def test_multi_read(peer: Peer) -> None:
     peer.create("/a")
     peer.ask(
         ops.MULTI_READ,
@@ -351,24 +332,21 @@ def test_multi_read() -> None:
 
 
 @pytest.mark.parametrize(("reads", "body"), [(0, END), (1, b"")])
-def test_a_multi_read_of_writes_cannot_be_read(reads: int, body: bytes) -> None:
+def test_a_multi_read_of_writes_cannot_be_read(reads: int, body: bytes, peer: Peer) -> None:
     """Found by the differential test: of writes alone the answer has been begun."""
-    peer = connected()
     parts: list[tuple[ops.Op, Record]] = [(ops.GET_DATA, r.GetDataRequest("/", False))] * reads
     peer.ask(ops.MULTI_READ, body=multi_body(*parts, (ops.DELETE, r.DeleteRequest("/a", -1))))
     assert peer.received() == [Reply(1, 1, MARSHALLING, body)]
 
 
-def test_hashes_are_for_those_who_may_change_the_list() -> None:
-    peer = connected()
+def test_hashes_are_for_those_who_may_change_the_list(peer: Peer) -> None:
     everyone = r.ACL(Perms.READ, r.Id("world", "anyone"))
     peer.create("/a", acl=(everyone, r.ACL(Perms.ALL, r.Id("digest", digest_id(b"ann:secret")))))
     shown = peer.call(ops.GET_ACL, r.GetACLRequest("/a")).body.acl
     assert [entry.id.id for entry in shown] == ["anyone", "ann:x"]
 
 
-def test_of_quotas_within_each_other_the_innermost_counts() -> None:
-    peer = connected()
+def test_of_quotas_within_each_other_the_innermost_counts(peer: Peer) -> None:
     for path in ("/q", "/q/a"):
         peer.create(path)
         for name in ("", "/zookeeper_limits", "/zookeeper_stats"):
@@ -380,8 +358,7 @@ def test_of_quotas_within_each_other_the_innermost_counts() -> None:
     assert counted == [b"count=2,bytes=0", b"count=2,bytes=0"]
 
 
-def test_the_configuration_is_for_reading() -> None:
-    peer = connected()
+def test_the_configuration_is_for_reading(peer: Peer) -> None:
     stat = peer.exists("/zookeeper/config").body
     assert (stat.version, stat.aversion) == (0, -1)
     assert peer.set("/zookeeper/config").err == NO_AUTH

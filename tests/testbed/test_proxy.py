@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import pytest
@@ -171,14 +171,6 @@ class Stage:
         return end
 
 
-@pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    # On a slow machine the time for a peer to close must not run out and turn a FIN into a RST.
-    monkeypatch.setattr("zkwire.testing.proxy.relay._LINGER", TIMEOUT)
-    with Stage() as stage:
-        yield stage
-
-
 GET = request(1, "get_data", ustring("/a") + b"\0")
 GOT = reply(1, b"data")
 NEXT = request(2, "exists", ustring("/b") + b"\0")
@@ -237,8 +229,7 @@ def test_replies_are_matched_by_xid_in_whatever_order_they_come(stage: Stage) ->
     assert [f.op for f in log] == ["auth", "get_data", "exists", "delete", "unknown"]
 
 
-def test_a_ping_is_answered_under_the_xid_of_pings(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_a_ping_is_answered_under_the_xid_of_pings(stage: Stage, client: End, server: End) -> None:
     client.send(request(5, "ping"))
     server.expect(request(5, "ping"))
     server.send(reply(-2))
@@ -315,8 +306,7 @@ def test_a_stream_means_the_same_however_it_is_cut() -> None:
         assert b"".join(raw for _, raw in pieces) == stream
 
 
-def test_large_frames_pass_in_both_directions(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_large_frames_pass_in_both_directions(stage: Stage, client: End, server: End) -> None:
     large = request(1, "set_data", ustring("/a") + os.urandom(MEGABYTE))
     client.send(large)
     server.expect(large)
@@ -326,8 +316,7 @@ def test_large_frames_pass_in_both_directions(stage: Stage) -> None:
     assert [frame.raw for frame in stage.proxy.frames()[2:]] == [large, answer]
 
 
-def test_an_incomplete_frame_passes_at_the_end(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_an_incomplete_frame_passes_at_the_end(client: End, server: End) -> None:
     client.send(GET + NEXT[:-1])
     client.sock.close()
     assert server.ending() == (GET + NEXT[:-1], "FIN")
@@ -415,8 +404,7 @@ def test_on_frame_numbers_requests_from_the_last_reset(stage: Stage) -> None:
     assert dropped(*second, *burst("exists", "exists")) == [1]
 
 
-def test_on_frame_reaches_the_reply_too(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_on_frame_reaches_the_reply_too(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on_frame(1, drop, reply=True)
     client.send(GET + NEXT)
     server.expect(GET, NEXT)
@@ -441,7 +429,7 @@ def test_every_rule_sees_every_frame_and_the_first_answer_decides(stage: Stage) 
     assert seen == ["connect", "connect", "delete", "exists", "exists", "exists", "sync"]
 
 
-def test_the_rules_that_still_wait_are_told(stage: Stage) -> None:
+def test_the_rules_that_still_wait_are_told(stage: Stage, client: End, server: End) -> None:
     """So a rule that was none, as one for another operation than the client sends, can be seen."""
     stage.proxy.on("exists", action=forward)
     stage.proxy.on("create2", nth=2, action=drop)
@@ -450,7 +438,6 @@ def test_the_rules_that_still_wait_are_told(stage: Stage) -> None:
     stage.proxy.on_frame(7, drop)
     stage.proxy.on_frame(1, drop, reply=True)
     stage.proxy.rule(lambda frame: None)
-    client, server = stage.connect()
     waiting = ["the reply to request 2 of exists", "notification 1", "request 7"]
     assert dropped(client, server, *burst("create2", "exists", "create2", "exists")) == [2]
     assert stage.proxy.unfired == [*waiting, "the reply to request 1"]
@@ -458,8 +445,7 @@ def test_the_rules_that_still_wait_are_told(stage: Stage) -> None:
     assert stage.proxy.unfired == []
 
 
-def test_clear_drops_rules_and_keeps_the_rest(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_clear_drops_rules_and_keeps_the_rest(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("delete", action=drop)
     stage.proxy.on("exists", action=drop)
     stage.proxy.clear()
@@ -469,8 +455,7 @@ def test_clear_drops_rules_and_keeps_the_rest(stage: Stage) -> None:
         stage.proxy.on_frame(1, drop)
 
 
-def test_reset_drops_rules_log_and_numbers(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_reset_drops_rules_log_and_numbers(stage: Stage, client: End, server: End) -> None:
     assert dropped(client, server, *burst("exists")) == []
     stage.proxy.on("exists", action=drop)
     before = stage.proxy.frames()
@@ -576,10 +561,9 @@ def test_cut_all_and_reset_all_are_done_when_they_return(stage: Stage) -> None:
     assert [frame.connection for frame in stage.proxy.frames()[::2]] == [0, 1, 2, 3]
 
 
-def test_cut_all_does_not_wait_for_gates(stage: Stage) -> None:
+def test_cut_all_does_not_wait_for_gates(stage: Stage, client: End, server: End) -> None:
     gate = Gate()
     stage.proxy.on("get_data", action=hold(gate))
-    client, server = stage.connect()
     client.send(GET)
     gate.wait_reached()
     stage.proxy.cut_all()
@@ -589,10 +573,9 @@ def test_cut_all_does_not_wait_for_gates(stage: Stage) -> None:
 
 
 def test_a_cut_ends_although_the_peer_never_closes(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, client: End, server: End
 ) -> None:
     monkeypatch.setattr("zkwire.testing.proxy.relay._LINGER", 0.05)
-    client, server = stage.connect()
     stage.proxy.cut_all()
     assert client.ending() == server.ending() == (b"", "FIN")
 
@@ -628,8 +611,7 @@ def test_black_hole_for_everybody_keeps_what_is_sent_meanwhile(stage: Stage) -> 
     stage.accept().expect(HELLO)
 
 
-def test_refuse_closes_new_connections_at_once(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_refuse_closes_new_connections_at_once(stage: Stage, client: End, server: End) -> None:
     stage.proxy.refuse()
     late = stage.dial()
     assert late.ending() == (b"", "FIN")

@@ -7,7 +7,6 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,8 +17,8 @@ from tests.testbed.test_proxy import (
     MEGABYTE,
     NEXT,
     NEXT_REPLY,
-    TIMEOUT,
     WELCOME,
+    End,
     Stage,
     exchange,
     framed,
@@ -49,15 +48,6 @@ from zkwire.testing.proxy import (
 )
 from zkwire.testing.proxy.faults import Send
 from zkwire.testing.proxy.flow import Flow
-
-
-@pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    # On a slow machine the time for a peer to close must not run out and turn a FIN into a RST.
-    monkeypatch.setattr("zkwire.testing.proxy.relay._LINGER", TIMEOUT)
-    with Stage() as stage:
-        yield stage
-
 
 # --- actions on requests ---
 
@@ -124,9 +114,8 @@ def test_rst_after(stage: Stage) -> None:
     ended_after(stage, rst_after, "RST")
 
 
-def test_cut_after_picks_its_reply_by_xid(stage: Stage) -> None:
+def test_cut_after_picks_its_reply_by_xid(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("exists", action=cut_after)
-    client, server = stage.connect()
     client.send(NEXT + request(7, "auth"))
     server.expect(NEXT, request(7, "auth"))
     server.send(reply(7) + NEXT_REPLY)
@@ -145,10 +134,9 @@ def test_cut_after_a_request_that_is_rewritten_on_the_way(stage: Stage) -> None:
     assert client.ending() == (b"", "FIN")
 
 
-def test_drop(stage: Stage) -> None:
+def test_drop(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("ping", action=drop)
     stage.proxy.on("ping", nth=2, action=cut_after)
-    client, server = stage.connect()
     client.send(request(-2, "ping") + GET + request(-2, "ping"))
     server.expect(GET, request(-2, "ping"))
     server.send(GOT + reply(-2))
@@ -156,9 +144,8 @@ def test_drop(stage: Stage) -> None:
     assert client.ending() == (GOT, "FIN")
 
 
-def test_duplicate_request(stage: Stage) -> None:
+def test_duplicate_request(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=duplicate)
-    client, server = stage.connect()
     client.send(GET + NEXT)
     server.expect(GET, GET, NEXT)
     server.send(GOT + GOT + NEXT_REPLY)
@@ -166,9 +153,8 @@ def test_duplicate_request(stage: Stage) -> None:
     assert [f.op for f in stage.proxy.frames()[-3:]] == ["get_data", "get_data", "exists"]
 
 
-def test_delay(stage: Stage) -> None:
+def test_delay(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=delay(0.1))
-    client, server = stage.connect()
     sent = time.monotonic()
     client.send(GET + NEXT)
     stage.proxy.wait_for(lambda frames: frames[-1].op == "exists")
@@ -180,9 +166,8 @@ def test_delay(stage: Stage) -> None:
     assert time.monotonic() - sent >= 0.1
 
 
-def test_delay_reply(stage: Stage) -> None:
+def test_delay_reply(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=delay_reply(0.1))
-    client, server = stage.connect()
     client.send(GET + NEXT)
     server.expect(GET, NEXT)
     sent = time.monotonic()
@@ -201,8 +186,7 @@ def test_delays_count_from_the_arrival_of_each_frame(stage: Stage) -> None:
     assert 0.2 <= time.monotonic() - sent < 30 * 0.2
 
 
-def test_black_hole(stage: Stage) -> None:
-    client, server = stage.connect()
+def test_black_hole(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=black_hole)
     client.send(NEXT + GET)
     server.expect(NEXT)
@@ -218,9 +202,8 @@ def test_black_hole(stage: Stage) -> None:
     assert server.ending() == client.ending() == (b"", "FIN")
 
 
-def test_half_close(stage: Stage) -> None:
+def test_half_close(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=half_close)
-    client, server = stage.connect()
     client.send(GET + NEXT)
     assert server.ending() == (GET, "FIN")
     server.send(GOT)
@@ -236,9 +219,8 @@ def segments_received(sock: socket.socket) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="segments are counted by Linux")
-def test_split(stage: Stage) -> None:
+def test_split(stage: Stage, client: End, server: End) -> None:
     stage.proxy.rule(lambda frame: split if frame.op == "unknown" else None)
-    client, server = stage.connect()
     before = segments_received(server.sock)
     short = framed(b"abcd")  # fits into the initial congestion window, one segment a byte
     client.send(short)
@@ -332,25 +314,22 @@ def test_a_peer_that_does_not_read_stops_nobody_else(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 4, 7, len(GET)])
-def test_truncate(stage: Stage, count: int) -> None:
+def test_truncate(stage: Stage, count: int, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=truncate(count))
-    client, server = stage.connect()
     client.send(GET + NEXT)
     assert server.ending() == (GET[:count], "FIN")
     assert client.ending() == (b"", "FIN")
 
 
-def test_rewrite(stage: Stage) -> None:
+def test_rewrite(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=rewrite(lambda raw: raw[:-1] + b"\1"))
-    client, server = stage.connect()
     client.send(GET + NEXT)
     server.expect(GET[:-1] + b"\1", NEXT)
 
 
-def test_hold(stage: Stage) -> None:
+def test_hold(stage: Stage, client: End, server: End) -> None:
     gate = Gate()
     stage.proxy.on("get_data", action=hold(gate))
-    client, server = stage.connect()
     with pytest.raises(TimeoutError):
         gate.wait_reached(timeout=0)
     client.send(GET + NEXT)
@@ -369,9 +348,8 @@ def test_hold(stage: Stage) -> None:
 # --- actions on what the server sends ---
 
 
-def test_drip(stage: Stage) -> None:
+def test_drip(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("get_data", action=drip(0.2))
-    client, server = stage.connect()
     client.send(GET)
     server.expect(GET)
     answer = reply(1, os.urandom(9_000))
@@ -385,9 +363,8 @@ def test_drip(stage: Stage) -> None:
     assert begun - sent < 0.2 or segments_received(client.sock) > 10
 
 
-def test_a_reply_is_doubled(stage: Stage) -> None:
+def test_a_reply_is_doubled(stage: Stage, client: End, server: End) -> None:
     stage.proxy.on("exists", nth=2, action=duplicate, reply=True)
-    client, server = stage.connect()
     exchange(client, server, 1, "exists")
     client.send(NEXT + GET)
     server.expect(NEXT, GET)
@@ -428,10 +405,9 @@ def test_the_handshake_answer_can_be_chosen(stage: Stage) -> None:
 
 @pytest.mark.parametrize(("action", "how"), [(cut_after, "FIN"), (rst_after, "RST")])
 def test_after_a_frame_of_the_server_means_behind_it(
-    stage: Stage, action: Action, how: str
+    stage: Stage, action: Action, how: str, client: End, server: End
 ) -> None:
     stage.proxy.on("get_data", action=action, reply=True)
-    client, server = stage.connect()
     client.send(GET)
     server.expect(GET)
     server.send(GOT + notification("/a"))

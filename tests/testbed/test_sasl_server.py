@@ -152,8 +152,7 @@ def test_nonces_differ() -> None:
     assert send(first, b"").body.token != send(second, b"").body.token
 
 
-def test_a_server_without_sasl_answers_with_null() -> None:
-    peer = connected()
+def test_a_server_without_sasl_answers_with_null(peer: Peer) -> None:
     assert send(peer, b"") == Reply(1, 0, 0, r.SetSASLResponse(None))
     assert peer.create("/a", acl=(r.ACL(Perms.ALL, r.Id("sasl", "bob")),)).err == INVALID_ACL
     peer.ask(ops.SASL, r.GetSASLRequest(None))

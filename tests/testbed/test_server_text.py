@@ -63,8 +63,7 @@ def test_ill_formed_text_is_replaced(data: bytes, read: str) -> None:
     assert (request.path, at) == (read, 4 + len(body))
 
 
-def test_a_path_that_is_no_text_is_none_for_a_node() -> None:
-    peer = connected()
+def test_a_path_that_is_no_text_is_none_for_a_node(peer: Peer) -> None:
     path = text(b"/\xff")
     for op in (ops.EXISTS, ops.GET_DATA, ops.GET_CHILDREN, ops.GET_CHILDREN2):
         assert ask(peer, op, path + b"\1").err == NO_NODE
@@ -81,8 +80,7 @@ def test_a_path_that_is_no_text_is_none_for_a_node() -> None:
 # --- characters beyond U+FFFF ---------------------------------------------------------------------
 
 
-def test_they_leave_as_two_surrogates() -> None:
-    peer = connected()
+def test_they_leave_as_two_surrogates(peer: Peer) -> None:
     peer.call(ops.AUTH, r.AuthPacket(0, "digest", f"{SMILE}:p".encode()))
     entries = (r.ACL(Perms.ALL, r.Id("digest", f"{SMILE}:x")), r.ACL(Perms.ALL, ANYONE))
     peer.create("/a", acl=entries)
@@ -140,8 +138,7 @@ def test_an_id_with_a_null(scheme: bytes, name: bytes, code: int) -> None:
     assert ask(connected(), ops.CREATE, body).err == code
 
 
-def test_auth_stands_for_whoever_it_is_whatever_its_id_is() -> None:
-    peer = connected()
+def test_auth_stands_for_whoever_it_is_whatever_its_id_is(peer: Peer) -> None:
     peer.call(ops.AUTH, r.AuthPacket(0, "digest", b"u:p"))
     body = text(b"/a") + text(b"") + acl(text(b"auth") + NULL) + bytes(4)
     assert ask(peer, ops.CREATE, body).err == 0
@@ -149,15 +146,13 @@ def test_auth_stands_for_whoever_it_is_whatever_its_id_is() -> None:
     assert entry.id.id.startswith("u:")
 
 
-def test_null_is_a_scheme_that_nobody_knows() -> None:
-    peer = connected()
+def test_null_is_a_scheme_that_nobody_knows(peer: Peer) -> None:
     peer.ask(ops.AUTH, body=bytes(4) + NULL + text(b"x"))
     assert peer.received() == [Reply(1, 0, AUTH_FAILED, b"")]
     assert peer.ended
 
 
-def test_null_paths() -> None:
-    peer = connected()
+def test_null_paths(peer: Peer) -> None:
     peer.ask(ops.SYNC, body=NULL)
     (raw,) = peer.raw_frames()
     assert raw[-8:] == bytes(4) + NULL

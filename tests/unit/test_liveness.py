@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -20,6 +21,11 @@ def greeted(now: float, timeout: float = 9.0) -> Liveness:
     live.open(now)
     live.greeted(timeout)
     return live
+
+
+@pytest.fixture
+def live() -> Liveness:
+    return greeted(100.0)
 
 
 def test_no_lease_before_a_server_has_answered() -> None:
@@ -37,8 +43,7 @@ def test_a_new_connection_has_its_full_time() -> None:
     assert live.dead_at == 106.0
 
 
-def test_the_server_must_hear_something_each_third_of_the_timeout() -> None:
-    live = greeted(100.0)
+def test_the_server_must_hear_something_each_third_of_the_timeout(live: Liveness) -> None:
     live.last_send = 104.0
     assert live.ping_at == 107.0
     live.last_receive = 106.5
@@ -47,8 +52,7 @@ def test_the_server_must_hear_something_each_third_of_the_timeout() -> None:
     assert live.ping_at == 110.0
 
 
-def test_a_connection_that_is_silent_for_two_thirds_is_dead() -> None:
-    live = greeted(100.0)
+def test_a_connection_that_is_silent_for_two_thirds_is_dead(live: Liveness) -> None:
     live.last_receive = 102.0
     assert live.dead_at == 108.0
     live.last_send = 107.0
@@ -56,8 +60,7 @@ def test_a_connection_that_is_silent_for_two_thirds_is_dead() -> None:
     assert live.dead_at == 108.0, "what is sent proves nothing"
 
 
-def test_pings_are_due_before_the_connection_counts_as_dead() -> None:
-    live = greeted(100.0)
+def test_pings_are_due_before_the_connection_counts_as_dead(live: Liveness) -> None:
     assert live.ping_at < live.dead_at < live.lease_deadline
 
 
@@ -69,8 +72,7 @@ def test_the_lease_counts_from_the_beginning_of_the_handshake() -> None:
     assert live.lease_deadline == 109.0
 
 
-def test_the_lease_counts_from_the_sending_of_what_was_answered() -> None:
-    live = greeted(100.0)
+def test_the_lease_counts_from_the_sending_of_what_was_answered(live: Liveness) -> None:
     live.last_send = 104.0
     assert live.lease_deadline == 109.0, "not answered yet"
     live.last_receive = 106.0
@@ -79,8 +81,7 @@ def test_the_lease_counts_from_the_sending_of_what_was_answered() -> None:
     assert live.lease_deadline == 113.0
 
 
-def test_answers_of_a_server_without_the_ensemble_do_not_prolong_the_lease() -> None:
-    live = greeted(100.0)
+def test_answers_of_a_server_without_the_ensemble_do_not_prolong_the_lease(live: Liveness) -> None:
     live.open(104.0)
     live.greeted(9.0, read_only=True)
     live.answered(105.0, 107.0)
@@ -92,15 +93,13 @@ def test_answers_of_a_server_without_the_ensemble_do_not_prolong_the_lease() -> 
     assert live.lease_deadline == 116.0
 
 
-def test_a_late_answer_does_not_shorten_the_lease() -> None:
-    live = greeted(100.0)
+def test_a_late_answer_does_not_shorten_the_lease(live: Liveness) -> None:
     live.answered(104.0, 106.0)
     live.answered(102.0, 104.0)
     assert live.lease_deadline == 113.0
 
 
-def test_pongs_answer_pings_in_their_order() -> None:
-    live = greeted(100.0)
+def test_pongs_answer_pings_in_their_order(live: Liveness) -> None:
     live.ping(103.0)
     live.ping(106.0)
     assert live.lease_deadline == 109.0
@@ -112,8 +111,7 @@ def test_pongs_answer_pings_in_their_order() -> None:
     assert live.lease_deadline == 115.0, "nobody had asked"
 
 
-def test_a_new_connection_forgets_the_pings_of_the_last_one() -> None:
-    live = greeted(100.0)
+def test_a_new_connection_forgets_the_pings_of_the_last_one(live: Liveness) -> None:
     live.ping(103.0)
     live.open(110.0)
     live.pong(0.0)
@@ -122,8 +120,7 @@ def test_a_new_connection_forgets_the_pings_of_the_last_one() -> None:
     assert live.lease_deadline == 119.0
 
 
-def test_the_lease_outlives_the_connection() -> None:
-    live = greeted(100.0)
+def test_the_lease_outlives_the_connection(live: Liveness) -> None:
     live.answered(104.0, 106.0)
     live.open(105.0)
     assert live.lease_deadline == 113.0

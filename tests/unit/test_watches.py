@@ -83,11 +83,15 @@ def owner() -> Owner:
     return Owner()
 
 
+@pytest.fixture
+def watch(owner: Owner) -> Watch:
+    return armed(owner)
+
+
 # --- waiting --------------------------------------------------------------------------------------
 
 
-def test_an_event_that_is_there_is_not_waited_for(owner: Owner) -> None:
-    watch = armed(owner)
+def test_an_event_that_is_there_is_not_waited_for(owner: Owner, watch: Watch) -> None:
     assert not watch.ready
     watch._deliver(event())
     assert watch.ready
@@ -95,15 +99,13 @@ def test_an_event_that_is_there_is_not_waited_for(owner: Owner) -> None:
     assert owner.waits == []
 
 
-def test_waiting_for_an_event(owner: Owner) -> None:
-    watch = armed(owner)
+def test_waiting_for_an_event(owner: Owner, watch: Watch) -> None:
     owner.meanwhile.append(lambda: watch._deliver(event()))
     assert watch.wait(5.0) == event()
     assert owner.waits == [5.0]
 
 
-def test_no_event_in_time(owner: Owner) -> None:
-    watch = armed(owner)
+def test_no_event_in_time(owner: Owner, watch: Watch) -> None:
     assert watch.wait(0.25) is None
     assert owner.waits == [0.25]
     watch._deliver(event())
@@ -132,31 +134,27 @@ def test_a_watch_that_is_not_set(owner: Owner) -> None:
     assert owner.waits == []
 
 
-def test_a_watch_can_be_set_again(owner: Owner) -> None:
-    watch = armed(owner)
+def test_a_watch_can_be_set_again(owner: Owner, watch: Watch) -> None:
     watch._deliver(event("/a"))
     watch._arm()
     watch._deliver(event("/b"))
     assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
 
 
-def test_a_read_that_fails_while_somebody_waits(owner: Owner) -> None:
-    watch = armed(owner)
+def test_a_read_that_fails_while_somebody_waits(owner: Owner, watch: Watch) -> None:
     owner.meanwhile.append(watch._disarm)
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()
 
 
-def test_to_disarm_once_too_often_is_harmless(owner: Owner) -> None:
-    watch = armed(owner)
+def test_to_disarm_once_too_often_is_harmless(owner: Owner, watch: Watch) -> None:
     watch._disarm()
     watch._disarm()
     watch._arm()
     assert not watch.ready
 
 
-def test_the_end_of_the_session_ends_waiting(owner: Owner) -> None:
-    watch = armed(owner)
+def test_the_end_of_the_session_ends_waiting(owner: Owner, watch: Watch) -> None:
     owner.meanwhile.append(lambda: expire(watch))
     with pytest.raises(SessionExpiredError):
         watch.wait()
@@ -174,8 +172,7 @@ def test_what_had_come_before_the_end_is_not_lost(owner: Owner) -> None:
         watch.wait()
 
 
-def test_each_raise_is_an_exception_of_its_own(owner: Owner) -> None:
-    watch = armed(owner)
+def test_each_raise_is_an_exception_of_its_own(owner: Owner, watch: Watch) -> None:
     expire(watch)
     raised = []
     for _ in range(2):
@@ -185,8 +182,7 @@ def test_each_raise_is_an_exception_of_its_own(owner: Owner) -> None:
     assert raised[0] is not raised[1]
 
 
-def test_closing(owner: Owner) -> None:
-    watch = armed(owner)
+def test_closing(owner: Owner, watch: Watch) -> None:
     owner.meanwhile.append(watch.close)
     with pytest.raises(ClientClosedError, match="this watch"):
         watch.wait()
@@ -207,8 +203,7 @@ def test_iteration(owner: Owner) -> None:
     assert list(watch) == []
 
 
-def test_iteration_over_a_watch_that_is_set_again(owner: Owner) -> None:
-    watch = armed(owner)
+def test_iteration_over_a_watch_that_is_set_again(owner: Owner, watch: Watch) -> None:
     watch._deliver(event("/0"))
     seen = []
     for found in watch:
@@ -246,8 +241,7 @@ def test_iteration_ends_when_the_watch_does_meanwhile(
         assert collect(watch) == []
 
 
-def test_iteration_raises_when_the_client_is_closed_meanwhile(owner: Owner) -> None:
-    watch = armed(owner)
+def test_iteration_raises_when_the_client_is_closed_meanwhile(owner: Owner, watch: Watch) -> None:
     closed = partial(ClientClosedError, "the client has been closed")
     owner.meanwhile.append(lambda: watch._end(State.CLOSED, closed))
     with pytest.raises(ClientClosedError, match="the client"):
@@ -643,14 +637,14 @@ def test_a_batch_is_far_below_a_servers_limit() -> None:
 # --- what is rare ---------------------------------------------------------------------------------
 
 
-def test_a_watch_whose_request_has_no_client_yet_cannot_be_waited_for(watch: Watch) -> None:
+def test_a_watch_whose_request_has_no_client_yet_cannot_be_waited_for() -> None:
+    watch = Watch()
     watch._arm()
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()
 
 
-def test_a_wait_that_ends_for_nothing_is_begun_again(owner: Owner) -> None:
-    watch = armed(owner)
+def test_a_wait_that_ends_for_nothing_is_begun_again(owner: Owner, watch: Watch) -> None:
     owner.meanwhile = [lambda: None, lambda: watch._deliver(event())]
     assert list(watch) == [event()]
     assert len(owner.waits) == 2
@@ -676,10 +670,9 @@ def test_an_event_that_an_interrupt_makes_come_again_is_one(owner: Owner) -> Non
 
 @pytest.mark.parametrize("look", [Watch.take, Watch.wait, lambda watch: next(iter(watch))])
 def test_an_event_that_another_thread_is_delivering_has_come(
-    owner: Owner, look: Callable[[Watch], Event]
+    owner: Owner, look: Callable[[Watch], Event], watch: Watch
 ) -> None:
     """The watch is spent already, and the event not there yet."""
-    watch = armed(owner)
     watch._disarm()
     owner.half_done.append(lambda: watch._events.append(event()))
     assert look(watch) == event()
