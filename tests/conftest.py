@@ -8,6 +8,7 @@ behind: no thread of the library, no open descriptor.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import re
 import secrets
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 import hypothesis
 import pytest
 
+from tests.support.aio_helpers import run
 from tests.support.lock_helpers import ALICE, LONG, Stage
 from tests.support.real_servers import UncontrollableError, find_backend
 from tests.support.secure_servers import (  # noqa: F401 - fixtures
@@ -117,6 +119,16 @@ def pytest_runtest_call() -> Generator[None, None, None]:
         yield
     except UncontrollableError as error:
         unavailable(str(error))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A coroutine function is run in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run(lambda: pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,6 @@ from tests.support.aio_helpers import (
     AsyncKind,
     async_kinds,
     async_waiting_kinds,
-    asynchronous,
     blocking,
     eventually,
     run,
@@ -306,7 +305,6 @@ async def nodes(client: AsyncClient, path: str) -> list[str]:
 
 @pytest.mark.own_server
 @async_kinds
-@asynchronous
 async def test_tasks_of_one_client_exclude_each_other(
     zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
 ) -> None:
@@ -337,7 +335,6 @@ async def test_tasks_of_one_client_exclude_each_other(
 
 @pytest.mark.own_server
 @async_kinds
-@asynchronous
 async def test_one_object_is_for_one_task(
     zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
 ) -> None:
@@ -360,7 +357,6 @@ async def test_one_object_is_for_one_task(
 
 @pytest.mark.own_server
 @async_kinds
-@asynchronous
 async def test_async_with(zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str) -> None:
     async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as other:
         lock = kind(client, fresh_path)
@@ -401,7 +397,6 @@ async def _losing(lock: Any, other: AsyncClient, path: str, error: BaseException
 
 @pytest.mark.own_server
 @async_waiting_kinds
-@asynchronous
 async def test_acquire_in_an_asyncio_timeout(
     zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
 ) -> None:
@@ -425,7 +420,6 @@ async def test_acquire_in_an_asyncio_timeout(
 
 
 @async_kinds
-@asynchronous
 async def test_both_worlds_on_one_path(
     zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
 ) -> None:
@@ -454,7 +448,6 @@ async def test_both_worlds_on_one_path(
 @pytest.mark.own_server
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @async_kinds
-@asynchronous
 async def test_forked_child_holds_nothing(
     zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
 ) -> None:
@@ -483,7 +476,6 @@ async def test_forked_child_holds_nothing(
 
 @pytest.mark.own_server
 @async_kinds
-@asynchronous
 async def test_a_closed_client_tells_waiters_and_holders(
     zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
 ) -> None:
@@ -512,7 +504,6 @@ async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
-@asynchronous
 async def test_no_server_can_tell() -> None:
     with Server() as server:
         async with AsyncClient(server.hosts, session_timeout=LONG) as client:
@@ -526,7 +517,6 @@ async def test_no_server_can_tell() -> None:
 
 
 @pytest.mark.own_server
-@asynchronous
 async def test_create_and_listing_leave_in_one_write(
     zookeeper: ZooKeeperServer, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from weakref import ref
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous, blocking, eventually
+from tests.support.aio_helpers import blocking, eventually
 from tests.support.lock_helpers import GRACE, PATIENCE, SHORT
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
@@ -120,7 +120,6 @@ async def write_then_read(lock: AsyncReadWriteLock, go: asyncio.Event) -> None:
         assert (await lock.contenders())[0].session_id == lock._runtime.session_id
 
 
-@asynchronous
 async def test_readers_together_and_a_writer_alone(stage: Stage, fresh_path: str) -> None:
     go = asyncio.Event()
     async with clients(stage, 3) as made:
@@ -148,7 +147,6 @@ async def test_readers_together_and_a_writer_alone(stage: Stage, fresh_path: str
         assert await stage.nodes(fresh_path) == []
 
 
-@asynchronous
 async def test_semaphore_gives_so_many_in_order(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 2) as made:
         semaphore, other = (AsyncSemaphore(client, fresh_path, 2) for client in made)
@@ -182,7 +180,6 @@ async def test_semaphore_gives_so_many_in_order(stage: Stage, fresh_path: str) -
         await lease_nodes(stage, fresh_path, 0)
 
 
-@asynchronous
 async def test_cancelled_waiter_for_a_lease_leaves_nothing(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 2) as (client, other):
         async with AsyncSemaphore(other, fresh_path, 1).lease():
@@ -197,7 +194,6 @@ async def test_cancelled_waiter_for_a_lease_leaves_nothing(stage: Stage, fresh_p
         await lease_nodes(stage, fresh_path, 0)
 
 
-@asynchronous
 async def test_multi_lock_is_all_or_none(stage: Stage, fresh_path: str) -> None:
     def both(client: AsyncClient, order: str) -> AsyncMultiLock:
         return AsyncMultiLock(*(AsyncSequentialLock(client, f"{fresh_path}/{n}") for n in order))
@@ -240,7 +236,6 @@ async def _until(lock: AsyncMultiLock) -> bool:
     return await lock.lost
 
 
-@asynchronous
 async def test_a_body_under_several_locks_or_one_taken_twice_is_cancelled_by_a_loss(
     stage: Stage, fresh_path: str
 ) -> None:
@@ -260,7 +255,6 @@ async def test_a_body_under_several_locks_or_one_taken_twice_is_cancelled_by_a_l
                 lock.check()
 
 
-@asynchronous
 async def test_multi_lock_is_not_released_in_another_loop(stage: Stage, fresh_path: str) -> None:
     async with AsyncClient(stage.hosts) as client:
         lock = AsyncMultiLock(AsyncSequentialLock(client, fresh_path))
@@ -271,7 +265,6 @@ async def test_multi_lock_is_not_released_in_another_loop(stage: Stage, fresh_pa
         await lock.release()
 
 
-@asynchronous
 async def test_reentrant_lock_is_the_tasks(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         lock = AsyncReentrantLock(client, fresh_path)
@@ -309,7 +302,6 @@ async def test_reentrant_lock_is_the_tasks(stage: Stage, fresh_path: str) -> Non
         assert await stage.nodes(fresh_path) == []
 
 
-@asynchronous
 async def test_tasks_that_end_are_forgotten(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         lock = AsyncReentrantLock(client, fresh_path)
@@ -326,7 +318,6 @@ async def test_tasks_that_end_are_forgotten(stage: Stage, fresh_path: str) -> No
         assert sum(one() is not None for one in used) <= 1
 
 
-@asynchronous
 async def test_election(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 2) as (client, other):
         first, second = (
@@ -355,7 +346,6 @@ async def test_election(stage: Stage, fresh_path: str) -> None:
         assert await second.leader() is None
 
 
-@asynchronous
 async def test_place_in_the_queue(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 2) as (client, other):
         places: asyncio.Queue[int] = asyncio.Queue()
@@ -369,7 +359,6 @@ async def test_place_in_the_queue(stage: Stage, fresh_path: str) -> None:
         await lock.release()
 
 
-@asynchronous
 async def test_guard(stage: Stage, fresh_path: str) -> None:
     target = f"{fresh_path}-target"
     async with clients(stage, 2) as (client, other):
@@ -402,7 +391,6 @@ async def test_guard(stage: Stage, fresh_path: str) -> None:
 # --- acting on loss -------------------------------------------------------------------------------
 
 
-@asynchronous
 async def test_loss_cancels_the_body(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         task = asyncio.current_task()
@@ -421,7 +409,6 @@ async def test_loss_cancels_the_body(stage: Stage, fresh_path: str) -> None:
             await client.sync()
 
 
-@asynchronous
 async def test_a_body_that_has_ended_is_remembered_by_nobody(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,), AsyncSequentialLock(client, fresh_path) as lock:
         for _ in range(3):
@@ -430,7 +417,6 @@ async def test_a_body_that_has_ended_is_remembered_by_nobody(stage: Stage, fresh
         assert not lock.lost._wakers
 
 
-@asynchronous
 async def test_partition_cancels_the_body(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1, SHORT) as (client,):
         lock = AsyncSequentialLock(client, fresh_path)
@@ -441,7 +427,6 @@ async def test_partition_cancels_the_body(stage: Stage, fresh_path: str) -> None
         stage.heal()
 
 
-@asynchronous
 async def test_body_without_a_loss_is_left_alone(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         lock = AsyncSequentialLock(client, fresh_path)
@@ -460,7 +445,6 @@ async def test_body_without_a_loss_is_left_alone(stage: Stage, fresh_path: str) 
             assert await lock.acquire(GRACE)
 
 
-@asynchronous
 async def test_scope_of_a_lock_not_held_is_not_entered(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         lock = AsyncSequentialLock(client, fresh_path)
@@ -469,7 +453,6 @@ async def test_scope_of_a_lock_not_held_is_not_entered(stage: Stage, fresh_path:
                 raise AssertionError
 
 
-@asynchronous
 async def test_cancellation_from_outside_stays_one(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         lock, inside = AsyncSequentialLock(client, fresh_path), asyncio.Event()
@@ -491,7 +474,6 @@ async def test_cancellation_from_outside_stays_one(stage: Stage, fresh_path: str
                 await asyncio.Event().wait()
 
 
-@asynchronous
 async def test_cancellation_from_outside_together_with_a_loss(
     stage: Stage, fresh_path: str
 ) -> None:
@@ -515,7 +497,6 @@ async def test_cancellation_from_outside_together_with_a_loss(
 
 
 @pytest.mark.parametrize("first", ["body", "scope"])
-@asynchronous
 async def test_loss_right_at_the_end_of_the_body(stage: Stage, fresh_path: str, first: str) -> None:
     """The body ends in the turn of the loop in which the loss is noticed: just before, just after.
 
@@ -543,7 +524,6 @@ async def test_loss_right_at_the_end_of_the_body(stage: Stage, fresh_path: str, 
             await lock.release()
 
 
-@asynchronous
 async def test_body_that_swallows_the_cancellation(stage: Stage, fresh_path: str) -> None:
     async with clients(stage, 1) as (client,):
         task, swallowed = asyncio.current_task(), False
@@ -564,7 +544,6 @@ async def test_body_that_swallows_the_cancellation(stage: Stage, fresh_path: str
             await lock.release()
 
 
-@asynchronous
 async def test_body_that_turns_the_cancellation_into_an_error(
     stage: Stage, fresh_path: str
 ) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.aio_helpers import asynchronous
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests, wait_until_waiting
 from tests.support.server_control import ZooKeeperServer
 from tests.unit.test_recipe_steps import Nodes, client_of
@@ -76,7 +75,6 @@ def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
 
 
 @kinds
-@asynchronous
 async def test_hazard_B41_what_is_given_up_goes_first_under_asyncio(
     zookeeper: ZooKeeperServer, kind: str, fresh_path: str
 ) -> None:

@@ -24,7 +24,6 @@ from tests.support.aio_helpers import (
     Stepped,
     async_kinds,
     async_waiting_kinds,
-    asynchronous,
     blocking,
     cancelled_at,
     complaints,
@@ -182,7 +181,6 @@ def zk_acl() -> Any:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@asynchronous
 async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(verb: str) -> None:
     tried = 0
     async with bed() as b:
@@ -212,7 +210,6 @@ async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(ver
     assert tried >= len(every_way)
 
 
-@asynchronous
 async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -> None:
     async with bed() as b:
         await cancelled_at(_called(lambda c: c.create("/sent"), b.client), Cancelling(1))
@@ -251,7 +248,6 @@ async def _entered(client: AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("life", ["connect", "enter", "close", "detach"])
-@asynchronous
 async def test_the_ends_of_a_session_cancelled_anywhere(life: str) -> None:
     with Server() as server:
         async with AsyncClient(server.hosts) as observer:
@@ -300,7 +296,6 @@ async def _gone(server: Server, observer: AsyncClient, life: str) -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-@asynchronous
 async def test_a_watch_awaited_by_a_cancelled_task_loses_no_event(how: str) -> None:
     async with bed() as b:
         await b.client.create("/w")
@@ -364,7 +359,6 @@ async def assert_nothing_left(b: Bed, lock: AsyncLock, kind: AsyncKind, path: st
 @pytest.mark.parametrize(("how", "cut"), every_way)
 @pytest.mark.parametrize("call", ["acquire", "try_acquire", "enter", "missing"])
 @async_kinds
-@asynchronous
 async def test_a_free_lock_cancelled_anywhere(
     kind: AsyncKind, call: str, how: str, cut: str
 ) -> None:
@@ -401,7 +395,6 @@ async def test_a_free_lock_cancelled_anywhere(
 @pytest.mark.parametrize(("how", "cut"), every_way)
 @pytest.mark.parametrize("timed", [False, True], ids=["endless", "timed"])
 @async_waiting_kinds
-@asynchronous
 async def test_a_taken_lock_cancelled_anywhere(
     kind: AsyncKind, timed: bool, how: str, cut: str
 ) -> None:
@@ -439,7 +432,6 @@ async def test_a_taken_lock_cancelled_anywhere(
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("cut", CUTS)
 @async_kinds
-@asynchronous
 async def test_a_try_on_a_taken_lock_cancelled_anywhere(
     kind: AsyncKind, how: str, cut: str
 ) -> None:
@@ -467,7 +459,6 @@ async def test_a_try_on_a_taken_lock_cancelled_anywhere(
 
 @pytest.mark.parametrize(("how", "cut"), every_way)
 @async_kinds
-@asynchronous
 async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
     """It frees the lock nevertheless; the claim has ended before."""
     async with bed() as b:
@@ -490,7 +481,6 @@ async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str)
 
 @pytest.mark.parametrize("how", HOWS)
 @async_kinds
-@asynchronous
 async def test_a_release_without_a_connection_cancelled_anywhere(kind: AsyncKind, how: str) -> None:
     """It waits for a connection first; cancelled then, the node goes on the next one."""
     async with bed() as b:
@@ -512,7 +502,6 @@ async def test_a_release_without_a_connection_cancelled_anywhere(kind: AsyncKind
 
 
 @async_kinds
-@asynchronous
 async def test_a_closed_client_while_cancelled_leaves_nothing(kind: AsyncKind) -> None:
     """The session ends right behind the cancellation; nobody is left to clean up, nor is a node."""
     with Server() as server:
@@ -531,7 +520,6 @@ async def test_a_closed_client_while_cancelled_leaves_nothing(kind: AsyncKind) -
                     break
 
 
-@asynchronous
 async def test_loss_awaited_by_a_cancelled_task() -> None:
     async with bed() as b:
         lock = AsyncNonBlockingLock(b.client, "/l")
@@ -549,7 +537,6 @@ async def test_loss_awaited_by_a_cancelled_task() -> None:
         assert not lock.held
 
 
-@asynchronous
 async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client() -> None:
     async with bed() as b:
         several = AsyncMultiLock(AsyncSequentialLock(b.client, "/m"))
@@ -564,7 +551,6 @@ async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client(
                     await one
 
 
-@asynchronous
 async def test_the_enumeration_finds_every_suspension() -> None:
     """The tool itself: suspensions are counted, and values and errors pass through."""
 

@@ -18,7 +18,6 @@ import pytest
 import zkwire
 from tests.shell.test_client import REFUSALS
 from tests.support.aio_helpers import (
-    asynchronous,
     complaints,
     eventually,
     run,
@@ -231,7 +230,6 @@ def test_import_loads_no_asyncio() -> None:
 # --- operations -----------------------------------------------------------------------------------
 
 
-@asynchronous
 async def test_refusals_have_classes_of_their_own(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)
@@ -244,7 +242,6 @@ async def test_refusals_have_classes_of_their_own(hosts: str, fresh_path: str) -
             assert (caught.value.path, caught.value.maybe_applied) == (filled[0], False)
 
 
-@asynchronous
 async def test_conveniences(whole: str, fresh_path: str) -> None:
     async with AsyncClient(whole) as client:
         await client.ensure_path(f"{fresh_path}/a/b")
@@ -277,7 +274,6 @@ async def _raising(transaction: AsyncTransaction, path: str) -> None:
         raise KeyError
 
 
-@asynchronous
 async def test_chroot_and_properties(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts, session_timeout=6.0) as client:
         assert client.state is State.CONNECTED
@@ -296,7 +292,6 @@ def state_of(client: AsyncClient) -> State:
     return client.state
 
 
-@asynchronous
 async def test_big_payloads_both_ways(whole: str, fresh_path: str) -> None:
     data = bytes(range(256)) * 3600
     async with AsyncClient(whole) as client:
@@ -311,7 +306,6 @@ async def test_big_payloads_both_ways(whole: str, fresh_path: str) -> None:
 # --- the order of the calls -----------------------------------------------------------------------
 
 
-@asynchronous
 async def test_requests_leave_in_the_order_of_the_calls(hosts: str, fresh_path: str) -> None:
     """Whoever awaits what, and when, and whether at all."""
     with FaultProxy(hosts) as proxy:
@@ -336,7 +330,6 @@ async def test_requests_leave_in_the_order_of_the_calls(hosts: str, fresh_path: 
             assert seen == called
 
 
-@asynchronous
 async def test_collected_first_and_awaited_later_often_and_by_several(hosts: str) -> None:
     async with AsyncClient(hosts) as client:
         first = client.exists("/a")
@@ -370,7 +363,6 @@ async def _await(reply: Any) -> Any:
     return await reply
 
 
-@asynchronous
 async def test_never_awaited_is_no_fault(hosts: str, fresh_path: str) -> None:
     """Neither a warning nor anything left, and it is executed."""
     async with AsyncClient(hosts) as client:
@@ -384,7 +376,6 @@ async def test_never_awaited_is_no_fault(hosts: str, fresh_path: str) -> None:
         assert not client._session.unanswered
 
 
-@asynchronous
 async def test_ten_thousand_at_once(whole: str, fresh_path: str) -> None:
     async with AsyncClient(whole) as client:
         await client.create(fresh_path, b"x")
@@ -394,7 +385,6 @@ async def test_ten_thousand_at_once(whole: str, fresh_path: str) -> None:
         assert not client._session.unanswered
 
 
-@asynchronous
 async def test_sixteen_tasks_of_a_thousand_operations() -> None:
     """Each answer is the one to its own request: this server echoes the path."""
     with FakeServer(echo) as server:
@@ -411,7 +401,6 @@ async def test_sixteen_tasks_of_a_thousand_operations() -> None:
         assert server.count("get_data") == 16_000
 
 
-@asynchronous
 async def test_context_variables_are_the_callers(hosts: str) -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
 
@@ -432,7 +421,6 @@ def without_zxid(event: Event) -> Event:
     return Event(event.type, event.path, event.state)
 
 
-@asynchronous
 async def test_callbacks_run_in_the_loop_and_may_be_coroutines(hosts: str, fresh_path: str) -> None:
     events: list[tuple[str, Event]] = []
     done = asyncio.Event()
@@ -461,7 +449,6 @@ async def test_callbacks_run_in_the_loop_and_may_be_coroutines(hosts: str, fresh
     assert [event.type for _, event in events] == [EventType.NONE]
 
 
-@asynchronous
 async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_path: str) -> None:
     seen: list[Any] = []
 
@@ -490,7 +477,6 @@ async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_pat
         assert word in heard, heard
 
 
-@asynchronous
 async def test_listeners_and_wait_for_state() -> None:
     states: list[State] = []
     with Server() as server, FaultProxy(server.hosts) as proxy:
@@ -514,7 +500,6 @@ async def test_listeners_and_wait_for_state() -> None:
     ]
 
 
-@asynchronous
 async def test_trace_shows_each_frame_in_both_directions(hosts: str) -> None:
     frames: list[TraceFrame] = []
     async with AsyncClient(hosts, trace=frames.append) as client:

@@ -16,7 +16,6 @@ import zkwire
 from tests.shell.test_aio_client import SLACK, _await, state_of
 from tests.shell.test_client import refused_port, within
 from tests.support.aio_helpers import (
-    asynchronous,
     blocking,
     eventually,
     library_threads,
@@ -49,7 +48,6 @@ CLOSE_BOUND = 1.0 + SLACK
 # --- connecting and closing -----------------------------------------------------------------------
 
 
-@asynchronous
 async def test_failing_to_connect_says_why_and_leaves_nothing() -> None:
     port = refused_port()
     with within(1.0 + SLACK + CLOSE_BOUND), pytest.raises(NotSentError, match="refused"):
@@ -63,7 +61,6 @@ async def test_failing_to_connect_says_why_and_leaves_nothing() -> None:
     await client.close()
 
 
-@asynchronous
 async def test_a_cancelled_connect_leaves_nothing() -> None:
     with FakeServer(silent) as server:
 
@@ -78,7 +75,6 @@ async def test_a_cancelled_connect_leaves_nothing() -> None:
             await task
 
 
-@asynchronous
 async def test_close_is_idempotent_and_may_be_called_by_many(hosts: str) -> None:
     client = AsyncClient(hosts)
     await client.connect()
@@ -97,7 +93,6 @@ async def test_close_is_idempotent_and_may_be_called_by_many(hosts: str) -> None
     await eventually("the listener is told", lambda: told == [State.CLOSED])
 
 
-@asynchronous
 async def test_close_tells_the_server(whole: str, fresh_path: str) -> None:
     async with AsyncClient(whole) as observer:
         client = AsyncClient(whole)
@@ -129,7 +124,6 @@ async def _gone(client: AsyncClient, path: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["mute", "deaf", "silent", "nobody"])
-@asynchronous
 async def test_close_is_bounded_whatever_the_server_does(kind: str) -> None:
     scripts: dict[str, Callable[[Connection], None]] = {
         "mute": mute,
@@ -164,7 +158,6 @@ async def test_close_is_bounded_whatever_the_server_does(kind: str) -> None:
         await blocking(server.close)
 
 
-@asynchronous
 async def test_close_while_connecting_and_calls_while_closing() -> None:
     with FakeServer(mute) as server:
         client = AsyncClient(server.hosts)
@@ -182,7 +175,6 @@ async def test_close_while_connecting_and_calls_while_closing() -> None:
         await closing
 
 
-@asynchronous
 async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
     one = AsyncClient(whole)
     with pytest.raises(RuntimeError, match="no session yet"):
@@ -220,7 +212,6 @@ async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
 # --- no thread, no complaint ----------------------------------------------------------------------
 
 
-@asynchronous
 async def test_no_thread_is_started(hosts: str) -> None:
     before = set(threading.enumerate())
     seen: list[Any] = []
@@ -237,7 +228,6 @@ async def test_no_thread_is_started(hosts: str) -> None:
         assert not library_threads()
 
 
-@asynchronous
 async def test_a_slow_look_up_of_a_name_does_not_block_the_loop() -> None:
     """It has the only thread that there ever is; one that never ends is left behind at close."""
     gate, calls = threading.Event(), itertools.count()
@@ -315,7 +305,6 @@ def test_debug_mode_has_nothing_to_complain_about(
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
-@asynchronous
 async def test_a_client_with_nothing_to_do_rests(hosts: str) -> None:
     async with AsyncClient(hosts, session_timeout=20) as client:
         await client.exists("/")
@@ -401,7 +390,6 @@ def test_ten_thousand_idle_seconds(fresh_path: str) -> None:
 
 @pytest.mark.real
 @pytest.mark.apache
-@asynchronous
 async def test_tls(tls_zookeeper: SecureServer, fresh_path: str) -> None:
     context = tls_zookeeper.client_context()
     async with AsyncClient(tls_zookeeper.hosts, tls=context) as client:
@@ -422,7 +410,6 @@ async def test_tls(tls_zookeeper: SecureServer, fresh_path: str) -> None:
 
 @pytest.mark.real
 @pytest.mark.apache
-@asynchronous
 async def test_sasl(sasl_zookeeper: SecureServer, fresh_path: str) -> None:
     good = DigestMD5("bob", USERS["bob"])
     async with AsyncClient(sasl_zookeeper.hosts, sasl=good) as client:
@@ -436,7 +423,6 @@ async def test_sasl(sasl_zookeeper: SecureServer, fresh_path: str) -> None:
     await bad.close()
 
 
-@asynchronous
 async def test_sasl_of_the_embedded_server_and_auth() -> None:
     with Server(sasl_users={"bob": "secret"}, enforce_auth=["sasl"]) as server:
         async with AsyncClient(server.hosts, sasl=DigestMD5("bob", "secret")) as client:
@@ -452,7 +438,6 @@ async def test_sasl_of_the_embedded_server_and_auth() -> None:
             assert (await other.get_data("/mine")).data == b""
 
 
-@asynchronous
 async def test_read_only_and_back() -> None:
     with Server(read_only=True) as server:
         states: list[State] = []
@@ -473,7 +458,6 @@ async def test_read_only_and_back() -> None:
         await refused.close()
 
 
-@asynchronous
 async def test_an_old_server_refuses_and_the_session_goes_on() -> None:
     with Server(version="3.5") as server:
         async with AsyncClient(server.hosts) as client:
@@ -486,7 +470,6 @@ async def test_an_old_server_refuses_and_the_session_goes_on() -> None:
             assert client.session_id == session_id
 
 
-@asynchronous
 async def test_follow_reconfig() -> None:
     with Server() as one, Server() as two:
         async with AsyncClient(one.hosts, follow_reconfig=True) as client:
@@ -505,7 +488,6 @@ async def connected(hosts: str) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-@asynchronous
 async def test_a_reply_has_no_asyncio_around_it() -> None:
     """`await` on an answered reply does not suspend; one on an open one suspends once."""
     with FakeServer() as server:

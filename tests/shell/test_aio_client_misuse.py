@@ -13,7 +13,6 @@ from tests.shell.test_aio_client import SLACK, _await
 from tests.shell.test_client import within
 from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import (
-    asynchronous,
     blocking,
     run,
 )
@@ -40,7 +39,6 @@ from zkwire.testing.proxy import Gate, hold
 # --- limits ---------------------------------------------------------------------------------------
 
 
-@asynchronous
 async def test_operation_timeout() -> None:
     with FakeServer(mute) as server:
         async with AsyncClient(server.hosts, operation_timeout=0.05) as client:
@@ -55,7 +53,6 @@ async def test_operation_timeout() -> None:
                 await client.ensure_path("/a/b")
 
 
-@asynchronous
 async def test_operation_timeout_takes_back_what_was_not_sent() -> None:
     with FakeServer() as server:
         async with AsyncClient(server.hosts, operation_timeout=0.05) as client:
@@ -69,7 +66,6 @@ async def test_operation_timeout_takes_back_what_was_not_sent() -> None:
             assert client._session.queued == 0
 
 
-@asynchronous
 async def test_asyncio_timeout_around_one_operation() -> None:
     gate = Gate()
     with Server() as server, FaultProxy(server.hosts) as proxy:
@@ -86,7 +82,6 @@ async def test_asyncio_timeout_around_one_operation() -> None:
 
 
 @pytest.mark.parametrize("endless", [float("inf"), 1e300, 1e10], ids=repr)
-@asynchronous
 async def test_a_time_limit_may_be_as_long_as_one_likes(endless: float) -> None:
     with FakeServer() as server:
         async with AsyncClient(server.hosts, operation_timeout=endless) as client:
@@ -185,7 +180,6 @@ def test_use_after_the_loop_has_ended() -> None:
             asyncio.run(client.connect())
 
 
-@asynchronous
 async def test_after_close(hosts: str) -> None:
     client = AsyncClient(hosts)
     watch = Watch()
@@ -215,7 +209,6 @@ async def test_after_close(hosts: str) -> None:
     await client.close()
 
 
-@asynchronous
 async def test_blocking_waits_are_refused_with_the_reason(hosts: str) -> None:
     async with AsyncClient(hosts) as client:
         watch = Watch()
@@ -238,7 +231,6 @@ async def test_blocking_waits_are_refused_with_the_reason(hosts: str) -> None:
             await unasked
 
 
-@asynchronous
 async def test_wrong_arguments_are_refused_and_nothing_sent() -> None:
     with FakeServer() as server:
         async with AsyncClient(server.hosts) as client:
@@ -251,7 +243,6 @@ async def test_wrong_arguments_are_refused_and_nothing_sent() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@asynchronous
 async def test_a_forked_child_is_refused_and_the_parent_goes_on(hosts: str) -> None:
     async with AsyncClient(hosts, session_timeout=6.0) as client:
         await client.exists("/")
@@ -279,7 +270,6 @@ async def test_a_forked_child_is_refused_and_the_parent_goes_on(hosts: str) -> N
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@asynchronous
 async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alone() -> None:
     """Nothing that was planned in the parent's loop happens in the child's."""
     with FakeServer() as server:
@@ -303,7 +293,6 @@ async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alon
 # --- interrupts -----------------------------------------------------------------------------------
 
 
-@asynchronous
 async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
     hosts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +322,6 @@ async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
         assert await client.exists("/") is not None
 
 
-@asynchronous
 async def test_what_is_behind_an_interrupted_call_is_called_later(hosts: str) -> None:
     async with AsyncClient(hosts) as client:
         called: list[str] = []
@@ -369,7 +357,6 @@ class Flicker(Waitable):
             waker()
 
 
-@asynchronous
 async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
     """A connection that lasted a moment is no time limit that has passed."""
     async with AsyncClient(hosts) as client:
@@ -384,7 +371,6 @@ async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
         assert not await client._driver.within(Flicker(), 0.01)
 
 
-@asynchronous
 async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts: str) -> None:
     async with AsyncClient(hosts) as client:
         flicker = Flicker()
@@ -403,7 +389,6 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts:
         assert (await client.detach()).session_id
 
 
-@asynchronous
 async def test_a_broken_pipe_is_read_to_its_end_by_a_loop_that_does_not_tell(hosts: str) -> None:
     """uvloop listens no more to a socket that has had an error."""
     async with AsyncClient(hosts) as client:

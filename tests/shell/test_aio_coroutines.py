@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous, blocking, complaints, run, watch_count
+from tests.support.aio_helpers import blocking, complaints, run, watch_count
 from tests.support.fake_server import FakeServer, mute
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
@@ -71,7 +71,6 @@ WAYS: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@asynchronous
 async def test_known_A50_asyncio_takes_an_operation_for_a_coroutine(way: str) -> None:
     with FakeServer() as server:
         async with AsyncClient(server.hosts) as client:
@@ -86,7 +85,6 @@ async def test_known_A50_asyncio_takes_an_operation_for_a_coroutine(way: str) ->
             assert await reply == "/b", "closed before it began, which is nothing"
 
 
-@asynchronous
 async def test_a_cancelled_task_takes_back_what_was_not_sent() -> None:
     with FakeServer() as server:
         async with AsyncClient(server.hosts) as client:
@@ -104,7 +102,6 @@ async def test_a_cancelled_task_takes_back_what_was_not_sent() -> None:
                 assert client._session.queued == 0
 
 
-@asynchronous
 async def test_called_in_another_thread_it_is_sent_by_the_loop() -> None:
     with FakeServer() as server:
         async with AsyncClient(server.hosts) as client:
@@ -141,7 +138,6 @@ def test_called_between_two_runs_of_the_loop_it_is_sent_by_the_next() -> None:
 # --- a refusal that goes unnoticed ----------------------------------------------------------------
 
 
-@asynchronous
 async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported() -> None:
     with Server() as server:
         async with AsyncClient(server.hosts) as client:
@@ -160,7 +156,6 @@ async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported() -> None
             assert "NoNodeError" in third
 
 
-@asynchronous
 async def test_what_is_no_news_is_not_reported() -> None:
     """Awaited, in whatever way it ended; taken back; ended by the close."""
     with Server() as server:
@@ -190,7 +185,6 @@ async def test_what_is_no_news_is_not_reported() -> None:
 # --- what comes from another thread, or in the middle of something --------------------------------
 
 
-@asynchronous
 async def test_hazard_E10_a_watch_closed_in_another_thread_is_closed_by_the_loop() -> None:
     with Server() as server:
         async with AsyncClient(server.hosts) as client:
@@ -205,7 +199,6 @@ async def test_hazard_E10_a_watch_closed_in_another_thread_is_closed_by_the_loop
             assert watch_count(client) == 0
 
 
-@asynchronous
 async def test_hazard_E10_a_watch_that_a_finalizer_closes_in_the_middle_of_a_request() -> None:
     """Between the moment when a request gets its number and the moment when it is sent."""
     with Server() as server:

@@ -18,7 +18,6 @@ import pytest
 from tests.shell.test_aio_cancellation import Bed, bed, every_way
 from tests.support.aio_helpers import (
     Cancelling,
-    asynchronous,
     cancelled_at,
     eventually,
     watch_count,
@@ -201,14 +200,12 @@ async def _all_of_a_free_one(subject: Subject, how: str, cut: str, *, there: boo
 
 @ways
 @subjects
-@asynchronous
 async def test_a_free_one_cancelled_anywhere(subject: Subject, how: str, cut: str) -> None:
     await _all_of_a_free_one(subject, how, cut, there=True)
 
 
 @ways
 @pytest.mark.parametrize("name", ["downgrade", "semaphore", "multi"])
-@asynchronous
 async def test_one_whose_parent_is_missing_cancelled_anywhere(
     name: str, how: str, cut: str
 ) -> None:
@@ -217,7 +214,6 @@ async def test_one_whose_parent_is_missing_cancelled_anywhere(
 
 @ways
 @subjects
-@asynchronous
 async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: str) -> None:
     """The holder gives it up once the waiter has seen it, so that every step is come by."""
     async with bed() as b:
@@ -261,7 +257,6 @@ async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: s
 
 
 @ways
-@asynchronous
 async def test_a_downgrade_before_a_writer_cancelled_anywhere(how: str, cut: str) -> None:
     """The writer gets it, and not before the reader has ended."""
     subject = SUBJECT["downgrade"]
@@ -318,7 +313,6 @@ TRIES: dict[str, Callable[[Any], Awaitable[None]]] = {
 
 @ways
 @pytest.mark.parametrize("name", TRIES)
-@asynchronous
 async def test_a_try_on_a_taken_one_cancelled_anywhere(name: str, how: str, cut: str) -> None:
     subject = SUBJECT[name]
     async with bed() as b:

@@ -20,7 +20,7 @@ import pytest
 
 from tests.shell.test_client import within
 from tests.shell.test_client_loss import MEGABYTE, check_verdicts, check_verdicts_around, ending
-from tests.support.aio_helpers import asynchronous, blocking, eventually, spinning
+from tests.support.aio_helpers import blocking, eventually, spinning
 from tests.support.fake_server import (
     Connection,
     FakeServer,
@@ -85,7 +85,6 @@ async def ended(calls: list[Any]) -> list[ZooKeeperError | None]:
 
 @pytest.mark.parametrize("how", ["FIN", "RST"])
 @pytest.mark.parametrize("size", [0, 2000])
-@asynchronous
 async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
     how: str, size: int, seed: int
 ) -> None:
@@ -122,7 +121,6 @@ async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
                 check_verdicts_around(server, calls, first, behind)
 
 
-@asynchronous
 async def test_what_the_kernel_never_took_was_not_sent_and_memory_is_bounded() -> None:
     """The server does not read, so most of a long pipeline cannot leave; then it dies."""
     gate = threading.Event()
@@ -164,7 +162,6 @@ async def test_what_the_kernel_never_took_was_not_sent_and_memory_is_bounded() -
             assert await client.exists("/") is not None
 
 
-@asynchronous
 async def test_a_server_that_reads_slowly_gets_everything_in_order() -> None:
     """And the client holds one batch outside of its queue, whatever is asked of it."""
     may_read = threading.Event()
@@ -197,7 +194,6 @@ async def test_a_server_that_reads_slowly_gets_everything_in_order() -> None:
         ]
 
 
-@asynchronous
 async def test_a_server_that_stops_reading_is_given_up() -> None:
     with FakeServer(deaf, serve) as server:
         async with AsyncClient(server.hosts, session_timeout=0.6) as client:
@@ -209,7 +205,6 @@ async def test_a_server_that_stops_reading_is_given_up() -> None:
             assert (await retried(client, lambda: client.exists("/")))[0] is not None
 
 
-@asynchronous
 async def test_answers_that_arrived_before_the_break_count() -> None:
     """The client is still sending when the server, which has answered, ends the connection."""
 
@@ -227,7 +222,6 @@ async def test_answers_that_arrived_before_the_break_count() -> None:
             assert errors[100] is not None
 
 
-@asynchronous
 async def test_tasks_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(5):
@@ -279,7 +273,6 @@ FAULTS: dict[str, tuple[Action, bool, type[ZooKeeperError] | None, bool]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@asynchronous
 async def test_each_fault_at_one_request(fault: str) -> None:
     action, on_reply, expected, applied = FAULTS[fault]
     with Server() as server, FaultProxy(server.hosts) as proxy:
@@ -322,7 +315,6 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-@asynchronous
 async def test_garbage_ends_the_connection_and_nothing_else(garbage: str) -> None:
     def broken(connection: Connection) -> None:
         connection.greet()
@@ -342,7 +334,6 @@ async def test_garbage_ends_the_connection_and_nothing_else(garbage: str) -> Non
             assert client.session_id == session_id
 
 
-@asynchronous
 async def test_a_reply_over_the_limit() -> None:
     with Server() as server:
         async with AsyncClient(server.hosts, receive_limit=100_000) as client:
@@ -355,7 +346,6 @@ async def test_a_reply_over_the_limit() -> None:
 # --- silence and return ---------------------------------------------------------------------------
 
 
-@asynchronous
 async def test_black_hole_and_return() -> None:
     """The connection is given up in time, calls end in time, watches and session are restored."""
     with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
@@ -377,7 +367,6 @@ async def test_black_hole_and_return() -> None:
             assert client.session_id == session_id
 
 
-@asynchronous
 async def test_calls_end_when_no_server_comes_back() -> None:
     with FakeServer() as server:
         client = AsyncClient(server.hosts, session_timeout=0.4)
@@ -391,7 +380,6 @@ async def test_calls_end_when_no_server_comes_back() -> None:
         await client.close()
 
 
-@asynchronous
 async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
     with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
         async with AsyncClient(proxy.hosts, session_timeout=2.0) as client:
@@ -408,7 +396,6 @@ async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
             proxy.cut_all()
 
 
-@asynchronous
 async def test_expiry_ends_everything() -> None:
     with Server() as server, FaultProxy(server.hosts) as proxy:
         client = AsyncClient(proxy.hosts)
@@ -438,7 +425,6 @@ async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
-@asynchronous
 async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
     """Whatever was said to have been done is done, once; the loop never stands still."""
     with Server() as server, FaultProxy(server.hosts) as proxy:
@@ -475,7 +461,6 @@ async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
             assert client.session_id == session_id
 
 
-@asynchronous
 async def test_a_mute_server_and_a_close() -> None:
     with FakeServer(mute) as server:
         client = AsyncClient(server.hosts)
@@ -501,7 +486,6 @@ class Late:
         return time.monotonic() + self.ahead
 
 
-@asynchronous
 async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -> None:
     clock = Late()
     with Server() as server:
@@ -512,7 +496,6 @@ async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -
             assert client._driver.current_connection is not link
 
 
-@asynchronous
 async def test_answers_that_wait_in_the_kernel_are_no_silence() -> None:
     clock = Late()
     with Server() as server:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous, blocking, eventually, watch_count
+from tests.support.aio_helpers import blocking, eventually, watch_count
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
@@ -35,7 +35,6 @@ def types(events: list[Event]) -> list[EventType]:
     return [EventType(event.type) for event in events]
 
 
-@asynchronous
 async def test_each_read_sets_the_watch_that_fires_for_it(hosts: str, fresh_path: str) -> None:
     reads = {
         "exists": EventType.NODE_DATA_CHANGED,
@@ -59,7 +58,6 @@ async def test_each_read_sets_the_watch_that_fires_for_it(hosts: str, fresh_path
                 await watch
 
 
-@asynchronous
 async def test_a_watch_that_is_not_set_says_so(hosts: str) -> None:
     with pytest.raises(RuntimeError, match="not set"):
         await Watch()
@@ -72,7 +70,6 @@ async def test_a_watch_that_is_not_set_says_so(hosts: str) -> None:
             await watch
 
 
-@asynchronous
 async def test_a_watch_that_is_removed_here_hears_of_it_at_once(
     hosts: str, fresh_path: str
 ) -> None:
@@ -89,7 +86,6 @@ async def test_a_watch_that_is_removed_here_hears_of_it_at_once(
             assert (await waiting).type is EventType.DATA_WATCH_REMOVED
 
 
-@asynchronous
 async def test_the_event_comes_before_the_answer_that_shows_the_change(
     hosts: str, fresh_path: str
 ) -> None:
@@ -105,7 +101,6 @@ async def test_the_event_comes_before_the_answer_that_shows_the_change(
             await writing
 
 
-@asynchronous
 async def test_a_persistent_watch_in_order_while_nobody_waits(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client, AsyncClient(hosts) as other:
         await client.create(fresh_path)
@@ -123,7 +118,6 @@ async def test_a_persistent_watch_in_order_while_nobody_waits(hosts: str, fresh_
         await eventually("it is forgotten", lambda: watch_count(client) == 0)
 
 
-@asynchronous
 async def test_iteration_ends_with_what_it_iterates_over(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)
@@ -162,7 +156,6 @@ async def test_iteration_ends_with_what_it_iterates_over(hosts: str, fresh_path:
         kept.close()
 
 
-@asynchronous
 async def test_a_close_ends_those_that_wait(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)
@@ -186,7 +179,6 @@ async def test_a_close_ends_those_that_wait(hosts: str, fresh_path: str) -> None
 
 
 @pytest.mark.parametrize("how", ["close", "expire"])
-@asynchronous
 async def test_the_end_of_the_session_reaches_all_that_wait(how: str) -> None:
     with Server() as server:
         client = AsyncClient(server.hosts)
@@ -223,7 +215,6 @@ async def test_the_end_of_the_session_reaches_all_that_wait(how: str) -> None:
         await client.close()
 
 
-@asynchronous
 async def test_several_waiters_share_the_events(hosts: str, fresh_path: str) -> None:
     """Each event goes to one of them; none is lost, none is doubled."""
     async with AsyncClient(hosts) as client, AsyncClient(hosts) as other:
@@ -250,7 +241,6 @@ async def test_several_waiters_share_the_events(hosts: str, fresh_path: str) -> 
         watch.close()
 
 
-@asynchronous
 async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         watch = Watch()
@@ -262,7 +252,6 @@ async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) ->
         assert [type(result) for result in results] == [Event, RuntimeError]
 
 
-@asynchronous
 async def test_watches_are_restored_and_reread_is_told() -> None:
     with Server() as server, FaultProxy(server.hosts) as proxy:
         async with AsyncClient(proxy.hosts) as client, AsyncClient(server.hosts) as other:
@@ -289,7 +278,6 @@ async def test_watches_are_restored_and_reread_is_told() -> None:
             lasting.close()
 
 
-@asynchronous
 async def test_an_event_that_comes_with_the_callers_cancellation(
     hosts: str, fresh_path: str
 ) -> None:
@@ -317,7 +305,6 @@ async def test_an_event_that_comes_with_the_callers_cancellation(
         watch.close()
 
 
-@asynchronous
 async def test_remove_watches_tells_and_ends(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)

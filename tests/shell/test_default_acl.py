@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
@@ -99,7 +98,6 @@ def test_what_is_created_without_another_has_the_default_acl(server: Server) -> 
         assert open_nodes(server) == ["/h", "/i", "/i/j", "/k"]
 
 
-@asynchronous
 async def test_what_is_created_without_another_has_the_default_acl_asyncio() -> None:
     with Server() as server:
         async with AsyncClient(server.hosts, auth=OWN, default_acl=CREATOR) as client:
@@ -144,7 +142,6 @@ def test_nothing_of_a_lock_is_open(server: Server, kind: str, given: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ASYNC_LOCKS)
-@asynchronous
 async def test_nothing_of_an_asyncio_lock_is_open(kind: str) -> None:
     for given in ("default_acl", "acl"):
         default = CREATOR if given == "default_acl" else OPEN

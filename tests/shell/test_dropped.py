@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
 from zkwire import AsyncClient, AsyncSequentialLock, Client, SequentialLock, State, Watch
@@ -167,7 +166,6 @@ class Mine(AsyncClient):
         """A listener that leads back to the client."""
 
 
-@asynchronous
 async def test_a_dropped_asyncio_client_is_closed_and_says_so() -> None:
     with Server() as server:
         tracemalloc.start(9)
@@ -277,7 +275,6 @@ def test_a_watch_still_gets_its_events(server: Server) -> None:
         collect(gone)
 
 
-@asynchronous
 async def test_a_task_that_awaits_an_event_keeps_client_and_task() -> None:
     """Nobody holds the task either; asyncio itself holds tasks weakly."""
     with Server() as server:

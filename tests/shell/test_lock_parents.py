@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous, blocking
+from tests.support.aio_helpers import blocking
 from tests.support.lock_frames import LockProxy
 from tests.support.lock_helpers import LONG, PATIENCE, Running
 from tests.support.server_control import Backend, Settings, poll
@@ -151,7 +151,6 @@ def test_a_parent_is_persistent_where_there_are_no_containers(without: Server, k
         assert asked(proxy) == 1  # what it does not know is remembered
 
 
-@asynchronous
 async def test_a_parent_is_persistent_where_there_are_no_containers_asyncio() -> None:
     with Server(unknown_opcodes=[ops.CREATE_CONTAINER.opcode]) as server:
         async with AsyncClient(server.hosts) as client:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
 from zkwire import AsyncClient, AsyncReentrantLock, Client, ReentrantLock, SequentialLock
@@ -141,7 +140,6 @@ def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
 # --- asyncio --------------------------------------------------------------------------------------
 
 
-@asynchronous
 async def test_hazard_B38_a_task_that_has_ended_holds_no_lock() -> None:
     """As the one that `asyncio.wait_for` makes up to Python 3.11."""
     with Server() as server:
@@ -157,7 +155,6 @@ async def again(lock: AsyncReentrantLock) -> bool:
     return await lock.acquire() and await lock.acquire()
 
 
-@asynchronous
 async def test_one_note_is_kept_for_the_end_of_a_task() -> None:
     """However often it may acquire, by whatever object."""
     with Server() as server:

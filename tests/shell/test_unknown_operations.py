@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from tests.support.aio_helpers import asynchronous
 from tests.support.lock_helpers import Running
 from tests.support.scripted import (
     NO_NODE,
@@ -253,7 +252,6 @@ def test_another_threads_write_is_answered() -> None:
             assert client.set_data("/n", b"").version == number
 
 
-@asynchronous
 async def test_another_tasks_write_is_answered() -> None:
     gate = Gate()
     with Server(version="3.6") as server:

@@ -13,7 +13,6 @@ from types import FrameType
 import pytest
 
 import zkwire
-from tests.support.aio_helpers import asynchronous
 from zkwire import AsyncClient, Client, SequentialLock, State, Watch
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_before
@@ -75,7 +74,6 @@ def test_a_lock(server: Server) -> None:
         lock.release()
 
 
-@asynchronous
 async def test_a_watch_event(server: Server) -> None:
     async with AsyncClient(server.hosts) as client:
         watch = Watch()
@@ -92,7 +90,6 @@ def created(server: Server) -> None:
         other.create("/new")
 
 
-@asynchronous
 async def test_a_lost_connection(server: Server) -> None:
     with FaultProxy(server.hosts) as proxy:
         async with AsyncClient(proxy.hosts) as client:

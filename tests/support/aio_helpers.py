@@ -1,8 +1,8 @@
 """What the tests of the asyncio client share: a loop that notices what is left, and the looks.
 
-A test is a coroutine function marked `@asynchronous`: it runs in a loop of its own, in debug mode,
-for a bounded time. When it has ended there must be no task, no socket in the loop's selector, no
-thread of the library, and nobody may have called the loop's exception handler.
+A test that is a coroutine function runs in a loop of its own, in debug mode, for a bounded time.
+When it has ended there must be no task, no socket in the loop's selector, no thread of the library,
+and nobody may have called the loop's exception handler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import pytest
 
@@ -23,7 +23,6 @@ from tests.support.lock_helpers import PATIENCE
 from zkwire import AsyncBlockingLock, AsyncClient, AsyncNonBlockingLock, AsyncSequentialLock
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 AsyncLock: TypeAlias = AsyncNonBlockingLock | AsyncBlockingLock | AsyncSequentialLock
 AsyncKind: TypeAlias = (
@@ -105,16 +104,6 @@ async def _nothing_left(loop: asyncio.AbstractEventLoop) -> None:
         assert len(left) == 1, f"the loop still listens to more than its own pipe: {left}"
     threads = [t.name for t in threading.enumerate() if t.name.endswith(("-io", "-callbacks"))]
     assert not [name for name in threads if name.startswith("zkwire-")], threads
-
-
-def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a test of a coroutine function."""
-
-    @functools.wraps(test)
-    def synchronous(*args: P.args, **kwargs: P.kwargs) -> None:
-        run(lambda: test(*args, **kwargs))
-
-    return synchronous
 
 
 async def eventually(what: str, look: Callable[[], Any], seconds: float = PATIENCE) -> Any:

@@ -22,7 +22,6 @@ import pytest
 
 from tests.real.test_secure_servers import IP, NEW_SESSION, VERSIONS, Wire, buffer, only, session
 from tests.shell.test_secure_client import failure
-from tests.support.aio_helpers import asynchronous
 from tests.support.certificates import OPENSSL_SECONDS, Authority, Certificate
 from tests.support.secure_servers import BOTH_NAMES, WANTS_CERTIFICATE
 from tests.testbed.test_server import persist
@@ -103,7 +102,6 @@ def test_a_client(authority: Authority, shown: Certificate, version: ssl.TLSVers
 
 
 @each_version
-@asynchronous
 async def test_an_asyncio_client(
     authority: Authority, shown: Certificate, version: ssl.TLSVersion
 ) -> None:
