@@ -30,6 +30,13 @@ def client(hosts: str) -> Iterator[Client]:
 
 
 @pytest.fixture
+def fake() -> Iterator[FakeServer]:
+    """A scripted server of the test's own, which serves."""
+    with FakeServer() as fake:
+        yield fake
+
+
+@pytest.fixture
 def server() -> Iterator[Server]:
     """An embedded server of the test's own."""
     with Server() as server:

@@ -248,32 +248,31 @@ async def _entered(client: AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("life", ["connect", "enter", "close", "detach"])
-async def test_the_ends_of_a_session_cancelled_anywhere(life: str) -> None:
-    with Server() as server:
-        async with AsyncClient(server.hosts) as observer:
-            for how, cut in itertools.product(HOWS, (False, True)):
-                for nth in itertools.count(1):
-                    client = AsyncClient(server.hosts, session_timeout=LONG)
-                    if life in ("close", "detach"):
-                        await client.create("/e", ephemeral=True)
-                    call: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
-                        "connect": lambda c: c.connect(),
-                        "enter": _entered,
-                        "close": lambda c: c.close(),
-                        "detach": lambda c: c.detach(),
-                    }
-                    cancelling = Cancelling(nth, how, server.cut_all if cut else None)
-                    with suppress(ZooKeeperError):
-                        await cancelled_at(_await(call[life](client)), cancelling)
-                    if life != "connect":
-                        assert client.state is State.CLOSED
-                        with pytest.raises(ClientClosedError):
-                            client.exists("/")
-                    await client.close()
-                    if life in ("close", "detach"):
-                        await _gone(server, observer, life)
-                    if not cancelling.happened:
-                        break
+async def test_the_ends_of_a_session_cancelled_anywhere(life: str, server: Server) -> None:
+    async with AsyncClient(server.hosts) as observer:
+        for how, cut in itertools.product(HOWS, (False, True)):
+            for nth in itertools.count(1):
+                client = AsyncClient(server.hosts, session_timeout=LONG)
+                if life in ("close", "detach"):
+                    await client.create("/e", ephemeral=True)
+                call: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
+                    "connect": lambda c: c.connect(),
+                    "enter": _entered,
+                    "close": lambda c: c.close(),
+                    "detach": lambda c: c.detach(),
+                }
+                cancelling = Cancelling(nth, how, server.cut_all if cut else None)
+                with suppress(ZooKeeperError):
+                    await cancelled_at(_await(call[life](client)), cancelling)
+                if life != "connect":
+                    assert client.state is State.CLOSED
+                    with pytest.raises(ClientClosedError):
+                        client.exists("/")
+                await client.close()
+                if life in ("close", "detach"):
+                    await _gone(server, observer, life)
+                if not cancelling.happened:
+                    break
 
 
 async def _gone(server: Server, observer: AsyncClient, life: str) -> None:

@@ -488,12 +488,11 @@ async def connected(hosts: str) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-async def test_a_reply_has_no_asyncio_around_it() -> None:
+async def test_a_reply_has_no_asyncio_around_it(fake: FakeServer) -> None:
     """`await` on an answered reply does not suspend; one on an open one suspends once."""
-    with FakeServer() as server:
-        async with connected(server.hosts) as client:
-            reply = client.exists("/")
-            await client.sync()
-            with spinning() as count:
-                await reply
-            assert count() == 0
+    async with connected(fake.hosts) as client:
+        reply = client.exists("/")
+        await client.sync()
+        with spinning() as count:
+            await reply
+        assert count() == 0

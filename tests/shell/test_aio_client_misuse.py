@@ -53,17 +53,16 @@ async def test_operation_timeout() -> None:
                 await client.ensure_path("/a/b")
 
 
-async def test_operation_timeout_takes_back_what_was_not_sent() -> None:
-    with FakeServer() as server:
-        async with AsyncClient(server.hosts, operation_timeout=0.05) as client:
-            server.stop_listening()
-            server.reset_all()
-            await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-            with pytest.raises(OperationTimeoutError) as caught:
-                await client.create("/a")
-            assert not caught.value.maybe_applied
-            assert "withdrawn unsent" in str(caught.value)
-            assert client._session.queued == 0
+async def test_operation_timeout_takes_back_what_was_not_sent(fake: FakeServer) -> None:
+    async with AsyncClient(fake.hosts, operation_timeout=0.05) as client:
+        fake.stop_listening()
+        fake.reset_all()
+        await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+        with pytest.raises(OperationTimeoutError) as caught:
+            await client.create("/a")
+        assert not caught.value.maybe_applied
+        assert "withdrawn unsent" in str(caught.value)
+        assert client._session.queued == 0
 
 
 async def test_asyncio_timeout_around_one_operation() -> None:
@@ -82,18 +81,17 @@ async def test_asyncio_timeout_around_one_operation() -> None:
 
 
 @pytest.mark.parametrize("endless", [float("inf"), 1e300, 1e10], ids=repr)
-async def test_a_time_limit_may_be_as_long_as_one_likes(endless: float) -> None:
-    with FakeServer() as server:
-        async with AsyncClient(server.hosts, operation_timeout=endless) as client:
-            await client.connect(endless)
-            assert await client.exists("/a") is None
-            state = await client.wait_for_state(State.CONNECTED, timeout=endless)
-            assert state is State.CONNECTED
-            with pytest.raises(ValueError, match="timeout must"):
-                await client.connect(-1)
-            with pytest.raises(TypeError, match="one or more"):
-                await client.wait_for_state()
-            assert await client.wait_for_state(State.EXPIRED, timeout=0.01) is None
+async def test_a_time_limit_may_be_as_long_as_one_likes(endless: float, fake: FakeServer) -> None:
+    async with AsyncClient(fake.hosts, operation_timeout=endless) as client:
+        await client.connect(endless)
+        assert await client.exists("/a") is None
+        state = await client.wait_for_state(State.CONNECTED, timeout=endless)
+        assert state is State.CONNECTED
+        with pytest.raises(ValueError, match="timeout must"):
+            await client.connect(-1)
+        with pytest.raises(TypeError, match="one or more"):
+            await client.wait_for_state()
+        assert await client.wait_for_state(State.EXPIRED, timeout=0.01) is None
 
 
 # --- misuse ---------------------------------------------------------------------------------------
@@ -163,21 +161,20 @@ def test_another_loop_is_refused_and_harms_nothing() -> None:
     assert len(refused) == 10
 
 
-def test_use_after_the_loop_has_ended() -> None:
+def test_use_after_the_loop_has_ended(server: Server) -> None:
     """Whoever forgot to close it: a clear error in the next loop, and close lets go."""
-    with Server() as server:
-        client = AsyncClient(server.hosts)
+    client = AsyncClient(server.hosts)
 
-        async def use() -> None:
-            await client.exists("/")
+    async def use() -> None:
+        await client.exists("/")
 
+    asyncio.run(use())
+    with pytest.raises(RuntimeError, match="another event loop"):
         asyncio.run(use())
-        with pytest.raises(RuntimeError, match="another event loop"):
-            asyncio.run(use())
-        asyncio.run(client.close())
-        assert client.state is State.CLOSED
-        with pytest.raises(RuntimeError, match="another event loop"):
-            asyncio.run(client.connect())
+    asyncio.run(client.close())
+    assert client.state is State.CLOSED
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(client.connect())
 
 
 async def test_after_close(hosts: str) -> None:
@@ -231,15 +228,14 @@ async def test_blocking_waits_are_refused_with_the_reason(hosts: str) -> None:
             await unasked
 
 
-async def test_wrong_arguments_are_refused_and_nothing_sent() -> None:
-    with FakeServer() as server:
-        async with AsyncClient(server.hosts) as client:
-            with pytest.raises(ValueError, match="start with '/'"):
-                client.exists("a")
-            with pytest.raises(TypeError, match=r"use \.encode"):
-                client.set_data("/a", "text")  # type: ignore[arg-type]
-            await client.exists("/marker")
-            assert [(r.xid, r.op) for r in server.received] == [(1, "exists")]
+async def test_wrong_arguments_are_refused_and_nothing_sent(fake: FakeServer) -> None:
+    async with AsyncClient(fake.hosts) as client:
+        with pytest.raises(ValueError, match="start with '/'"):
+            client.exists("a")
+        with pytest.raises(TypeError, match=r"use \.encode"):
+            client.set_data("/a", "text")  # type: ignore[arg-type]
+        await client.exists("/marker")
+        assert [(r.xid, r.op) for r in fake.received] == [(1, "exists")]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

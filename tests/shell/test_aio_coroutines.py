@@ -85,39 +85,37 @@ async def test_known_A50_asyncio_takes_an_operation_for_a_coroutine(way: str) ->
             assert await reply == "/b", "closed before it began, which is nothing"
 
 
-async def test_a_cancelled_task_takes_back_what_was_not_sent() -> None:
-    with FakeServer() as server:
-        async with AsyncClient(server.hosts) as client:
-            server.stop_listening()
-            server.reset_all()
-            await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-            for turns in (0, 1):  # before it has begun, and while it waits
-                task = asyncio.create_task(client.create("/a"))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                assert client._session.queued == 1
-                task.cancel()
-                await asyncio.wait([task])
-                assert task.cancelled()
-                assert client._session.queued == 0
+async def test_a_cancelled_task_takes_back_what_was_not_sent(fake: FakeServer) -> None:
+    async with AsyncClient(fake.hosts) as client:
+        fake.stop_listening()
+        fake.reset_all()
+        await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+        for turns in (0, 1):  # before it has begun, and while it waits
+            task = asyncio.create_task(client.create("/a"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert client._session.queued == 1
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert client._session.queued == 0
 
 
-async def test_called_in_another_thread_it_is_sent_by_the_loop() -> None:
-    with FakeServer() as server:
-        async with AsyncClient(server.hosts) as client:
-            loop = asyncio.get_running_loop()
+async def test_called_in_another_thread_it_is_sent_by_the_loop(fake: FakeServer) -> None:
+    async with AsyncClient(fake.hosts) as client:
+        loop = asyncio.get_running_loop()
 
-            def elsewhere() -> list[Any]:
-                replies = [client.create("/a"), client.get_data("/a"), client.get_data("/none")]
-                made = [asyncio.run_coroutine_threadsafe(each, loop) for each in replies]
-                return [each.exception(PATIENCE) or each.result() for each in made]
+        def elsewhere() -> list[Any]:
+            replies = [client.create("/a"), client.get_data("/a"), client.get_data("/none")]
+            made = [asyncio.run_coroutine_threadsafe(each, loop) for each in replies]
+            return [each.exception(PATIENCE) or each.result() for each in made]
 
-            path, (data, _), error = await blocking(elsewhere)
-            assert (path, data) == ("/a", b"")
-            assert isinstance(error, NoNodeError)
-            await client.close()
-            errors = await blocking(elsewhere)
-            assert all(isinstance(each, ClientClosedError) for each in errors)
+        path, (data, _), error = await blocking(elsewhere)
+        assert (path, data) == ("/a", b"")
+        assert isinstance(error, NoNodeError)
+        await client.close()
+        errors = await blocking(elsewhere)
+        assert all(isinstance(each, ClientClosedError) for each in errors)
 
 
 def test_called_between_two_runs_of_the_loop_it_is_sent_by_the_next() -> None:
@@ -138,22 +136,21 @@ def test_called_between_two_runs_of_the_loop_it_is_sent_by_the_next() -> None:
 # --- a refusal that goes unnoticed ----------------------------------------------------------------
 
 
-async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported() -> None:
-    with Server() as server:
-        async with AsyncClient(server.hosts) as client:
-            client.delete("/none")
-            client.multi([Create("/a"), Delete("/none")])
-            client.create("/b")
-            kept = client.get_data("/kept")
-            await client.sync()
-            await asyncio.sleep(0)
-            first, second = complaints().take()
-            assert "never retrieved: NoNodeError" in first
-            assert "never retrieved: MultiError" in second
-            del kept
-            await asyncio.sleep(0)
-            (third,) = complaints().take()
-            assert "NoNodeError" in third
+async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        client.delete("/none")
+        client.multi([Create("/a"), Delete("/none")])
+        client.create("/b")
+        kept = client.get_data("/kept")
+        await client.sync()
+        await asyncio.sleep(0)
+        first, second = complaints().take()
+        assert "never retrieved: NoNodeError" in first
+        assert "never retrieved: MultiError" in second
+        del kept
+        await asyncio.sleep(0)
+        (third,) = complaints().take()
+        assert "NoNodeError" in third
 
 
 async def test_what_is_no_news_is_not_reported() -> None:

@@ -334,13 +334,12 @@ async def test_garbage_ends_the_connection_and_nothing_else(garbage: str) -> Non
             assert client.session_id == session_id
 
 
-async def test_a_reply_over_the_limit() -> None:
-    with Server() as server:
-        async with AsyncClient(server.hosts, receive_limit=100_000) as client:
-            await client.create("/big", bytes(200_000))
-            with pytest.raises(ReplyTooLargeError):
-                await client.get_data("/big")
-            assert await client.exists("/big") is not None
+async def test_a_reply_over_the_limit(server: Server) -> None:
+    async with AsyncClient(server.hosts, receive_limit=100_000) as client:
+        await client.create("/big", bytes(200_000))
+        with pytest.raises(ReplyTooLargeError):
+            await client.get_data("/big")
+        assert await client.exists("/big") is not None
 
 
 # --- silence and return ---------------------------------------------------------------------------
@@ -367,17 +366,16 @@ async def test_black_hole_and_return() -> None:
             assert client.session_id == session_id
 
 
-async def test_calls_end_when_no_server_comes_back() -> None:
-    with FakeServer() as server:
-        client = AsyncClient(server.hosts, session_timeout=0.4)
-        await client.connect()
-        server.stop_listening()
-        server.reset_all()
-        await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-        with within(0.4 + SLACK), pytest.raises(NotSentError, match="repeat it freely"):
-            await client.create("/a")
-        # The claim of a lock's holder ends in time, too, without anybody's asking.
-        await client.close()
+async def test_calls_end_when_no_server_comes_back(fake: FakeServer) -> None:
+    client = AsyncClient(fake.hosts, session_timeout=0.4)
+    await client.connect()
+    fake.stop_listening()
+    fake.reset_all()
+    await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+    with within(0.4 + SLACK), pytest.raises(NotSentError, match="repeat it freely"):
+        await client.create("/a")
+    # The claim of a lock's holder ends in time, too, without anybody's asking.
+    await client.close()
 
 
 async def test_a_holder_learns_in_time_that_nobody_answers() -> None:

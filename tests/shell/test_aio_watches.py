@@ -179,40 +179,37 @@ async def test_a_close_ends_those_that_wait(hosts: str, fresh_path: str) -> None
 
 
 @pytest.mark.parametrize("how", ["close", "expire"])
-async def test_the_end_of_the_session_reaches_all_that_wait(how: str) -> None:
-    with Server() as server:
-        client = AsyncClient(server.hosts)
-        await client.connect()
-        await client.create("/w")
-        once, lasting = Watch(), Watch()
-        told: list[Event] = []
-        await client.get_data("/w", watch=once)
-        await client.add_watch("/w", lasting)
-        await client.get_children("/w", watch=told.append)
+async def test_the_end_of_the_session_reaches_all_that_wait(how: str, server: Server) -> None:
+    client = AsyncClient(server.hosts)
+    await client.connect()
+    await client.create("/w")
+    once, lasting = Watch(), Watch()
+    told: list[Event] = []
+    await client.get_data("/w", watch=once)
+    await client.add_watch("/w", lasting)
+    await client.get_children("/w", watch=told.append)
 
-        async def follow() -> None:
-            async for _ in lasting:
-                pass
+    async def follow() -> None:
+        async for _ in lasting:
+            pass
 
-        waiting = [
-            asyncio.ensure_future(each) for each in (_await(once), _await(lasting), follow())
-        ]
-        await client.set_data("/w", b"x")
-        await asyncio.sleep(0)
-        if how == "close":
-            await client.close()
-        else:
-            await blocking(server.expire, client.session_id)
-        expected = ClientClosedError if how == "close" else SessionExpiredError
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert results[0] == Event(EventType.NODE_DATA_CHANGED, "/w", State.CONNECTED)
-        # One of the two has got the event.
-        ends = [result for result in results[1:] if not isinstance(result, Event)]
-        assert {type(end) for end in ends} == {expected}
-        with pytest.raises(expected):
-            await lasting
-        await eventually("the callback is told", lambda: types(told) == [EventType.NONE])
+    waiting = [asyncio.ensure_future(each) for each in (_await(once), _await(lasting), follow())]
+    await client.set_data("/w", b"x")
+    await asyncio.sleep(0)
+    if how == "close":
         await client.close()
+    else:
+        await blocking(server.expire, client.session_id)
+    expected = ClientClosedError if how == "close" else SessionExpiredError
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert results[0] == Event(EventType.NODE_DATA_CHANGED, "/w", State.CONNECTED)
+    # One of the two has got the event.
+    ends = [result for result in results[1:] if not isinstance(result, Event)]
+    assert {type(end) for end in ends} == {expected}
+    with pytest.raises(expected):
+        await lasting
+    await eventually("the callback is told", lambda: types(told) == [EventType.NONE])
+    await client.close()
 
 
 async def test_several_waiters_share_the_events(hosts: str, fresh_path: str) -> None:

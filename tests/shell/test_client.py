@@ -527,14 +527,13 @@ def test_a_pipeline_that_nobody_waits_for_leaves_by_itself() -> None:
         server.wait_for(lambda: server.count("exists") == 300)
 
 
-def test_calls_made_before_the_connection_wait_for_it_in_order() -> None:
-    with FakeServer() as server:
-        client = Client(server.hosts)
-        replies = [client.pipeline.create(f"/{n}") for n in range(50)]
-        assert client.exists("/49") is not None
-        assert [reply_.result() for reply_ in replies] == [f"/{n}" for n in range(50)]
-        client.close()
-        assert [r.path for r in server.executed if r.op == "create"] == [f"/{n}" for n in range(50)]
+def test_calls_made_before_the_connection_wait_for_it_in_order(fake: FakeServer) -> None:
+    client = Client(fake.hosts)
+    replies = [client.pipeline.create(f"/{n}") for n in range(50)]
+    assert client.exists("/49") is not None
+    assert [reply_.result() for reply_ in replies] == [f"/{n}" for n in range(50)]
+    client.close()
+    assert [r.path for r in fake.executed if r.op == "create"] == [f"/{n}" for n in range(50)]
 
 
 def test_two_threads_may_wait_for_one_reply() -> None:

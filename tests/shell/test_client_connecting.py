@@ -97,12 +97,11 @@ def test_connect_waits_no_longer_than_told() -> None:
         client.close()
 
 
-def test_a_dead_server_among_three_is_passed_over() -> None:
-    with FakeServer() as server:
-        for seed in range(6):
-            hosts = f"127.0.0.1:{refused_port()},{server.hosts},127.0.0.1:{refused_port()}"
-            with within(1.0), Client(hosts, _seed=seed) as client:
-                client.exists("/")
+def test_a_dead_server_among_three_is_passed_over(fake: FakeServer) -> None:
+    for seed in range(6):
+        hosts = f"127.0.0.1:{refused_port()},{fake.hosts},127.0.0.1:{refused_port()}"
+        with within(1.0), Client(hosts, _seed=seed) as client:
+            client.exists("/")
 
 
 def test_ipv6() -> None:
@@ -143,14 +142,13 @@ def test_names_are_resolved_at_each_attempt() -> None:
         assert len(asked) >= 3
 
 
-def test_every_address_of_a_name_is_tried() -> None:
-    with FakeServer() as server:
-        addresses = [
-            (socket.AF_INET6, ("::1", refused_port(), 0, 0)),
-            *named(refused_port(), refused_port(), server),
-        ]
-        with within(1.0), Client("zoo.example", _resolver=lambda host, port: addresses) as client:
-            assert client.exists("/") is not None
+def test_every_address_of_a_name_is_tried(fake: FakeServer) -> None:
+    addresses = [
+        (socket.AF_INET6, ("::1", refused_port(), 0, 0)),
+        *named(refused_port(), refused_port(), fake),
+    ]
+    with within(1.0), Client("zoo.example", _resolver=lambda host, port: addresses) as client:
+        assert client.exists("/") is not None
 
 
 def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:

@@ -221,24 +221,23 @@ def test_close_carries_out_what_was_asked_before(
 
 
 @pytest.mark.parametrize("closers", [2, 8])
-def test_close_from_many_threads_at_once(closers: int) -> None:
+def test_close_from_many_threads_at_once(closers: int, fake: FakeServer) -> None:
     """E9, and the session is ended properly: none of them cuts the other's request short."""
-    with FakeServer() as server:
-        for _ in range(20):
-            client = Client(server.hosts)
-            client.create("/e", ephemeral=True)
-            barrier = threading.Barrier(closers)
+    for _ in range(20):
+        client = Client(fake.hosts)
+        client.create("/e", ephemeral=True)
+        barrier = threading.Barrier(closers)
 
-            def close(client: Client = client, barrier: threading.Barrier = barrier) -> None:
-                barrier.wait(PATIENCE)
-                client.close()
+        def close(client: Client = client, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait(PATIENCE)
+            client.close()
 
-            with within(CLOSE_BOUND):
-                for one in [Background(close) for _ in range(closers)]:
-                    one.result()
-            assert own_threads() == set()
-            poll("the session is over", lambda: "/e" not in server.nodes or None, PATIENCE)
-        assert server.count("close_session") == 20
+        with within(CLOSE_BOUND):
+            for one in [Background(close) for _ in range(closers)]:
+                one.result()
+        assert own_threads() == set()
+        poll("the session is over", lambda: "/e" not in fake.nodes or None, PATIENCE)
+    assert fake.count("close_session") == 20
 
 
 def test_start_and_close_at_once(seed: int) -> None:
@@ -322,22 +321,21 @@ def having(link: connection.Connection, role: str) -> Iterator[None]:
     setattr(link, role, None)
 
 
-def test_close_where_the_caller_has_been_interrupted_in_the_middle() -> None:
+def test_close_where_the_caller_has_been_interrupted_in_the_middle(fake: FakeServer) -> None:
     """E8: a signal handler may run while its thread holds any of the client's locks."""
-    with FakeServer() as server:
-        for hold in ("mutex", "reader", "writer"):
-            client = Client(server.hosts)
-            client.connect()
-            pump = client._driver
-            assert pump.current_connection is not None
-            with (
-                pump.mutex if hold == "mutex" else having(pump.current_connection, hold),
-                within(CLOSE_BOUND),
-            ):
-                client.close()
+    for hold in ("mutex", "reader", "writer"):
+        client = Client(fake.hosts)
+        client.connect()
+        pump = client._driver
+        assert pump.current_connection is not None
+        with (
+            pump.mutex if hold == "mutex" else having(pump.current_connection, hold),
+            within(CLOSE_BOUND),
+        ):
             client.close()
-            assert own_threads() == set()
-            assert_dead_at_once(client)
+        client.close()
+        assert own_threads() == set()
+        assert_dead_at_once(client)
 
 
 def test_close_in_a_finalizer() -> None:

@@ -83,40 +83,39 @@ def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock)
 
 
 @forks
-def test_a_forked_child_leaves_the_session_alone(seed: int) -> None:
+def test_a_forked_child_leaves_the_session_alone(seed: int, fake: FakeServer) -> None:
     """In the middle of traffic: threads of the parent read, write and hold locks at the fork."""
-    with FakeServer() as server:
-        client = Client(server.hosts, session_timeout=20)
-        client.create("/a")
-        watch, stop = Watch(), threading.Event()
-        client.get_data("/a", watch=watch)
-        lock = SequentialLock(client, "/lock")
-        assert lock.acquire(PATIENCE)
+    client = Client(fake.hosts, session_timeout=20)
+    client.create("/a")
+    watch, stop = Watch(), threading.Event()
+    client.get_data("/a", watch=watch)
+    lock = SequentialLock(client, "/lock")
+    assert lock.acquire(PATIENCE)
 
-        def traffic(number: int) -> int:
-            done = 0
-            while not stop.is_set():
-                client.exists(f"/{number}/{done}")
-                done += 1
-            return done
+    def traffic(number: int) -> int:
+        done = 0
+        while not stop.is_set():
+            client.exists(f"/{number}/{done}")
+            done += 1
+        return done
 
-        workers = [Background(lambda n=n: traffic(n)) for n in range(3)]  # type: ignore[misc]
-        session_id = client.session_id
-        for _ in range(25):
-            call = client.pipeline.exists("/unread")
-            in_child(lambda call=call: assert_forked(client, call, watch, lock))  # type: ignore[misc]
-            assert call.result(PATIENCE) is None
-            assert lock.held
-        stop.set()
-        for worker in workers:
-            assert worker.result() > 0
-        assert (client.session_id, client.state) == (session_id, State.CONNECTED)
-        assert client.get_data("/a").data == b""
-        assert len(server.connections) == 1
-        client.set_data("/a", b"")
-        assert watch.wait(PATIENCE) is not None
-        lock.release()
-        client.close()
+    workers = [Background(lambda n=n: traffic(n)) for n in range(3)]  # type: ignore[misc]
+    session_id = client.session_id
+    for _ in range(25):
+        call = client.pipeline.exists("/unread")
+        in_child(lambda call=call: assert_forked(client, call, watch, lock))  # type: ignore[misc]
+        assert call.result(PATIENCE) is None
+        assert lock.held
+    stop.set()
+    for worker in workers:
+        assert worker.result() > 0
+    assert (client.session_id, client.state) == (session_id, State.CONNECTED)
+    assert client.get_data("/a").data == b""
+    assert len(fake.connections) == 1
+    client.set_data("/a", b"")
+    assert watch.wait(PATIENCE) is not None
+    lock.release()
+    client.close()
 
 
 @forks
@@ -158,17 +157,16 @@ def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
 
 
 @forks
-def test_a_client_that_was_not_used_before_a_fork_works_in_the_child() -> None:
-    with FakeServer() as server:
-        client = Client(server.hosts)
+def test_a_client_that_was_not_used_before_a_fork_works_in_the_child(fake: FakeServer) -> None:
+    client = Client(fake.hosts)
 
-        def child() -> None:
-            with client:
-                client.create("/from-the-child")
-
-        in_child(child)
+    def child() -> None:
         with client:
-            assert client.exists("/from-the-child") is not None
+            client.create("/from-the-child")
+
+    in_child(child)
+    with client:
+        assert client.exists("/from-the-child") is not None
 
 
 @forks

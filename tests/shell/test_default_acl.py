@@ -98,17 +98,16 @@ def test_what_is_created_without_another_has_the_default_acl(server: Server) -> 
         assert open_nodes(server) == ["/h", "/i", "/i/j", "/k"]
 
 
-async def test_what_is_created_without_another_has_the_default_acl_asyncio() -> None:
-    with Server() as server:
-        async with AsyncClient(server.hosts, auth=OWN, default_acl=CREATOR) as client:
-            await client.create("/a")
-            await client.multi([Create("/b")])
-            async with client.transaction() as t:
-                t.create("/c")
-            await client.ensure_path("/d/e")
-            assert open_nodes(server) == []
-            await client.create("/f", b"", OPEN)
-            assert open_nodes(server) == ["/f"]
+async def test_what_is_created_without_another_has_the_default_acl_asyncio(server: Server) -> None:
+    async with AsyncClient(server.hosts, auth=OWN, default_acl=CREATOR) as client:
+        await client.create("/a")
+        await client.multi([Create("/b")])
+        async with client.transaction() as t:
+            t.create("/c")
+        await client.ensure_path("/d/e")
+        assert open_nodes(server) == []
+        await client.create("/f", b"", OPEN)
+        assert open_nodes(server) == ["/f"]
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])

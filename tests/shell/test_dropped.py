@@ -166,32 +166,31 @@ class Mine(AsyncClient):
         """A listener that leads back to the client."""
 
 
-async def test_a_dropped_asyncio_client_is_closed_and_says_so() -> None:
-    with Server() as server:
-        tracemalloc.start(9)
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", ResourceWarning)
-                client = Mine(server.hosts)
-                await client.connect()
-                await AsyncSequentialLock(client, "/lock").acquire()
-                client.add_state_listener(client.seen)
-                gone = weakref.ref(client)
-                del client
-                while gone() is not None:  # for a moment the loop has something to do for it
-                    gc.collect()
-                    await asyncio.sleep(0.001)
-            (warning,) = caught
-            assert str(warning.message).startswith("unclosed client <Mine")
-            where = tracemalloc.get_object_traceback(warning.source)
-            assert where is not None
-            assert __file__ in [frame.filename for frame in where]
-        finally:
-            tracemalloc.stop()
-        del warning, caught
-        await asyncio.to_thread(nobody_left, server)
-        while len(asyncio.all_tasks()) > 1:
-            await asyncio.sleep(0.001)
+async def test_a_dropped_asyncio_client_is_closed_and_says_so(server: Server) -> None:
+    tracemalloc.start(9)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ResourceWarning)
+            client = Mine(server.hosts)
+            await client.connect()
+            await AsyncSequentialLock(client, "/lock").acquire()
+            client.add_state_listener(client.seen)
+            gone = weakref.ref(client)
+            del client
+            while gone() is not None:  # for a moment the loop has something to do for it
+                gc.collect()
+                await asyncio.sleep(0.001)
+        (warning,) = caught
+        assert str(warning.message).startswith("unclosed client <Mine")
+        where = tracemalloc.get_object_traceback(warning.source)
+        assert where is not None
+        assert __file__ in [frame.filename for frame in where]
+    finally:
+        tracemalloc.stop()
+    del warning, caught
+    await asyncio.to_thread(nobody_left, server)
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0.001)
 
 
 def test_an_asyncio_client_whose_loop_has_ended(server: Server) -> None:
@@ -275,28 +274,27 @@ def test_a_watch_still_gets_its_events(server: Server) -> None:
         collect(gone)
 
 
-async def test_a_task_that_awaits_an_event_keeps_client_and_task() -> None:
+async def test_a_task_that_awaits_an_event_keeps_client_and_task(server: Server) -> None:
     """Nobody holds the task either; asyncio itself holds tasks weakly."""
-    with Server() as server:
-        heard = asyncio.Event()
+    heard = asyncio.Event()
 
-        async def wait() -> None:
-            async with AsyncClient(server.hosts) as client:
-                watch = Watch()
-                await client.get_data("/", watch=watch)
-                ready.set()
-                await watch
-                heard.set()
+    async def wait() -> None:
+        async with AsyncClient(server.hosts) as client:
+            watch = Watch()
+            await client.get_data("/", watch=watch)
+            ready.set()
+            await watch
+            heard.set()
 
-        ready = asyncio.Event()
-        asyncio.create_task(wait())  # noqa: RUF006 - that is it
-        await ready.wait()
-        gc.collect()
-        async with AsyncClient(server.hosts) as other:
-            await other.set_data("/", b"")
-        await heard.wait()
-        while len(asyncio.all_tasks()) > 1:
-            await asyncio.sleep(0.001)
+    ready = asyncio.Event()
+    asyncio.create_task(wait())  # noqa: RUF006 - that is it
+    await ready.wait()
+    gc.collect()
+    async with AsyncClient(server.hosts) as other:
+        await other.set_data("/", b"")
+    await heard.wait()
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0.001)
 
 
 def unused(server: Server) -> Client:

@@ -140,33 +140,31 @@ def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
 # --- asyncio --------------------------------------------------------------------------------------
 
 
-async def test_hazard_B38_a_task_that_has_ended_holds_no_lock() -> None:
+async def test_hazard_B38_a_task_that_has_ended_holds_no_lock(server: Server) -> None:
     """As the one that `asyncio.wait_for` makes up to Python 3.11."""
-    with Server() as server:
-        async with AsyncClient(server.hosts) as client:
-            lock = AsyncReentrantLock(client, PATH)
-            for acquiring in (lock.acquire(), again(lock)):
-                await asyncio.create_task(acquiring)
-                async with asyncio.timeout(PATIENCE), lock:
-                    assert len(await client.get_children(PATH)) == 1
+    async with AsyncClient(server.hosts) as client:
+        lock = AsyncReentrantLock(client, PATH)
+        for acquiring in (lock.acquire(), again(lock)):
+            await asyncio.create_task(acquiring)
+            async with asyncio.timeout(PATIENCE), lock:
+                assert len(await client.get_children(PATH)) == 1
 
 
 async def again(lock: AsyncReentrantLock) -> bool:
     return await lock.acquire() and await lock.acquire()
 
 
-async def test_one_note_is_kept_for_the_end_of_a_task() -> None:
+async def test_one_note_is_kept_for_the_end_of_a_task(server: Server) -> None:
     """However often it may acquire, by whatever object."""
-    with Server() as server:
-        async with AsyncClient(server.hosts) as client:
-            task = asyncio.current_task()
-            assert task is not None
-            before = len(task._callbacks or ())
-            for _ in range(3):
-                lock = AsyncReentrantLock(client, PATH)
-                async with lock, lock:
-                    assert len(task._callbacks) == before + 1
-            assert len(task._callbacks) == before + 1
+    async with AsyncClient(server.hosts) as client:
+        task = asyncio.current_task()
+        assert task is not None
+        before = len(task._callbacks or ())
+        for _ in range(3):
+            lock = AsyncReentrantLock(client, PATH)
+            async with lock, lock:
+                assert len(task._callbacks) == before + 1
+        assert len(task._callbacks) == before + 1
 
 
 def test_who_was_a_task_is_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -137,9 +137,8 @@ def test_the_proxys_log_has_everything() -> None:
         assert any(b"pass-in-plain-text" in seen.raw for seen in proxy.frames())
 
 
-def test_the_embedded_server_is_at_home() -> None:
-    with Server() as server:
-        assert server.hosts.startswith("127.0.0.1:")
+def test_the_embedded_server_is_at_home(server: Server) -> None:
+    assert server.hosts.startswith("127.0.0.1:")
 
 
 # --- a server, or a proxy, that lies --------------------------------------------------------------
