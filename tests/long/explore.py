@@ -35,14 +35,7 @@ from tests.support.simulation_family import (
 )
 from tests.support.simulation_histories import users
 from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, various
-from zkwire.testing.simulation import (
-    FailedRunError,
-    Figures,
-    Scenario,
-    exhaust,
-    explore,
-    replay,
-)
+from zkwire.testing.simulation import FailedRunError, Figures, Scenario, exhaust, explore, replay
 from zkwire.testing.simulation.fault_choice import FAULTS
 
 WAITING = Manners(stay=1)

@@ -31,10 +31,7 @@ from zkwire import (
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 
 PATIENCE = 30.0
-NO_CREATE = [
-    ACL(Perms.READ, READ_ACL_UNSAFE[0].id),
-    ACL(Perms.ALL, digest_id("alice", "secret")),
-]
+NO_CREATE = [ACL(Perms.READ, READ_ACL_UNSAFE[0].id), ACL(Perms.ALL, digest_id("alice", "secret"))]
 NAMES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "g"]
 
 

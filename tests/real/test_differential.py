@@ -149,15 +149,7 @@ def test_addresses_in_access_lists(open_pair: Pair) -> None:
 
 
 NULL = b"\xff\xff\xff\xff"
-TEXTS = (
-    b"/\xff",
-    b"/\xff\xfe",
-    b"/\xed\xa0\x80",
-    b"/\xf0\x9f",
-    b"/\xf0\x9f\x98\x80",
-    b"\xff",
-    b"",
-)
+TEXTS = (b"/\xff", b"/\xff\xfe", b"/\xed\xa0\x80", b"/\xf0\x9f", b"/\xf0\x9f\x98\x80", b"\xff", b"")
 
 
 def texts() -> list[Request]:
@@ -341,10 +333,7 @@ def test_a_planted_difference_is_found(backend: Backend, monkeypatch: pytest.Mon
         return Stat(*values)
 
     monkeypatch.setattr(Node, "stat", planted)
-    with (
-        alone(backend) as server,
-        pytest.raises(Difference, match="seed") as caught,
-    ):
+    with alone(backend) as server, pytest.raises(Difference, match="seed") as caught:
         Pair(server, "planted").run("4/planted", 20 * SCENARIO_STEPS)
     (note,) = caught.value.__notes__
     print(note)

@@ -30,20 +30,8 @@ from tests.real.test_lock_sweep import (
     tried,
     waited,
 )
-from tests.support.family_helpers import (
-    Queue,
-    lease_of,
-    lose,
-    soon,
-    watches_children,
-)
-from tests.support.lock_helpers import (
-    GRACE,
-    PATIENCE,
-    Running,
-    Stage,
-    wait_until_waiting,
-)
+from tests.support.family_helpers import Queue, lease_of, lose, soon, watches_children
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, wait_until_waiting
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncClient,

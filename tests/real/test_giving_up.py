@@ -10,13 +10,7 @@ import zkwire
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests, wait_until_waiting
 from tests.support.server_control import ZooKeeperServer
 from tests.unit.test_recipe_steps import Nodes, client_of
-from zkwire import (
-    AsyncClient,
-    Client,
-    ClientClosedError,
-    MultiLock,
-    SequentialLock,
-)
+from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, SequentialLock
 from zkwire.blocking.run import run
 from zkwire.testing.proxy import FaultProxy, Gate, hold
 

@@ -9,15 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.family_helpers import holding, lease_of, lose, soon
-from tests.support.lock_helpers import (
-    GRACE,
-    PATIENCE,
-    SHORT,
-    Running,
-    Stage,
-    Workers,
-    make_path,
-)
+from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, Workers, make_path
 from zkwire import (
     BadVersionError,
     Check,

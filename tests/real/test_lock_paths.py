@@ -35,13 +35,7 @@ from tests.support.lock_helpers import (
     watch_table_size,
 )
 from tests.support.server_control import poll
-from zkwire import (
-    Client,
-    ClientClosedError,
-    Lost,
-    SequentialLock,
-    SessionExpiredError,
-)
+from zkwire import Client, ClientClosedError, Lost, SequentialLock, SessionExpiredError
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.testing.proxy import Gate, hold
 

@@ -197,11 +197,7 @@ def test_closing_one_leaves_the_others(stage: Stage, fresh_path: str, recursive:
         two.wait(0)
 
 
-READS: dict[str, EventType] = {
-    "get_data": CHANGED,
-    "exists": CHANGED,
-    "get_children": CHILDREN,
-}
+READS: dict[str, EventType] = {"get_data": CHANGED, "exists": CHANGED, "get_children": CHILDREN}
 
 
 @pytest.mark.parametrize("recursive", [False, True])

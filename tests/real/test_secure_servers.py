@@ -441,9 +441,7 @@ def test_plain_text_to_the_tls_port_is_answered_by_nothing(tls_zookeeper: Secure
         assert wire.ending == "EOF"
 
 
-def test_tls_to_the_plain_port_of_netty_is_answered_by_nothing(
-    tls_zookeeper: SecureServer,
-) -> None:
+def test_tls_to_the_plain_port_of_netty_is_answered_by_nothing(tls_zookeeper: SecureServer) -> None:
     with pytest.raises(ConnectionError, match="EOF in the handshake"):
         Wire(tls_zookeeper.server.port, tls_zookeeper.client_context())
 

@@ -17,11 +17,7 @@ import pytest
 
 import zkwire
 from tests.shell.test_client import REFUSALS
-from tests.support.aio_helpers import (
-    complaints,
-    eventually,
-    run,
-)
+from tests.support.aio_helpers import complaints, eventually, run
 from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (

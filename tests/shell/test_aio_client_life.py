@@ -15,13 +15,7 @@ import pytest
 import zkwire
 from tests.shell.test_aio_client import SLACK, _await, state_of
 from tests.shell.test_client import refused_port, within
-from tests.support.aio_helpers import (
-    blocking,
-    eventually,
-    library_threads,
-    run,
-    spinning,
-)
+from tests.support.aio_helpers import blocking, eventually, library_threads, run, spinning
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, serve, silent
 from tests.support.lock_helpers import PATIENCE
 from tests.support.secure_servers import USERS, SecureServer

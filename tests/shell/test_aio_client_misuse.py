@@ -12,10 +12,7 @@ import pytest
 from tests.shell.test_aio_client import SLACK, _await
 from tests.shell.test_client import within
 from tests.shell.test_client_threads import in_child
-from tests.support.aio_helpers import (
-    blocking,
-    run,
-)
+from tests.support.aio_helpers import blocking, run
 from tests.support.fake_server import FakeServer, mute
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (

@@ -16,12 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.shell.test_aio_cancellation import Bed, bed, every_way
-from tests.support.aio_helpers import (
-    Cancelling,
-    cancelled_at,
-    eventually,
-    watch_count,
-)
+from tests.support.aio_helpers import Cancelling, cancelled_at, eventually, watch_count
 from tests.support.lock_helpers import PATIENCE, guards_at_once
 from zkwire import (
     AsyncClient,

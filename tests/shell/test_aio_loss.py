@@ -21,15 +21,7 @@ import pytest
 from tests.shell.test_client import within
 from tests.shell.test_client_loss import MEGABYTE, check_verdicts, check_verdicts_around, ending
 from tests.support.aio_helpers import blocking, eventually, spinning
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-    deaf,
-    frame,
-    mute,
-    reply,
-    serve,
-)
+from tests.support.fake_server import Connection, FakeServer, deaf, frame, mute, reply, serve
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,

@@ -12,12 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import (
-    PATIENCE,
-    SLACK,
-    Background,
-    within,
-)
+from tests.shell.test_client import PATIENCE, SLACK, Background, within
 from tests.shell.test_client_loss import MEGABYTE, again, ending, ends_with
 from tests.support.fake_server import (
     Connection,

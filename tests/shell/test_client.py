@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-    mute,
-    silent,
-)
+from tests.support.fake_server import Connection, FakeServer, mute, silent
 from tests.support.server_control import poll
 from zkwire import (
     ACL,

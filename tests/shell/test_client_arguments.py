@@ -10,17 +10,8 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import ARGUMENTS, own_threads
-from tests.support.fake_server import (
-    FakeServer,
-)
-from zkwire import (
-    AsyncClient,
-    Client,
-    MultiLock,
-    SequentialLock,
-    State,
-    Watch,
-)
+from tests.support.fake_server import FakeServer
+from zkwire import AsyncClient, Client, MultiLock, SequentialLock, State, Watch
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing import Server
 

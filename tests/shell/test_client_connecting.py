@@ -27,21 +27,9 @@ from tests.shell.test_client import (
     unanswering_port,
     within,
 )
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-    reply,
-    serve,
-    silent,
-)
+from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
 from tests.support.server_control import poll
-from zkwire import (
-    Client,
-    ClientClosedError,
-    NotSentError,
-    OperationTimeoutError,
-    ZooKeeperError,
-)
+from zkwire import Client, ClientClosedError, NotSentError, OperationTimeoutError, ZooKeeperError
 from zkwire.session.hosts import HostList, parse_hosts
 
 # --- connecting -----------------------------------------------------------------------------------

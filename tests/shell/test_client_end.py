@@ -26,14 +26,7 @@ from tests.shell.test_client import (
     undisturbed,
     within,
 )
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-    deaf,
-    mute,
-    reply,
-    serve,
-)
+from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.server_control import poll
 from zkwire import (
     AuthFailedError,

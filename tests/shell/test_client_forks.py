@@ -12,24 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import (
-    PATIENCE,
-    PAUSE,
-    Background,
-    undisturbed,
-)
+from tests.shell.test_client import PATIENCE, PAUSE, Background, undisturbed
 from tests.shell.test_client_threads import forks, in_child, run_child
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-)
-from zkwire import (
-    Client,
-    ForkedError,
-    SequentialLock,
-    State,
-    Watch,
-)
+from tests.support.fake_server import Connection, FakeServer
+from zkwire import Client, ForkedError, SequentialLock, State, Watch
 from zkwire.blocking.waiting import Sleeper
 from zkwire.session.waitable import Waitable
 

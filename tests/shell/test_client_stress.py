@@ -13,30 +13,11 @@ from itertools import pairwise
 
 import pytest
 
-from tests.shell.test_client import (
-    PATIENCE,
-    PAUSE,
-    SLACK,
-    Background,
-    poll_state,
-    within,
-)
+from tests.shell.test_client import PATIENCE, PAUSE, SLACK, Background, poll_state, within
 from tests.shell.test_client_threads import STALL, ask, ask_until_answered, run_child
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-    echo,
-    reply,
-)
+from tests.support.fake_server import Connection, FakeServer, echo, reply
 from tests.support.server_control import poll
-from zkwire import (
-    Client,
-    ConnectionLossError,
-    EventType,
-    OperationTimeoutError,
-    State,
-    Watch,
-)
+from zkwire import Client, ConnectionLossError, EventType, OperationTimeoutError, State, Watch
 from zkwire.jute import records as r
 from zkwire.testing.proxy import (
     Action,

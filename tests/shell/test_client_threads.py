@@ -37,20 +37,8 @@ from tests.shell.test_client import (
     poll_state,
     within,
 )
-from tests.support.fake_server import (
-    FakeServer,
-    echo,
-    mute,
-    serve,
-)
-from zkwire import (
-    Client,
-    ClientClosedError,
-    ConnectionLossError,
-    Event,
-    State,
-    Watch,
-)
+from tests.support.fake_server import FakeServer, echo, mute, serve
+from zkwire import Client, ClientClosedError, ConnectionLossError, Event, State, Watch
 
 ROOT = Path(__file__).resolve().parents[2]
 STALL = 60.0

@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, Background, seen, within
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-)
+from tests.support.fake_server import Connection, FakeServer
 from zkwire import (
     Client,
     ClientClosedError,

@@ -89,11 +89,7 @@ def test_an_interrupted_demo_removes_what_it_has_made(
 def test_server_as_a_process() -> None:
     command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         said = process.stdout.readline() + process.stdout.readline()

@@ -14,13 +14,7 @@ from tests.shell.test_client import PATIENCE, within
 from tests.support.installed_servers import LOOPBACK, InstalledBackend, InstalledServer
 from tests.support.secure_servers import available, installed_backend
 from tests.support.server_control import Ensemble, Settings, ZooKeeperServer, free_port, poll
-from zkwire import (
-    Client,
-    ConnectionLossError,
-    NoAuthError,
-    State,
-    Watch,
-)
+from zkwire import Client, ConnectionLossError, NoAuthError, State, Watch
 from zkwire import testing as embedded
 from zkwire.session.hosts import parse_hosts
 from zkwire.testing import FaultProxy

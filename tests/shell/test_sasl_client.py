@@ -87,10 +87,7 @@ class TestSasl:
             assert client.get_data(fresh_path).data == b"secret"
             (stranger,) = set(USERS) - {user}
             others = DigestMD5(stranger, USERS[stranger])
-            with (
-                Client(sasl_zookeeper.hosts, sasl=others) as other,
-                pytest.raises(NoAuthError),
-            ):
+            with Client(sasl_zookeeper.hosts, sasl=others) as other, pytest.raises(NoAuthError):
                 other.get_data(fresh_path)
             client.delete(fresh_path)
 
@@ -168,10 +165,7 @@ def check_order(upstream: str, path: str) -> None:
     with (
         FaultProxy(upstream=upstream) as proxy,
         Client(
-            proxy.hosts,
-            sasl=DigestMD5(*BOB),
-            auth=[("digest", b"ann:other")],
-            session_timeout=LONG,
+            proxy.hosts, sasl=DigestMD5(*BOB), auth=[("digest", b"ann:other")], session_timeout=LONG
         ) as client,
     ):
         client.create(path)

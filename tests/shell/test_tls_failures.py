@@ -18,9 +18,7 @@ from tests.support.certificates import Authority, Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
 from tests.support.installed_servers import LOOPBACK
 from tests.support.secure_servers import BOTH_NAMES, WANTS_CERTIFICATE, SecureServer
-from zkwire import (
-    Client,
-)
+from zkwire import Client
 from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy, Server
 
@@ -193,11 +191,7 @@ def test_silence_in_the_tls_handshake(trusting: ssl.SSLContext) -> None:
 def test_a_silent_server_does_not_hide_a_good_one(
     trusting: ssl.SSLContext, shown: Certificate
 ) -> None:
-    with (
-        FakeServer(silent) as first,
-        Server() as server,
-        TlsFront(server.port, shown) as front,
-    ):
+    with FakeServer(silent) as first, Server() as server, TlsFront(server.port, shown) as front:
         hosts = f"{first.hosts},{front.hosts}"
         for seed in range(4):  # in either order
             with (
@@ -211,11 +205,7 @@ def test_a_silent_address_does_not_hide_a_good_one(
     trusting: ssl.SSLContext, shown: Certificate
 ) -> None:
     """Of one name, in one attempt."""
-    with (
-        FakeServer(silent) as mute,
-        Server() as server,
-        TlsFront(server.port, shown) as front,
-    ):
+    with FakeServer(silent) as mute, Server() as server, TlsFront(server.port, shown) as front:
 
         def resolver(*_: object) -> list[tuple[int, Any]]:
             return [(socket.AF_INET, (LOOPBACK, port)) for port in (mute.port, front.port)]

@@ -21,11 +21,7 @@ from tests.support.scripted import (
 )
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import AsyncClient, Client
-from zkwire.errors import (
-    NotSentError,
-    OutcomeUnknownError,
-    UnimplementedError,
-)
+from zkwire.errors import NotSentError, OutcomeUnknownError, UnimplementedError
 from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.testing import Server

@@ -162,9 +162,7 @@ class Stepped(Generic[T]):
     """
 
     def __init__(
-        self,
-        awaitable: Awaitable[T],
-        at: Callable[[int, asyncio.Future[Any] | None], object],
+        self, awaitable: Awaitable[T], at: Callable[[int, asyncio.Future[Any] | None], object]
     ) -> None:
         self.suspensions = 0
         self._awaitable = awaitable

@@ -78,9 +78,7 @@ class Peer:
         assert self.greeting is not None
         other = Peer(self.processor, member=member, now=now)
         return other.connect(
-            session_id=self.greeting.session_id,
-            passwd=self.greeting.passwd or b"",
-            timeout=timeout,
+            session_id=self.greeting.session_id, passwd=self.greeting.passwd or b"", timeout=timeout
         )
 
     @property

@@ -20,11 +20,7 @@ from tests.long import fuzz, fuzz_corpus
 from tests.long.fuzz_corpus import TALKS, Mutation, mutate
 from tests.support.examples import examples
 
-BOUNDED = settings(
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+BOUNDED = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 TARGETS = fuzz.targets(fuzz_corpus.load())
 NUMBER = st.integers(0, 2**16 - 1)
 MUTATIONS = st.lists(st.tuples(NUMBER, NUMBER, NUMBER), min_size=1, max_size=fuzz.MOST_MUTATIONS)

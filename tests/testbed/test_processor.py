@@ -41,8 +41,7 @@ def test_an_old_client_is_answered_without_the_flag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "granted"),
-    [(1, 4000), (0, 4000), (-5, 4000), (4001, 4001), (100_000, 40_000)],
+    ("asked", "granted"), [(1, 4000), (0, 4000), (-5, 4000), (4001, 4001), (100_000, 40_000)]
 )
 def test_timeouts_are_clamped_to_ticks(asked: int, granted: int) -> None:
     peer = Peer(make_processor(tick=2.0)).connect(timeout=asked)
@@ -168,11 +167,7 @@ def test_refused_writes_take_a_zxid_and_reads_none(peer: Peer) -> None:
     assert peer.create("/a").zxid == 2
     assert peer.create("/a")[1:3] == (3, NODE_EXISTS)
     assert peer.exists("/b")[1:3] == (3, NO_NODE)
-    assert peer.call(ops.SYNC, r.SyncRequest("/nowhere"))[1:] == (
-        3,
-        0,
-        r.SyncResponse("/nowhere"),
-    )
+    assert peer.call(ops.SYNC, r.SyncRequest("/nowhere"))[1:] == (3, 0, r.SyncResponse("/nowhere"))
 
 
 def test_a_body_that_cannot_be_read_takes_a_zxid_and_keeps_the_connection(peer: Peer) -> None:

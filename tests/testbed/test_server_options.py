@@ -117,11 +117,7 @@ def test_before_39_a_check_alone_is_answered_only_if_it_fails(version: str) -> N
 
 @pytest.mark.parametrize(
     ("version", "err", "ends"),
-    [
-        ("3.4", UNIMPLEMENTED, True),
-        ("3.5", BAD_ARGUMENTS, False),
-        ("3.8", BAD_ARGUMENTS, False),
-    ],
+    [("3.4", UNIMPLEMENTED, True), ("3.5", BAD_ARGUMENTS, False), ("3.8", BAD_ARGUMENTS, False)],
 )
 def test_before_39_nobody_may_delete_a_container_as_the_server_does(
     version: str, err: int, ends: bool

@@ -193,10 +193,7 @@ def test_operations_that_may_be_pass(history: list[Record]) -> None:
         ("READS", [X, REFUSED, read(7, 8, "z", 2)]),
         ("READS", [read(1, 2, "x", 1), read(3, 4, "y", 1)]),
         ("FENCE", [write(1, 2, "x", 1, fence=9), write(3, 4, "y", 2, fence=8)]),
-        (
-            "FENCE",
-            [write(1, 2, "x", 1, fence=9), Record(0, "v", "grant", "l", fence=9)],
-        ),
+        ("FENCE", [write(1, 2, "x", 1, fence=9), Record(0, "v", "grant", "l", fence=9)]),
         ("READS", [X, read(3, 4, "of nobody", 9)]),
         ("READS", [read(1, 2, "before", 1), read(3, 4, "of nobody", 2)]),
         ("READS", [X, Y, replace(read(5, 6, "x", 1), version=7)]),

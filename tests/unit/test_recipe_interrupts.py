@@ -31,11 +31,7 @@ from zkwire.blocking.locks import (
     SequentialLock,
 )
 from zkwire.blocking.run import run
-from zkwire.errors import (
-    LockTakenError,
-    NoNodeError,
-    OperationTimeoutError,
-)
+from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
 from zkwire.recipes.lease import SemaphoreLease
 from zkwire.recipes.sequential import SequentialQueue
 

@@ -109,8 +109,7 @@ def test_who_does_not_hold_has_nothing_to_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "spawned"),
-    [(NoNodeError, 0), (OutcomeUnknownError, 1), (OperationTimeoutError, 1)],
+    ("error", "spawned"), [(NoNodeError, 0), (OutcomeUnknownError, 1), (OperationTimeoutError, 1)]
 )
 def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
     error: type[Exception], spawned: int

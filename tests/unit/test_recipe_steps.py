@@ -15,11 +15,7 @@ from tests.support.scripted import STAT
 from zkwire import AsyncClient, Client
 from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
 from zkwire.aio.owners import value_of_each_task
-from zkwire.blocking.locks import (
-    MultiLock,
-    ReentrantLock,
-    SequentialLock,
-)
+from zkwire.blocking.locks import MultiLock, ReentrantLock, SequentialLock
 from zkwire.blocking.owners import value_of_each_thread
 from zkwire.blocking.run import run
 from zkwire.errors import (

@@ -28,12 +28,7 @@ from tests.support.scripted import (
     types,
     welcome_frame,
 )
-from zkwire.errors import (
-    GarbledError,
-    NotSentError,
-    OutcomeUnknownError,
-    error_for,
-)
+from zkwire.errors import GarbledError, NotSentError, OutcomeUnknownError, error_for
 from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket
 from zkwire.session.request import Answered, Refused, Request

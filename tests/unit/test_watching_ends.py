@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted import (
-    NO_AUTH,
-    NO_NODE,
-    STAT,
-    Script,
-    armed,
-    failure,
-    script_in,
-    types,
-)
+from tests.support.scripted import NO_AUTH, NO_NODE, STAT, Script, armed, failure, script_in, types
 from tests.unit.test_watching import (
     ANY,
     CHANGED,
