@@ -41,6 +41,7 @@ from tests.support.aio_helpers import (
     AsyncKind,
     async_kinds,
     async_waiting_kinds,
+    awaited,
     blocking,
     eventually,
     run,
@@ -484,7 +485,7 @@ async def test_a_closed_client_tells_waiters_and_holders(
         lock = kind(client, fresh_path)
         assert await lock.acquire()
         waiting = asyncio.ensure_future(kind(client, fresh_path).acquire())
-        lost = asyncio.ensure_future(_await(lock.lost))
+        lost = asyncio.ensure_future(awaited(lock.lost))
         if kind is AsyncNonBlockingLock:
             assert not await waiting
         else:
@@ -498,10 +499,6 @@ async def test_a_closed_client_tells_waiters_and_holders(
             await waiting
     with pytest.raises(LockLostError):
         await lock.release()
-
-
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
 
 
 async def test_no_server_can_tell() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.certificates import Authority, Certificate
 from tests.support.fake_server import FakeServer
+from tests.support.secure_servers import BOTH_NAMES
 from zkwire import Client
 from zkwire.testing import Server
 
@@ -41,6 +44,18 @@ def server() -> Iterator[Server]:
     """An embedded server of the test's own."""
     with Server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shown(authority: Authority) -> Certificate:
+    """What a server of this process shows."""
+    return authority.sign("front", hosts=BOTH_NAMES)
+
+
+@pytest.fixture(scope="session")
+def trusting(authority: Authority) -> ssl.SSLContext:
+    """A client's context."""
+    return authority.client_context()
 
 
 @pytest.fixture(params=["embedded", REAL])

@@ -24,6 +24,7 @@ from tests.support.aio_helpers import (
     Stepped,
     async_kinds,
     async_waiting_kinds,
+    awaited,
     blocking,
     cancelled_at,
     complaints,
@@ -114,10 +115,6 @@ async def bed() -> AsyncIterator[Bed]:
             AsyncClient(server.hosts, session_timeout=LONG) as observer,
         ):
             yield Bed(server, client, observer)
-
-
-async def _await(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 async def _called(call: Callable[[AsyncClient], Awaitable[Any]], client: AsyncClient) -> Any:
@@ -223,7 +220,7 @@ async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -
         # One of two awaits is cancelled: the other one gets its answer.
         await b.disconnect()
         reply = b.client.create("/shared")
-        one, two = (asyncio.ensure_future(_await(reply)) for _ in range(2))
+        one, two = (asyncio.ensure_future(awaited(reply)) for _ in range(2))
         await asyncio.sleep(0)
         one.cancel()
         await blocking(b.server.start)
@@ -231,7 +228,7 @@ async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -
         # All of a thousand in a queue, from the first and from the last.
         for order in (1, -1):
             await b.disconnect()
-            tasks = [asyncio.ensure_future(_await(b.client.create(f"/q{n}"))) for n in range(100)]
+            tasks = [asyncio.ensure_future(awaited(b.client.create(f"/q{n}"))) for n in range(100)]
             await asyncio.sleep(0)  # they wait, and nothing has been sent
             for task in tasks[::order]:
                 task.cancel()
@@ -263,7 +260,7 @@ async def test_the_ends_of_a_session_cancelled_anywhere(life: str, server: Serve
                 }
                 cancelling = Cancelling(nth, how, server.cut_all if cut else None)
                 with suppress(ZooKeeperError):
-                    await cancelled_at(_await(call[life](client)), cancelling)
+                    await cancelled_at(awaited(call[life](client)), cancelling)
                 if life != "connect":
                     assert client.state is State.CLOSED
                     with pytest.raises(ClientClosedError):
@@ -306,7 +303,7 @@ async def test_a_watch_awaited_by_a_cancelled_task_loses_no_event(how: str) -> N
         # "answered" is cancelled by the event itself, the others before it comes.
         also = change if how == "answered" else None
         cancelling = Cancelling(1, how, cut=also)
-        assert await cancelled_at(_await(watch), cancelling) is None
+        assert await cancelled_at(awaited(watch), cancelling) is None
         if also is None:
             await change()
         expected = Event(EventType.NODE_DATA_CHANGED, "/w", State.CONNECTED)
@@ -525,8 +522,8 @@ async def test_loss_awaited_by_a_cancelled_task() -> None:
         assert await lock.acquire()
         for how in HOWS:
             if how != "answered":
-                assert await cancelled_at(_await(lock.lost), Cancelling(1, how)) is None
-        waiting = [asyncio.ensure_future(_await(lock.lost)) for _ in range(3)]
+                assert await cancelled_at(awaited(lock.lost), Cancelling(1, how)) is None
+        waiting = [asyncio.ensure_future(awaited(lock.lost)) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
         await b.observer.delete("/l")
@@ -540,10 +537,10 @@ async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client(
     async with bed() as b:
         several = AsyncMultiLock(AsyncSequentialLock(b.client, "/m"))
         losses: list[Awaitable[bool]] = [AsyncNonBlockingLock(b.client, "/l").lost, several.lost]
-        waiting = [asyncio.ensure_future(_await(loss)) for loss in losses]
+        waiting = [asyncio.ensure_future(awaited(loss)) for loss in losses]
         await asyncio.sleep(0)
         await b.client.close()
-        waiting += [asyncio.ensure_future(_await(loss)) for loss in losses]
+        waiting += [asyncio.ensure_future(awaited(loss)) for loss in losses]
         async with asyncio.timeout(PATIENCE):
             for one in waiting:
                 with pytest.raises(ClientClosedError):

@@ -17,7 +17,7 @@ import pytest
 
 import zkwire
 from tests.shell.test_client import REFUSALS
-from tests.support.aio_helpers import complaints, eventually, run
+from tests.support.aio_helpers import awaited, complaints, eventually, run
 from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
@@ -351,12 +351,8 @@ async def test_collected_first_and_awaited_later_often_and_by_several(hosts: str
         unfinished = client.exists("/c")
         with pytest.raises(RuntimeError, match="not ended"):
             unfinished.result()
-        two = [asyncio.ensure_future(_await(unfinished)) for _ in range(2)]
+        two = [asyncio.ensure_future(awaited(unfinished)) for _ in range(2)]
         assert await asyncio.gather(*two) == [None, None]
-
-
-async def _await(reply: Any) -> Any:
-    return await reply
 
 
 async def test_never_awaited_is_no_fault(hosts: str, fresh_path: str) -> None:

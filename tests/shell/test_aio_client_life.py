@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.shell.test_aio_client import SLACK, _await, state_of
+from tests.shell.test_aio_client import SLACK, state_of
 from tests.shell.test_client import refused_port, within
-from tests.support.aio_helpers import blocking, eventually, library_threads, run, spinning
+from tests.support.aio_helpers import awaited, blocking, eventually, library_threads, run, spinning
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, serve, silent
 from tests.support.lock_helpers import PATIENCE
 from tests.support.secure_servers import USERS, SecureServer
@@ -136,7 +136,7 @@ async def test_close_is_bounded_whatever_the_server_does(kind: str) -> None:
             server.stop_listening()
             server.reset_all()
             await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-        waiting = asyncio.ensure_future(_await(client.create("/a", bytes(100_000))))
+        waiting = asyncio.ensure_future(awaited(client.create("/a", bytes(100_000))))
         await asyncio.sleep(0)
         others = [client.create(f"/{n}", bytes(900_000)) for n in range(20)]
         with within(CLOSE_BOUND):
@@ -287,7 +287,7 @@ def test_debug_mode_has_nothing_to_complain_about(
             await client.create(fresh_path)
             replies = [client.create(f"{fresh_path}/{n}") for n in range(1000)]
             await replies[-1]
-            task = asyncio.ensure_future(_await(client.get_data("/none")))
+            task = asyncio.ensure_future(awaited(client.get_data("/none")))
             with suppress(NoNodeError):
                 await task
             async with AsyncSequentialLock(client, f"{fresh_path}/lock"):

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.shell.test_aio_client import SLACK, _await
+from tests.shell.test_aio_client import SLACK
 from tests.shell.test_client import within
 from tests.shell.test_client_threads import in_child
-from tests.support.aio_helpers import blocking, run
+from tests.support.aio_helpers import awaited, blocking, run
 from tests.support.fake_server import FakeServer, mute
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
@@ -71,7 +71,7 @@ async def test_asyncio_timeout_around_one_operation() -> None:
                 async with asyncio.timeout(0.05):
                     await client.exists("/")
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(_await(client.get_data("/")), 0.05)
+                await asyncio.wait_for(awaited(client.get_data("/")), 0.05)
             gate.release()
             assert (await client.get_data("/")).data == b"", "in step"
             assert not client._session.unanswered
@@ -129,8 +129,8 @@ def test_another_loop_is_refused_and_harms_nothing() -> None:
             client.detach,
             lambda: client.wait_for_state(State.CLOSED),
             lambda: client.ensure_path("/a"),
-            lambda: _await(reply),
-            lambda: _await(watch),
+            lambda: awaited(reply),
+            lambda: awaited(watch),
             AsyncSequentialLock(client, "/lock").try_acquire,
             walk,
         ):
@@ -191,7 +191,7 @@ async def test_after_close(hosts: str) -> None:
         client.connect(),
         client.detach(),
         client.ensure_path("/a"),
-        _await(watch),
+        awaited(watch),
         AsyncSequentialLock(client, "/lock").acquire(),
         client.__aenter__(),
     ):
@@ -247,7 +247,7 @@ async def test_a_forked_child_is_refused_and_the_parent_goes_on(hosts: str) -> N
                 async def call() -> None:
                     await client.exists("/")
 
-                for ask in (call, client.connect, lambda: _await(reply)):
+                for ask in (call, client.connect, lambda: awaited(reply)):
                     with pytest.raises(ForkedError):
                         await ask()
                 await client.close()

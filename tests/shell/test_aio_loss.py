@@ -11,7 +11,6 @@ import asyncio
 import random
 import struct
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +18,25 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import within
-from tests.shell.test_client_loss import MEGABYTE, check_verdicts, check_verdicts_around, ending
-from tests.support.aio_helpers import blocking, eventually, spinning
-from tests.support.fake_server import Connection, FakeServer, deaf, frame, mute, reply, serve
+from tests.shell.test_client_loss import (
+    MEGABYTE,
+    check_verdicts,
+    check_verdicts_around,
+    dying,
+    ending,
+)
+from tests.shell.test_roles import Clock
+from tests.support.aio_helpers import awaited, blocking, eventually, spinning
+from tests.support.fake_server import (
+    Connection,
+    FakeServer,
+    answering,
+    deaf,
+    frame,
+    mute,
+    reply,
+    serve,
+)
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
@@ -84,23 +99,7 @@ async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
     asyncio.get_running_loop().set_debug(False)
     for _ in range(4):
         count = 1500
-        dies_at = rng.randrange(count)
-        unanswered = rng.randrange(20)
-
-        def dies(
-            connection: Connection, dies_at: int = dies_at, unanswered: int = unanswered
-        ) -> None:
-            connection.greet()
-            for number in range(dies_at):
-                connection.answer(connection.request())
-                if number == dies_at - unanswered:
-                    connection.flush()
-                    connection.put = lambda data: None  # type: ignore[method-assign]
-            if how == "RST":
-                connection.flush()
-                connection.reset()
-
-        with FakeServer(dies, serve) as server:
+        with FakeServer(dying(rng, count, how), serve) as server:
             async with AsyncClient(server.hosts, session_timeout=20) as client:
                 calls = []
                 for number in range(count):
@@ -118,14 +117,10 @@ async def test_what_the_kernel_never_took_was_not_sent_and_memory_is_bounded() -
     gate = threading.Event()
 
     def deaf_then_dead(connection: Connection) -> None:
-        connection.greet()
-        for _ in range(10):
-            connection.answer(connection.request())
-        connection.flush()
         assert gate.wait(PATIENCE)
         connection.reset()
 
-    with FakeServer(deaf_then_dead, serve) as server:
+    with FakeServer(answering(10, deaf_then_dead), serve) as server:
         async with AsyncClient(server.hosts, session_timeout=20) as client:
             body = bytes(100_000)
             calls = [client.create(f"/{n}", body) for n in range(400)]
@@ -200,14 +195,7 @@ async def test_a_server_that_stops_reading_is_given_up() -> None:
 async def test_answers_that_arrived_before_the_break_count() -> None:
     """The client is still sending when the server, which has answered, ends the connection."""
 
-    def answers_then_ends(connection: Connection) -> None:
-        connection.greet()
-        for _ in range(100):
-            connection.answer(connection.request())
-        connection.flush()
-        connection.half_close()
-
-    with FakeServer(answers_then_ends, serve) as server:
+    with FakeServer(answering(100, Connection.half_close), serve) as server:
         async with AsyncClient(server.hosts, session_timeout=20) as client:
             errors = await ended([client.create(f"/{n}", bytes(50_000)) for n in range(400)])
             assert errors[:100] == [None] * 100
@@ -217,16 +205,7 @@ async def test_answers_that_arrived_before_the_break_count() -> None:
 async def test_tasks_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(5):
-        after = rng.randrange(1, 60)
-
-        def dies(connection: Connection, after: int = after) -> None:
-            connection.greet()
-            for _ in range(after):
-                connection.answer(connection.request())
-            connection.flush()
-            connection.reset()
-
-        with FakeServer(dies, serve) as server:
+        with FakeServer(answering(rng.randrange(1, 60), Connection.reset), serve) as server:
             async with AsyncClient(server.hosts, session_timeout=20) as client:
 
                 async def work(number: int, client: AsyncClient = client) -> list[str]:
@@ -395,7 +374,7 @@ async def test_expiry_ends_everything() -> None:
         watch, lock = Watch(), AsyncSequentialLock(client, "/lock")
         await client.exists("/new", watch=watch)
         assert await lock.acquire()
-        waiting = [asyncio.ensure_future(_await(watch)), asyncio.ensure_future(_await(lock.lost))]
+        waiting = [asyncio.ensure_future(awaited(watch)), asyncio.ensure_future(awaited(lock.lost))]
         await asyncio.sleep(0)
         await blocking(server.expire, client.session_id)
         with pytest.raises(SessionExpiredError):
@@ -409,10 +388,6 @@ async def test_expiry_ends_everything() -> None:
         await eventually("listeners are told", lambda: states[-1:] == [State.EXPIRED])
         await client.close()
         assert client.state is State.EXPIRED
-
-
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
 
 
 async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
@@ -466,18 +441,8 @@ async def test_a_mute_server_and_a_close() -> None:
 # --- a loop that was blocked ----------------------------------------------------------------------
 
 
-class Late:
-    """A clock that can jump, as the time does for whoever stood still."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.ahead
-
-
 async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -> None:
-    clock = Late()
+    clock = Clock()
     with Server() as server:
         async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
             link = client._driver.current_connection
@@ -487,7 +452,7 @@ async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -
 
 
 async def test_answers_that_wait_in_the_kernel_are_no_silence() -> None:
-    clock = Late()
+    clock = Clock()
     with Server() as server:
         async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
             link, driver = client._driver.current_connection, client._driver.io

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import blocking, eventually, watch_count
+from tests.support.aio_helpers import awaited, blocking, eventually, watch_count
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
@@ -27,10 +26,6 @@ def hosts(whole: str) -> str:
     return whole
 
 
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
-
-
 def types(events: list[Event]) -> list[EventType]:
     return [EventType(event.type) for event in events]
 
@@ -47,7 +42,7 @@ async def test_each_read_sets_the_watch_that_fires_for_it(hosts: str, fresh_path
         for number, (verb, expected) in enumerate(reads.items()):
             watch = Watch()
             await getattr(client, verb)(fresh_path, watch=watch)
-            waiting = asyncio.ensure_future(_await(watch))
+            waiting = asyncio.ensure_future(awaited(watch))
             await asyncio.sleep(0)
             assert not waiting.done()
             client.set_data(fresh_path, b"x")
@@ -79,7 +74,7 @@ async def test_a_watch_that_is_removed_here_hears_of_it_at_once(
         await client.add_watch(fresh_path, Watch())
         watch = Watch()
         await client.get_data(fresh_path, watch=watch)
-        waiting = asyncio.ensure_future(_await(watch))
+        waiting = asyncio.ensure_future(awaited(watch))
         await asyncio.sleep(0)
         await client.remove_watches(fresh_path, WatchType.DATA)
         async with asyncio.timeout(5.0):
@@ -164,7 +159,7 @@ async def test_a_close_ends_those_that_wait(hosts: str, fresh_path: str) -> None
         async def follow() -> list[Event]:
             return [event async for event in watch]
 
-        waiting = [asyncio.ensure_future(w) for w in (_await(watch), _await(watch))]
+        waiting = [asyncio.ensure_future(w) for w in (awaited(watch), awaited(watch))]
         following = asyncio.ensure_future(follow())
         await asyncio.sleep(0)
         watch.close()
@@ -193,7 +188,7 @@ async def test_the_end_of_the_session_reaches_all_that_wait(how: str, server: Se
         async for _ in lasting:
             pass
 
-    waiting = [asyncio.ensure_future(each) for each in (_await(once), _await(lasting), follow())]
+    waiting = [asyncio.ensure_future(each) for each in (awaited(once), awaited(lasting), follow())]
     await client.set_data("/w", b"x")
     await asyncio.sleep(0)
     if how == "close":
@@ -242,7 +237,7 @@ async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) ->
     async with AsyncClient(hosts) as client:
         watch = Watch()
         await client.exists(fresh_path, watch=watch)
-        waiting = [asyncio.ensure_future(_await(watch)) for _ in range(2)]
+        waiting = [asyncio.ensure_future(awaited(watch)) for _ in range(2)]
         await asyncio.sleep(0)
         await client.create(fresh_path)
         results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -306,7 +301,7 @@ async def test_remove_watches_tells_and_ends(hosts: str, fresh_path: str) -> Non
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)
         watch = await client.add_watch(fresh_path, Watch())
-        waiting = asyncio.ensure_future(_await(watch))
+        waiting = asyncio.ensure_future(awaited(watch))
         await asyncio.sleep(0)
         await client.remove_watches(fresh_path)
         assert (await waiting).type is EventType.PERSISTENT_WATCH_REMOVED

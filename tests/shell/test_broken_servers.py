@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, SLACK, Background, within
+from tests.shell.test_client import PATIENCE, SLACK, within
 from tests.shell.test_client_loss import MEGABYTE, again, ending, ends_with
 from tests.support.fake_server import (
     Connection,
@@ -24,6 +24,7 @@ from tests.support.fake_server import (
     serve,
     stat_of,
 )
+from tests.support.lock_helpers import Running
 from zkwire import (
     AuthFailedError,
     Client,
@@ -363,9 +364,10 @@ def test_calls_behind_a_reply_over_the_limit() -> None:
     with FakeServer(script, serve) as server, Client(server.hosts, receive_limit=9999) as client:
         big = client.pipeline.get_data("/big")
         behind = client.pipeline.create("/a")
-        waiting = Background(lambda: ending(behind))
+        waiting = Running(lambda: ending(behind))
         assert isinstance(ending(big), ReplyTooLargeError)
         error = waiting.result()
+        assert error is not None
         assert ends_with(error, GarbledError, "create", "/a", True)
 
 

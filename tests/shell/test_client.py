@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.fake_server import Connection, FakeServer, mute, silent
+from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
     ACL,
@@ -69,30 +70,6 @@ def own_threads() -> set[str]:
     """The client's threads; an embedded server of the whole run may have some, too."""
     names = {thread.name for thread in threading.enumerate()}
     return {n for n in names if n.startswith("zkwire") and not n.startswith("zkwire-server")}
-
-
-class Background:
-    """A function in a thread; `result` returns or raises what it did."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._value = self._function()
-        except BaseException as error:
-            self._error = error
-
-    def result(self, seconds: float = PATIENCE) -> Any:
-        self._thread.join(seconds)
-        assert not self._thread.is_alive(), f"still running after {seconds} s"
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 def seen(watch: Watch) -> Event:
@@ -544,7 +521,7 @@ def test_two_threads_may_wait_for_one_reply() -> None:
 
     with FakeServer(late) as server, Client(server.hosts) as client:
         one = client.pipeline.exists("/a")
-        waiting = [Background(one.result) for _ in range(4)]
+        waiting = [Running(one.result) for _ in range(4)]
         server.wait_for(lambda: server.count("exists"))
         gate.set()
         assert [w.result() for w in waiting] == [None] * 4

@@ -18,7 +18,6 @@ from tests.shell.test_client import (
     PAUSE,
     SLACK,
     Addresses,
-    Background,
     StuckResolver,
     named,
     nowhere,
@@ -28,6 +27,7 @@ from tests.shell.test_client import (
     within,
 )
 from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
+from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, ClientClosedError, NotSentError, OperationTimeoutError, ZooKeeperError
 from zkwire.session.hosts import HostList, parse_hosts
@@ -310,7 +310,7 @@ def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() ->
         assert link is not None
         while not link.closed_because:
             client._driver.wait(early, 0.01, lead=True)  # type: ignore[arg-type]
-        asked = Background(lambda: client.pipeline.exists("/b"))
+        asked = Running(lambda: client.pipeline.exists("/b"))
         try:
             late = asked.result(PAUSE)
         finally:
@@ -342,7 +342,7 @@ def test_a_timed_call_ends_at_its_deadline(kind: str) -> None:
             assert caught.value.path == "/a"
         # From many threads at once: one of them reads, the others find the read role taken.
         with within(0.2 + 2 * SLACK):
-            waiting = [Background(lambda: client.delete("/a")) for _ in range(16)]
+            waiting = [Running(lambda: client.delete("/a")) for _ in range(16)]
             for one in waiting:
                 with pytest.raises(OperationTimeoutError) as caught:
                     one.result()
@@ -404,7 +404,7 @@ def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
     # There is nothing to read from, so the other one sleeps.
     with nowhere("black hole", session_timeout=20) as client:
         call = client.pipeline.create("/a")
-        waiting = Background(call.result)
+        waiting = Running(call.result)
         while not call._wakers:  # type: ignore[attr-defined]
             time.sleep(0)
         with pytest.raises(OperationTimeoutError):

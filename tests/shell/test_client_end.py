@@ -18,7 +18,6 @@ from tests.shell.test_client import (
     ARGUMENTS,
     CLOSE_BOUND,
     PATIENCE,
-    Background,
     nowhere,
     own_threads,
     poll_state,
@@ -27,6 +26,7 @@ from tests.shell.test_client import (
     within,
 )
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
+from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
     AuthFailedError,
@@ -74,7 +74,7 @@ def _waiting(stack: ExitStack) -> Client:
     """Others wait for answers that do not come, one of them as the reader."""
     client = _connected(stack, mute)
     for _ in range(3):
-        Background(lambda: client.create("/a"))
+        Running(lambda: client.create("/a"))
     client.pipeline.create("/b")
     return client
 
@@ -226,7 +226,7 @@ def test_close_from_many_threads_at_once(closers: int, fake: FakeServer) -> None
             client.close()
 
         with within(CLOSE_BOUND):
-            for one in [Background(close) for _ in range(closers)]:
+            for one in [Running(close) for _ in range(closers)]:
                 one.result()
         assert own_threads() == set()
         poll("the session is over", lambda: "/e" not in fake.nodes or None, PATIENCE)
@@ -257,7 +257,7 @@ def test_start_and_close_at_once(seed: int) -> None:
                 with suppress(ClientClosedError):
                     client.exists("/a")
 
-            for one in [Background(lambda n=n: act(n)) for n in range(8)]:  # type: ignore[misc]
+            for one in [Running(lambda n=n: act(n)) for n in range(8)]:  # type: ignore[misc]
                 one.result()
             client.close()
             assert own_threads() == set()
@@ -293,8 +293,8 @@ def test_close_ends_those_who_wait() -> None:
         client = _connected(stack, mute)
         watch = Watch()
         calls = [client.pipeline.create("/a"), client.pipeline.exists("/a", watch=watch)]
-        waiting = [Background(call.result) for call in calls]
-        waiting += [Background(watch.wait), Background(client.pipeline.delete("/x").result)]
+        waiting: list[Running[Any]] = [Running(call.result) for call in calls]
+        waiting += [Running(watch.wait), Running(client.pipeline.delete("/x").result)]
         with within(CLOSE_BOUND):
             client.close()
         errors = []
@@ -372,7 +372,7 @@ def test_a_watch_closed_in_a_finalizer() -> None:
 
     with FakeServer() as server, Client(server.hosts) as client:
         Owner(client)
-        Background(lambda: collect(client._driver.mutex)).result()
+        Running(lambda: collect(client._driver.mutex)).result()
         poll("it is closed", lambda: client._driver.session.watch_count == 0 or None, 5.0)
 
 
@@ -406,7 +406,7 @@ def test_an_idle_client_does_nothing(monkeypatch: pytest.MonkeyPatch, reader: st
         if reader == "nobody":
             call.result()
         else:
-            waiting = Background(call.result)
+            waiting = Running(call.result)
         server.wait_for(lambda: server.count("ping") >= 1)
 
         def turns_for_three_pings() -> int:

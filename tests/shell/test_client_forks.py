@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, PAUSE, Background, undisturbed
+from tests.shell.test_client import PATIENCE, PAUSE, undisturbed
 from tests.shell.test_client_threads import forks, in_child, run_child
 from tests.support.fake_server import Connection, FakeServer
+from tests.support.lock_helpers import Running
 from zkwire import Client, ForkedError, SequentialLock, State, Watch
 from zkwire.blocking.waiting import Sleeper
 from zkwire.session.waitable import Waitable
@@ -85,7 +86,7 @@ def test_a_forked_child_leaves_the_session_alone(seed: int, fake: FakeServer) ->
             done += 1
         return done
 
-    workers = [Background(lambda n=n: traffic(n)) for n in range(3)]  # type: ignore[misc]
+    workers = [Running(lambda n=n: traffic(n)) for n in range(3)]  # type: ignore[misc]
     session_id = client.session_id
     for _ in range(25):
         call = client.pipeline.exists("/unread")
@@ -124,7 +125,7 @@ def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
                 assert let_go.wait(PATIENCE)
                 link.reader = link.writer = None
 
-        holder = Background(hold)
+        holder = Running(hold)
         assert held.wait(PATIENCE)
 
         def child() -> None:

@@ -10,6 +10,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +19,6 @@ import pytest
 from tests.shell.test_client import (
     PATIENCE,
     SLACK,
-    Background,
     poll_state,
     refused_port,
     undisturbed,
@@ -28,12 +28,14 @@ from tests.support.fake_server import (
     Connection,
     FakeServer,
     Request,
+    answering,
     deaf,
     mute,
     reply,
     serve,
     silent,
 )
+from tests.support.lock_helpers import Running
 from zkwire import (
     AuthFailedError,
     Client,
@@ -175,34 +177,29 @@ def test_expired_while_queued() -> None:
         client.close()
 
 
-def test_expired_by_a_reply() -> None:
+@pytest.mark.parametrize(
+    ("code", "secrets", "kind", "state"),
+    [
+        (-112, [], SessionExpiredError, State.EXPIRED),
+        (-115, [("digest", b"a:b")], AuthFailedError, State.AUTH_FAILED),
+    ],
+)
+def test_ended_by_a_reply(
+    code: int, secrets: list[Any], kind: type[ZooKeeperError], state: State
+) -> None:
     """The server may close a session under a request: its code is the end of the session."""
 
-    def closing(connection: Connection) -> None:
+    def ending(connection: Connection) -> None:
         connection.greet()
-        connection.send(reply(connection.request().xid, error=-112))
+        connection.send(reply(connection.request().xid, error=code))
         connection.wait_gone()
 
-    with FakeServer(closing) as server:
-        client = Client(server.hosts)
-        with pytest.raises(SessionExpiredError) as caught:
+    with FakeServer(ending) as server:
+        client = Client(server.hosts, auth=secrets)
+        with pytest.raises(kind) as caught:
             client.create("/a")
-        assert ends_with(caught.value, SessionExpiredError, "create", "/a", False)
-        assert poll_state(client, State.EXPIRED)
-        client.close()
-
-
-def test_rejected() -> None:
-    def reject(connection: Connection) -> None:
-        connection.greet()
-        connection.send(reply(connection.request().xid, error=-115))
-        connection.wait_gone()
-
-    with FakeServer(reject) as server:
-        client = Client(server.hosts, auth=[("digest", b"a:b")])
-        with pytest.raises(AuthFailedError) as caught:
-            client.create("/a")
-        assert ends_with(caught.value, AuthFailedError, "create", "/a", False)
+        assert ends_with(caught.value, kind, "create", "/a", False)
+        assert poll_state(client, state)
         client.close()
 
 
@@ -213,7 +210,7 @@ def test_closed() -> None:
         sent = client.pipeline.create("/a")
         server.wait_for(lambda: server.count("create"))
         reading = client.pipeline.exists("/b")
-        Background(client.close).result()
+        Running(client.close).result()
         for call, op, path, applied in (
             (sent, "create", "/a", True),
             (reading, "exists", "/b", False),
@@ -269,34 +266,36 @@ def check_verdicts(server: FakeServer, calls: list[Any]) -> tuple[int, int, int]
     return len(answered), len(unknown), len(not_sent)
 
 
+def dying(rng: random.Random, most: int, how: str) -> Callable[[Connection], None]:
+    """A script that dies at some request; the answers to the last few are lost."""
+    dies_at, unanswered = rng.randrange(most), rng.randrange(20)
+
+    def script(connection: Connection) -> None:
+        connection.greet()
+        for number in range(dies_at):
+            connection.answer(connection.request())
+            if number == dies_at - unanswered:
+                connection.flush()
+                connection.put = lambda data: None  # type: ignore[method-assign]
+        if how == "RST":
+            connection.flush()
+            connection.reset()
+
+    return script
+
+
 @pytest.mark.parametrize("how", ["FIN", "RST"])
 @pytest.mark.parametrize("size", [0, 2000])
 def test_verdicts_on_a_pipeline_that_the_server_dies_in(how: str, size: int, seed: int) -> None:
     rng = random.Random(f"{seed}-{how}-{size}")
     for _ in range(8):
         count = 3000
-        dies_at = rng.randrange(count)
-        unanswered = rng.randrange(20)
-
-        def dies(
-            connection: Connection, dies_at: int = dies_at, unanswered: int = unanswered
-        ) -> None:
-            connection.greet()
-            for number in range(dies_at):
-                connection.answer(connection.request())
-                if number == dies_at - unanswered:
-                    connection.flush()
-                    connection.put = lambda data: None  # type: ignore[method-assign]
-            if how == "RST":
-                connection.flush()
-                connection.reset()
-
-        with FakeServer(dies, serve) as server:
+        with FakeServer(dying(rng, count, how), serve) as server:
             client = Client(server.hosts, session_timeout=20)
             client.connect()
             body = bytes(size)
             calls = [client.pipeline.create(f"/{n}", body) for n in range(count)]
-            waiting = [Background(lambda c=c: ending(c)) for c in calls[:: count // 8]]  # type: ignore[misc]
+            waiting = [Running(lambda c=c: ending(c)) for c in calls[:: count // 8]]  # type: ignore[misc]
             with within(PATIENCE):
                 for one in waiting:
                     one.result()
@@ -330,14 +329,10 @@ def test_what_the_kernel_never_took_was_not_sent() -> None:
     gate = threading.Event()
 
     def deaf_then_dead(connection: Connection) -> None:
-        connection.greet()
-        for _ in range(10):
-            connection.answer(connection.request())
-        connection.flush()
         assert gate.wait(PATIENCE)
         connection.reset()
 
-    with FakeServer(deaf_then_dead, serve) as server:
+    with FakeServer(answering(10, deaf_then_dead), serve) as server:
         client = Client(server.hosts, session_timeout=20)
         client.connect()
         calls = [client.pipeline.create(f"/{n}", bytes(100_000)) for n in range(400)]
@@ -378,14 +373,7 @@ def test_a_server_that_stops_reading_is_given_up() -> None:
 def test_answers_that_arrived_before_the_break_count() -> None:
     """The client is still sending when the server, which has answered, resets the connection."""
 
-    def answers_then_resets(connection: Connection) -> None:
-        connection.greet()
-        for _ in range(100):
-            connection.answer(connection.request())
-        connection.flush()
-        connection.half_close()
-
-    with FakeServer(answers_then_resets, serve) as server:
+    with FakeServer(answering(100, Connection.half_close), serve) as server:
         client = Client(server.hosts, session_timeout=20)
         client.connect()
         calls = [client.pipeline.create(f"/{n}", bytes(50_000)) for n in range(400)]
@@ -397,16 +385,7 @@ def test_answers_that_arrived_before_the_break_count() -> None:
 def test_threads_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(10):
-        after = rng.randrange(1, 60)
-
-        def dies(connection: Connection, after: int = after) -> None:
-            connection.greet()
-            for _ in range(after):
-                connection.answer(connection.request())
-            connection.flush()
-            connection.reset()
-
-        with FakeServer(dies, serve) as server:
+        with FakeServer(answering(rng.randrange(1, 60), Connection.reset), serve) as server:
             client = Client(server.hosts, session_timeout=20)
 
             def work(number: int, client: Client = client) -> list[str]:
@@ -419,7 +398,7 @@ def test_threads_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
                         verdicts.append("unknown" if error.maybe_applied else "not sent")
                 return verdicts
 
-            workers = [Background(lambda n=n: work(n)) for n in range(16)]  # type: ignore[misc]
+            workers = [Running(lambda n=n: work(n)) for n in range(16)]  # type: ignore[misc]
             verdicts = [worker.result() for worker in workers]
             executed = {q.path for q in server.executed if q.op == "create"}
             received = {q.path for q in server.received if q.op == "create"}

@@ -13,9 +13,10 @@ from itertools import pairwise
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, PAUSE, SLACK, Background, poll_state, within
+from tests.shell.test_client import PATIENCE, PAUSE, SLACK, poll_state, within
 from tests.shell.test_client_threads import STALL, ask, ask_until_answered, run_child
 from tests.support.fake_server import Connection, FakeServer, echo, reply
+from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, ConnectionLossError, EventType, OperationTimeoutError, State, Watch
 from zkwire.jute import records as r
@@ -50,7 +51,7 @@ class Stress:
     def run(self, threads: int, rounds: int) -> None:
         """Have every thread do its rounds; fails if any of them stalls, or gets a wrong answer."""
         workers = [
-            Background(lambda n=n: self._work(n, rounds, random.Random(f"{self.seed}-{n}")))  # type: ignore[misc]
+            Running(lambda n=n: self._work(n, rounds, random.Random(f"{self.seed}-{n}")))  # type: ignore[misc]
             for n in range(threads)
         ]
         deadline = time.monotonic() + STALL
@@ -163,7 +164,7 @@ def test_calls_from_many_threads_keep_their_own_order(seed: int) -> None:
             for call in calls:
                 call.result()
 
-        for worker in [Background(lambda n=n: work(n)) for n in range(16)]:  # type: ignore[misc]
+        for worker in [Running(lambda n=n: work(n)) for n in range(16)]:  # type: ignore[misc]
             worker.result(STALL)
         created = [q.path[1:].split("-") for q in server.executed if q.op == "create"]
         for number in range(16):
@@ -216,7 +217,7 @@ def test_exceptions_thrown_into_threads_hurt_nobody_else(seed: int) -> None:
                 except Injected:
                     hit[number] += 1
 
-        workers = [Background(lambda n=n: work(n)) for n in range(number_of_threads)]  # type: ignore[misc]
+        workers = [Running(lambda n=n: work(n)) for n in range(number_of_threads)]  # type: ignore[misc]
         rng = random.Random(seed)
         deadline = time.monotonic() + STALL
         for _ in range(injections):

@@ -32,12 +32,12 @@ from tests.shell.test_client import (
     CLOSE_BOUND,
     PATIENCE,
     PAUSE,
-    Background,
     own_threads,
     poll_state,
     within,
 )
 from tests.support.fake_server import FakeServer, echo, mute, serve
+from tests.support.lock_helpers import Running
 from zkwire import Client, ClientClosedError, ConnectionLossError, Event, State, Watch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,7 +160,7 @@ def test_an_interrupt_anywhere_in_a_call_hurts_nobody_else() -> None:
         for where in interrupted_everywhere(lambda: ask(client, "/interrupted")):
             points += 1
             with within(1.0):
-                other = Background(lambda: ask_until_answered(client, "/other"))
+                other = Running(lambda: ask_until_answered(client, "/other"))
                 ask_until_answered(client, f"/{points}")
                 other.result()
             assert len(server.sessions) == 1, where
@@ -207,7 +207,7 @@ def test_an_interrupted_leader_leaves_its_followers_somebody_who_reads() -> None
                 go.wait(STALL)
 
         stop = False
-        followers = [Background(lambda n=n: follow(n)) for n in range(3)]  # type: ignore[misc]
+        followers = [Running(lambda n=n: follow(n)) for n in range(3)]  # type: ignore[misc]
 
         def lead() -> None:
             ask(client, "/leader")
@@ -271,7 +271,7 @@ def test_an_interrupt_anywhere_loses_no_event() -> None:
             watch = Watch()
             client.get_data("/a", watch=called.put)
             client.get_data("/a", watch=watch)
-            waiting = Background(lambda watch=watch: watch.wait(STALL))  # type: ignore[misc]
+            waiting = Running(lambda watch=watch: watch.wait(STALL))  # type: ignore[misc]
             with contextlib.suppress(KeyboardInterrupt), Interruption(n) as interruption:
                 client.set_data("/a", b"")
             again(lambda: client.set_data("/a", b""))
@@ -373,7 +373,7 @@ def test_a_signal_handler_that_dwells_in_a_reader_does_not_cost_the_session() ->
         client = Client(server.hosts, session_timeout=0.9)
         client.connect()
         call = client.pipeline.exists("/a")
-        sender = Background(lambda: send_when_read(client, send, handled))
+        sender = Running(lambda: send_when_read(client, send, handled))
         with pytest.raises(ConnectionLossError):
             call.result()
         sender.result()
@@ -407,7 +407,7 @@ def handled_while_reading(handler: Callable[[Client], None]) -> None:
         client = Client(server.hosts, session_timeout=20)
         client.connect()
         call = client.pipeline.exists("/a")
-        sender = Background(lambda: send_when_read(client, send, handled))
+        sender = Running(lambda: send_when_read(client, send, handled))
         with pytest.raises(ClientClosedError):
             call.result()
         sender.result()

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, Background, seen, within
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, seen, within
 from tests.support.fake_server import Connection, FakeServer
+from tests.support.lock_helpers import Running
 from zkwire import (
     Client,
     ClientClosedError,
@@ -74,7 +75,7 @@ def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_pa
     client.exists(fresh_path, watch=watch)
     with within(0.1 + SLACK):
         assert watch.wait(0.1) is None
-    waiting = Background(lambda: watch.wait(PATIENCE))
+    waiting = Running(lambda: seen(watch))
     client.create(fresh_path)
     assert waiting.result().type == EventType.NODE_CREATED
 
@@ -96,7 +97,7 @@ def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server() -> Non
     with FakeServer() as server, Client(server.hosts) as client:
         watch = Watch()
         client.exists("/a", watch=watch)
-        waiting = Background(lambda: watch.wait(PATIENCE))
+        waiting = Running(lambda: watch.wait(PATIENCE))
         watch.close()
         watch.close()
         with pytest.raises(ClientClosedError, match="watch"):
@@ -150,7 +151,7 @@ def test_watches_end_with_the_session() -> None:
         watch = Watch()
         client.exists("/a", watch=watch)
         client.exists("/a", watch=called.append)
-        waiting = Background(lambda: watch.wait(PATIENCE))
+        waiting = Running(lambda: watch.wait(PATIENCE))
         server.expire(client.session_id)
         with pytest.raises(SessionExpiredError):
             waiting.result()

@@ -14,10 +14,11 @@ from typing import Any, Self
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, Background, within
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
 from tests.shell.test_client_threads import _INTERRUPTED, opnames
 from tests.support.fake_server import FakeServer
 from tests.support.family_helpers import soon
+from tests.support.lock_helpers import Running
 from zkwire import Client, SequentialLock, State, Watch, testing
 
 
@@ -35,7 +36,7 @@ def nested(client: Client, function: Callable[[], object]) -> None:
         with client._driver.mutex:
             function()
 
-    Background(call).result()
+    Running(call).result()
 
 
 # --- what can be done later -----------------------------------------------------------------------
@@ -212,7 +213,7 @@ def test_hazard_E11_a_signal_handler_may_ask_wherever_it_comes(client: Client, h
         raise AssertionError("there is no end")
 
     link = client._driver.current_connection
-    points = Background(all_points).result(60.0)
+    points = Running(all_points).result(60.0)
     assert sum(outcomes.values()) == points - 1 > 30
     assert set(outcomes) == {"answered", "refused"}
     assert client._driver.current_connection is link

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import unavailable
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, Background, within
-from tests.shell.test_secure_client import Time, TlsFront, failure, shown, trusting  # noqa: F401
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
+from tests.shell.test_secure_client import Time, TlsFront, failure
 from tests.support.certificates import Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
+from tests.support.lock_helpers import Running
 from tests.support.server_control import Backend, Ensemble, NoBackendError, Settings, poll
 from zkwire import (
     Client,
@@ -347,8 +348,8 @@ def test_questions_leave_no_connection_behind(three: embedded.Ensemble) -> None:
 
 def test_questions_over_tls(
     three: embedded.Ensemble,
-    trusting: ssl.SSLContext,  # noqa: F811
-    shown: Certificate,  # noqa: F811
+    trusting: ssl.SSLContext,
+    shown: Certificate,
 ) -> None:
     with ExitStack() as stack:
         fronts = [stack.enter_context(TlsFront(s.port, shown)) for s in three.servers[:2]]
@@ -386,8 +387,8 @@ def test_a_server_that_is_silent_is_not_waited_for_long(three: embedded.Ensemble
 
 def test_silence_in_the_tls_handshake_of_a_question(
     three: embedded.Ensemble,
-    trusting: ssl.SSLContext,  # noqa: F811
-    shown: Certificate,  # noqa: F811
+    trusting: ssl.SSLContext,
+    shown: Certificate,
 ) -> None:
     now = Time()
     with TlsFront(three.servers[0].port, shown) as front, FakeServer(silent) as mute:
@@ -469,7 +470,7 @@ def test_calls_from_many_threads_on_the_way_to_read_write(three: embedded.Ensemb
             again(partial(client.exists, f"/{number}"))
             client.create(f"/{number}")
 
-        workers = [Background(partial(work, number)) for number in range(6)]
+        workers = [Running(partial(work, number)) for number in range(6)]
         next(server for server in three.servers if server is not here).set_read_only(False)
         assert client.wait_for_state(RW, timeout=PATIENCE) is RW
         moved.set()

@@ -16,10 +16,11 @@ import pytest
 import zkwire.blocking.io_thread
 import zkwire.blocking.leader
 from tests.conftest import open_descriptors
-from tests.shell.test_client import PATIENCE, Background
+from tests.shell.test_client import PATIENCE
 from tests.shell.test_client_threads import on_signal
 from tests.support.fake_server import Connection, FakeServer, reply
 from tests.support.family_helpers import soon
+from tests.support.lock_helpers import Running
 from zkwire import (
     AsyncClient,
     Client,
@@ -89,7 +90,7 @@ def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
 
     have_stand_back(client)
     watch = watched(client, "/a")
-    waiter = Background(lambda: watch.wait(PATIENCE))
+    waiter = Running(lambda: watch.wait(PATIENCE))
     soon("it listens again", lambda: io._rearm_at is None)
     server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
     assert waiter.result() is not None
@@ -290,7 +291,7 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> 
         return wait(seconds, most)
 
     link.wait = too_late
-    assert Background(lambda: client.get_data("/a")).result(PATIENCE).data == b""
+    assert Running(lambda: client.get_data("/a")).result(PATIENCE).data == b""
     assert link.reads == reads + 1, "only the answer to a ping has woken it"
 
 
@@ -333,17 +334,17 @@ def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
         proxy.on("get_data", action=hold(gate), reply=True)
         client.pipeline.get_data("/a")
         replies: list[str] = []
-        others: list[Background] = []
+        others: list[Running[Any]] = []
 
         def alarm() -> None:
             soon("somebody reads", lambda: link is not None and link.reader is not None)
-            others.append(Background(lambda: replies.append(client.create("/b"))))
+            others.append(Running(lambda: replies.append(client.create("/b"))))
             soon("another waits", lambda: bool(client._driver._followers))
             while not rung:
                 send()
                 time.sleep(0.01)
 
-        alarming = Background(alarm)
+        alarming = Running(alarm)
         with pytest.raises(Alarm):
             client.get_data("/a")
         alarming.result()
@@ -385,7 +386,7 @@ def test_hazard_E13_an_interrupted_send_costs_nobody_anything(
     others: list[Any] = []
 
     def meanwhile() -> None:
-        Background(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
+        Running(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
 
     link._taken = Interrupting(behind, interrupt, meanwhile)
     with pytest.raises(type(interrupt)):
@@ -428,7 +429,7 @@ def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Monke
     client = Client("127.0.0.1:1")
     client._driver.attach(Broken())
     with pytest.raises(ClientClosedError):
-        Background(lambda: client.exists("/")).result()
+        Running(lambda: client.exists("/")).result()
     assert client._driver.thread is not None
     client._driver.thread.join(PATIENCE)
     assert reported == [ZeroDivisionError]

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, Background, within
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
 from tests.shell.test_secure_client import LONG, Time, each_version, only, real, settled, threads_of
-from tests.support.certificates import Authority, Certificate
 from tests.support.fake_server import Connection, FakeServer, reply
 from tests.support.installed_servers import LOOPBACK
-from tests.support.secure_servers import BOTH_NAMES, USERS, SecureServer
+from tests.support.lock_helpers import Running
+from tests.support.secure_servers import USERS, SecureServer
 from zkwire import (
     ACL,
     AuthFailedError,
@@ -44,12 +44,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 BOB = ("bob", USERS["bob"])
 REJECTED = "the server rejected the SASL authentication"
 WRONG = [("bob", "wrong horse"), ("nobody", "nobody's")]
-
-
-@pytest.fixture(scope="session")
-def shown(authority: Authority) -> Certificate:
-    """What a server of this process shows."""
-    return authority.sign("front", hosts=BOTH_NAMES)
 
 
 # --- SASL -----------------------------------------------------------------------------------------
@@ -98,7 +92,7 @@ class TestSasl:
             with Client(sasl_zookeeper.hosts, sasl=mechanism) as client:
                 assert client.exists("/") is not None
 
-        for each in [Background(log_in) for _ in range(8)]:
+        for each in [Running(log_in) for _ in range(8)]:
             each.result()
 
     @pytest.mark.parametrize(("user", "password"), WRONG)
@@ -224,7 +218,7 @@ def test_no_ping_comes_before_the_login() -> None:
     with sasl_server() as server, FaultProxy(upstream=server.hosts) as proxy:
         proxy.on("sasl", action=hold(gate), reply=True)
         client = Client(proxy.hosts, sasl=DigestMD5(*BOB), session_timeout=30, _now=now)
-        connecting = Background(client.connect)
+        connecting = Running(client.connect)
         gate.wait_reached()
         now.jump(client, 12.0)
         gate.release()
@@ -363,7 +357,7 @@ def test_close_does_not_wait_for_a_mechanism() -> None:
 
     with sasl_server() as server:
         client = Client(server.hosts, sasl=Custom(exchange))
-        connecting = Background(lambda: client.connect(PATIENCE))
+        connecting = Running(lambda: client.connect(PATIENCE))
         assert thinking.wait(PATIENCE)
         with within(CLOSE_BOUND + 0.5):
             client.close()

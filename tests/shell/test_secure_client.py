@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, Background, own_threads, within
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, own_threads, within
 from tests.shell.test_client_threads import (
     again,
     ask,
@@ -36,11 +36,11 @@ from tests.shell.test_client_threads import (
     interrupted_everywhere,
     name_of,
 )
-from tests.support.certificates import Authority, Certificate
+from tests.support.certificates import Certificate
 from tests.support.fake_server import Connection, FakeServer, Node, echo, serve, silent
 from tests.support.installed_servers import LOOPBACK
-from tests.support.lock_helpers import make_path
-from tests.support.secure_servers import BOTH_NAMES, SecureServer
+from tests.support.lock_helpers import Running, make_path
+from tests.support.secure_servers import SecureServer
 from tests.support.server_control import poll
 from zkwire import (
     Client,
@@ -163,18 +163,6 @@ async def _end(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-@pytest.fixture(scope="session")
-def shown(authority: Authority) -> Certificate:
-    """What a server of this process shows."""
-    return authority.sign("front", hosts=BOTH_NAMES)
-
-
-@pytest.fixture(scope="session")
-def trusting(authority: Authority) -> ssl.SSLContext:
-    """A client's context."""
-    return authority.client_context()
-
-
 @pytest.fixture
 def tls_client(tls_zookeeper: SecureServer) -> Iterator[Client]:
     server = tls_zookeeper
@@ -280,7 +268,7 @@ class TestOverTls:
                 assert tls_client.get_data(mine).data == data
                 assert written.result().version == n + 1
 
-        for worker in [Background(lambda n=n: work(n)) for n in range(12)]:  # type: ignore[misc]
+        for worker in [Running(lambda n=n: work(n)) for n in range(12)]:  # type: ignore[misc]
             worker.result(60.0)
         tls_client.delete_tree(fresh_path)
 
@@ -298,7 +286,7 @@ class TestOverTls:
                         counter += 1
                         inside.release()
 
-        for worker in [Background(work) for _ in range(4)]:
+        for worker in [Running(work) for _ in range(4)]:
             worker.result(60.0)
         assert counter == 40
 
@@ -490,7 +478,7 @@ def test_close_in_each_phase(trusting: ssl.SSLContext, shown: Certificate) -> No
         Client(server.hosts, tls=trusting).close()
         for hosts in (server.hosts, front.hosts):
             client = Client(hosts, tls=trusting)
-            running = Background(client.connect)
+            running = Running(client.connect)
             before = len(server.connections)
             server.wait_for(lambda before=before: len(server.connections) > before)  # type: ignore[misc]
             with within(CLOSE_BOUND):
@@ -526,7 +514,7 @@ def test_a_fork_leaves_the_parents_connection_alone(
                         attempt()
                 client.close()
 
-            workers = [Background(traffic) for _ in range(2)]
+            workers = [Running(traffic) for _ in range(2)]
             for _ in range(10):
                 in_child(child)
             stop.set()
@@ -567,7 +555,7 @@ def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certif
         for where in interrupted_everywhere(lambda: ask(client, "/interrupted")):
             points += 1
             with within(PATIENCE):
-                other = Background(lambda: ask_until_answered(client, "/other"))
+                other = Running(lambda: ask_until_answered(client, "/other"))
                 ask_until_answered(client, f"/{points}")
                 other.result()
             assert len(server.sessions) == 1, where
@@ -598,11 +586,11 @@ def test_ctrl_c_in_a_call(trusting: ssl.SSLContext, shown: Certificate) -> None:
 
         def interrupt() -> Any:
             server.wait_for(lambda: any(q.path == "/slow" for q in server.received))
-            other = Background(lambda: client.exists("/kept"))
+            other = Running(lambda: client.exists("/kept"))
             signal.pthread_kill(main, signal.SIGINT)
             return other
 
-        interrupting = Background(interrupt)
+        interrupting = Running(interrupt)
         with within(PATIENCE), pytest.raises(KeyboardInterrupt):
             client.exists("/slow")
         answered.set()

@@ -11,31 +11,20 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, Background, within
+from tests.shell.test_client import PATIENCE, within
 from tests.shell.test_roles import Interrupting
 from tests.shell.test_secure_client import LONG, TlsFront, each_version, failure, only, real
 from tests.support.certificates import Authority, Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
 from tests.support.installed_servers import LOOPBACK
-from tests.support.secure_servers import BOTH_NAMES, WANTS_CERTIFICATE, SecureServer
+from tests.support.lock_helpers import Running
+from tests.support.secure_servers import WANTS_CERTIFICATE, SecureServer
 from zkwire import Client
 from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy, Server
 
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
-@pytest.fixture(scope="session")
-def shown(authority: Authority) -> Certificate:
-    """What a server of this process shows."""
-    return authority.sign("front", hosts=BOTH_NAMES)
-
-
-@pytest.fixture(scope="session")
-def trusting(authority: Authority) -> ssl.SSLContext:
-    """A client's context."""
-    return authority.client_context()
 
 
 # --- what goes wrong with TLS ---------------------------------------------------------------------
@@ -237,7 +226,7 @@ def test_an_interrupted_send_costs_nobody_anything(
         others: list[Any] = []
 
         def meanwhile() -> None:
-            Background(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
+            Running(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
 
         link._taken = Interrupting(behind, KeyboardInterrupt(), meanwhile)
         with pytest.raises(KeyboardInterrupt):

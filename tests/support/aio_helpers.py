@@ -106,6 +106,11 @@ async def _nothing_left(loop: asyncio.AbstractEventLoop) -> None:
     assert not [name for name in threads if name.startswith("zkwire-")], threads
 
 
+async def awaited(awaitable: Awaitable[Any]) -> Any:
+    """For what takes coroutines only."""
+    return await awaitable
+
+
 async def eventually(what: str, look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Wait until ``look`` (or what it returns, awaited) is true; its value."""
     deadline = time.monotonic() + seconds

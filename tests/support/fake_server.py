@@ -252,6 +252,19 @@ def serve(connection: Connection) -> None:
         connection.answer(request)
 
 
+def answering(count: int, then: Callable[[Connection], object]) -> Callable[[Connection], None]:
+    """A script that answers so many requests, and then does something else."""
+
+    def script(connection: Connection) -> None:
+        connection.greet()
+        for _ in range(count):
+            connection.answer(connection.request())
+        connection.flush()
+        then(connection)
+
+    return script
+
+
 def echo(connection: Connection) -> None:
     """Accept the session; answer every get_data with its own path, all else from the table."""
     connection.greet()
