@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -170,156 +171,154 @@ def nodes_of_locks(server: FakeServer) -> list[str]:
     return [path for path, node in server.nodes.items() if node.owner]
 
 
+def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a test of a coroutine function, which its side runs."""
+
+    @functools.wraps(test)
+    def synchronous(side: Side, **named: Any) -> None:
+        side.run(test(side, **named))
+
+    return synchronous
+
+
 # --- to acquire -----------------------------------------------------------------------------------
 
 
 @all_kinds
-def test_hazard_B40_without_a_server_no_acquire_succeeds_in_time(
+@scenario
+async def test_hazard_B40_without_a_server_no_acquire_succeeds_in_time(
     side: Side, nobody: str, kind: str
 ) -> None:
-    async def scenario() -> None:
-        async with side.client(nobody, SHORT) as client:
-            lock = side.lock(kind, client)
-            assert await side.call(lock.acquire, SHORT) is False
-            assert await side.call(lock.acquire, 0) is False
-            for manager in (lock.within(SHORT), lock.within(0)):
-                with pytest.raises(OperationTimeoutError) as caught:
-                    async with side.entered(manager):
-                        pytest.fail("the body runs")
-                assert not isinstance(caught.value, LockTakenError)
-            if kind != "re-entrant":
-                with pytest.raises(OperationTimeoutError):
-                    await side.call(lock.try_acquire)
-
-    side.run(scenario())
-
-
-@all_kinds
-def test_a_lock_that_others_hold_is_not_acquired_in_time(
-    side: Side, server: FakeServer, kind: str
-) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts) as rival, side.client(server.hosts) as client:
-            assert await side.call(side.lock(kind, rival).acquire)
-            lock = side.lock(kind if kind != "read" else "write", client)
-            for timeout in (SHORT, 0):
-                assert await side.call(lock.acquire, timeout) is False
-                with pytest.raises(LockTimeoutError):
-                    async with side.entered(lock.within(timeout)):
-                        pytest.fail("the body runs")
-            if kind != "re-entrant":
-                assert await side.call(lock.try_acquire) is False
-
-    side.run(scenario())
-
-
-@all_kinds
-def test_a_lock_that_is_free_is_entered_in_time(side: Side, server: FakeServer, kind: str) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts) as client:
-            await side.call(client.connect)
-            lock = side.lock(kind, client)
-            for timeout in (LONG, 0):
-                async with side.entered(lock.within(timeout)) as entered:
-                    assert entered is lock
-                    assert lock.held
-                assert not lock.held
-            assert nodes_of_locks(server) == []
-
-    side.run(scenario())
-
-
-@all_kinds
-def test_one_try_on_a_server_that_stands_still_ends(
-    side: Side, server: FakeServer, stall: Stall, kind: str
-) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts, SHORT) as client:
-            await side.call(client.connect, LONG)
-            lock = side.lock(kind, client)
-            stall.begin()
-            assert await side.call(lock.acquire, 0) is False
-            if kind != "re-entrant":
-                with pytest.raises(OperationTimeoutError):
-                    await side.call(lock.try_acquire)
-            stall.end()
-            await side.wait_for(server, lambda: not nodes_of_locks(server))
-
-    side.run(scenario())
-
-
-def test_one_try_without_a_limit_raises_when_no_server_tells(side: Side, nobody: str) -> None:
-    async def scenario() -> None:
-        async with side.client(nobody, SHORT) as client:
-            lock = side.lock("non-blocking", client)
-            with pytest.raises(OperationTimeoutError):
-                await side.call(lock.acquire)
+    async with side.client(nobody, SHORT) as client:
+        lock = side.lock(kind, client)
+        assert await side.call(lock.acquire, SHORT) is False
+        assert await side.call(lock.acquire, 0) is False
+        for manager in (lock.within(SHORT), lock.within(0)):
             with pytest.raises(OperationTimeoutError) as caught:
-                async with side.entered(lock):
+                async with side.entered(manager):
                     pytest.fail("the body runs")
             assert not isinstance(caught.value, LockTakenError)
-
-    side.run(scenario())
-
-
-def test_a_semaphore_is_full_or_nobody_knows(side: Side, nobody: str, server: FakeServer) -> None:
-    async def scenario() -> None:
-        async with side.client(nobody) as client:
-            semaphore = side.made("Semaphore", client, "/semaphore", 1)
-            for timeout in (SHORT, 0):
-                with pytest.raises(OperationTimeoutError) as caught:
-                    async with side.entered(semaphore.lease().within(timeout)):
-                        pytest.fail("the body runs")
-                assert not isinstance(caught.value, LockTakenError)
-        async with side.client(server.hosts) as rival, side.client(server.hosts) as client:
-            semaphore = side.made("Semaphore", client, "/semaphore", 1)
-            async with side.entered(semaphore.lease().within(LONG)) as lease:
-                assert lease.held
-            assert await side.call(side.lock("lease", rival).acquire)
-            for timeout in (SHORT, 0):
-                with pytest.raises(LockTimeoutError, match="none of 1 leases was free in time"):
-                    async with side.entered(semaphore.lease().within(timeout)):
-                        pytest.fail("the body runs")
-
-    side.run(scenario())
+        if kind != "re-entrant":
+            with pytest.raises(OperationTimeoutError):
+                await side.call(lock.try_acquire)
 
 
-def test_to_connect_is_not_sent_and_out_of_time(side: Side, nobody: str) -> None:
-    async def scenario() -> None:
-        async with side.client(nobody) as client:
-            with pytest.raises(UnreachableError) as caught:
-                await side.call(client.connect, SHORT)
-            assert isinstance(caught.value, NotSentError)
-            assert isinstance(caught.value, TimeoutError)
-            assert not caught.value.maybe_applied
+@all_kinds
+@scenario
+async def test_a_lock_that_others_hold_is_not_acquired_in_time(
+    side: Side, server: FakeServer, kind: str
+) -> None:
+    async with side.client(server.hosts) as rival, side.client(server.hosts) as client:
+        assert await side.call(side.lock(kind, rival).acquire)
+        lock = side.lock(kind if kind != "read" else "write", client)
+        for timeout in (SHORT, 0):
+            assert await side.call(lock.acquire, timeout) is False
+            with pytest.raises(LockTimeoutError):
+                async with side.entered(lock.within(timeout)):
+                    pytest.fail("the body runs")
+        if kind != "re-entrant":
+            assert await side.call(lock.try_acquire) is False
 
-    side.run(scenario())
+
+@all_kinds
+@scenario
+async def test_a_lock_that_is_free_is_entered_in_time(
+    side: Side, server: FakeServer, kind: str
+) -> None:
+    async with side.client(server.hosts) as client:
+        await side.call(client.connect)
+        lock = side.lock(kind, client)
+        for timeout in (LONG, 0):
+            async with side.entered(lock.within(timeout)) as entered:
+                assert entered is lock
+                assert lock.held
+            assert not lock.held
+        assert nodes_of_locks(server) == []
+
+
+@all_kinds
+@scenario
+async def test_one_try_on_a_server_that_stands_still_ends(
+    side: Side, server: FakeServer, stall: Stall, kind: str
+) -> None:
+    async with side.client(server.hosts, SHORT) as client:
+        await side.call(client.connect, LONG)
+        lock = side.lock(kind, client)
+        stall.begin()
+        assert await side.call(lock.acquire, 0) is False
+        if kind != "re-entrant":
+            with pytest.raises(OperationTimeoutError):
+                await side.call(lock.try_acquire)
+        stall.end()
+        await side.wait_for(server, lambda: not nodes_of_locks(server))
+
+
+@scenario
+async def test_one_try_without_a_limit_raises_when_no_server_tells(side: Side, nobody: str) -> None:
+    async with side.client(nobody, SHORT) as client:
+        lock = side.lock("non-blocking", client)
+        with pytest.raises(OperationTimeoutError):
+            await side.call(lock.acquire)
+        with pytest.raises(OperationTimeoutError) as caught:
+            async with side.entered(lock):
+                pytest.fail("the body runs")
+        assert not isinstance(caught.value, LockTakenError)
+
+
+@scenario
+async def test_a_semaphore_is_full_or_nobody_knows(
+    side: Side, nobody: str, server: FakeServer
+) -> None:
+    async with side.client(nobody) as client:
+        semaphore = side.made("Semaphore", client, "/semaphore", 1)
+        for timeout in (SHORT, 0):
+            with pytest.raises(OperationTimeoutError) as caught:
+                async with side.entered(semaphore.lease().within(timeout)):
+                    pytest.fail("the body runs")
+            assert not isinstance(caught.value, LockTakenError)
+    async with side.client(server.hosts) as rival, side.client(server.hosts) as client:
+        semaphore = side.made("Semaphore", client, "/semaphore", 1)
+        async with side.entered(semaphore.lease().within(LONG)) as lease:
+            assert lease.held
+        assert await side.call(side.lock("lease", rival).acquire)
+        for timeout in (SHORT, 0):
+            with pytest.raises(LockTimeoutError, match="none of 1 leases was free in time"):
+                async with side.entered(semaphore.lease().within(timeout)):
+                    pytest.fail("the body runs")
+
+
+@scenario
+async def test_to_connect_is_not_sent_and_out_of_time(side: Side, nobody: str) -> None:
+    async with side.client(nobody) as client:
+        with pytest.raises(UnreachableError) as caught:
+            await side.call(client.connect, SHORT)
+        assert isinstance(caught.value, NotSentError)
+        assert isinstance(caught.value, TimeoutError)
+        assert not caught.value.maybe_applied
 
 
 # --- to release -----------------------------------------------------------------------------------
 
 
 @all_kinds
-def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
+@scenario
+async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts) as client:
-            lock = side.lock(kind, client)
-            assert await side.call(lock.acquire, LONG)
-            stall.begin()
-            with pytest.raises(OperationTimeoutError) as caught:
-                await side.call(lock.release, SHORT)
-            assert caught.value.maybe_applied
-            assert not lock.held
-            assert not lock.lost.is_set()
-            with pytest.raises(RuntimeError):
-                await side.call(lock.release)
-            stall.end()
-            await side.wait_for(server, lambda: not nodes_of_locks(server))
-            assert await side.call(lock.acquire, LONG)
-
-    side.run(scenario())
+    async with side.client(server.hosts) as client:
+        lock = side.lock(kind, client)
+        assert await side.call(lock.acquire, LONG)
+        stall.begin()
+        with pytest.raises(OperationTimeoutError) as caught:
+            await side.call(lock.release, SHORT)
+        assert caught.value.maybe_applied
+        assert not lock.held
+        assert not lock.lost.is_set()
+        with pytest.raises(RuntimeError):
+            await side.call(lock.release)
+        stall.end()
+        await side.wait_for(server, lambda: not nodes_of_locks(server))
+        assert await side.call(lock.acquire, LONG)
 
 
 async def body(side: Side, lock: Any, stall: Stall, error: type[Exception]) -> None:
@@ -330,91 +329,81 @@ async def body(side: Side, lock: Any, stall: Stall, error: type[Exception]) -> N
 
 
 @all_kinds
-def test_the_end_of_a_body_knows_the_operation_timeout(
+@scenario
+async def test_the_end_of_a_body_knows_the_operation_timeout(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts, SHORT) as client:
-            for error in (OperationTimeoutError, LookupError):
-                lock = side.lock(kind, client)
-                with pytest.raises(error):
-                    await body(side, lock, stall, error)
-                assert not lock.held
-                stall.end()
-                await side.wait_for(server, lambda: not nodes_of_locks(server))
-
-    side.run(scenario())
+    async with side.client(server.hosts, SHORT) as client:
+        for error in (OperationTimeoutError, LookupError):
+            lock = side.lock(kind, client)
+            with pytest.raises(error):
+                await body(side, lock, stall, error)
+            assert not lock.held
+            stall.end()
+            await side.wait_for(server, lambda: not nodes_of_locks(server))
 
 
 @pytest.mark.parametrize("kind", ["blocking", "multi"])  # a close takes a second then
-def test_a_release_without_a_connection_is_in_doubt(
+@scenario
+async def test_a_release_without_a_connection_is_in_doubt(
     side: Side, server: FakeServer, kind: str
 ) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts) as client:
-            lock = side.lock(kind, client)
-            assert await side.call(lock.acquire, LONG)
-            server.stop_listening()
-            server.reset_all()
-            await side.call(client.wait_for_state, State.DISCONNECTED)
-            with pytest.raises(OperationTimeoutError) as caught:
-                await side.call(lock.release, SHORT)
-            assert caught.value.maybe_applied
-            assert not lock.held
-
-    side.run(scenario())
+    async with side.client(server.hosts) as client:
+        lock = side.lock(kind, client)
+        assert await side.call(lock.acquire, LONG)
+        server.stop_listening()
+        server.reset_all()
+        await side.call(client.wait_for_state, State.DISCONNECTED)
+        with pytest.raises(OperationTimeoutError) as caught:
+            await side.call(lock.release, SHORT)
+        assert caught.value.maybe_applied
+        assert not lock.held
 
 
-def test_a_lost_part_of_several_is_told_before_a_doubt(
+@scenario
+async def test_a_lost_part_of_several_is_told_before_a_doubt(
     side: Side, server: FakeServer, stall: Stall
 ) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts) as client:
-            both = side.lock("multi", client)
-            assert await side.call(both.acquire, LONG)
-            both.locks[0].lost._lose("somebody has deleted it")
-            stall.begin()
-            with pytest.raises(LockLostError):
-                await side.call(both.release, SHORT)
-            stall.end()
-
-    side.run(scenario())
+    async with side.client(server.hosts) as client:
+        both = side.lock("multi", client)
+        assert await side.call(both.acquire, LONG)
+        both.locks[0].lost._lose("somebody has deleted it")
+        stall.begin()
+        with pytest.raises(LockLostError):
+            await side.call(both.release, SHORT)
+        stall.end()
 
 
 # --- to ask ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", QUEUES)
-def test_what_a_holder_asks_knows_the_operation_timeout(
+@scenario
+async def test_what_a_holder_asks_knows_the_operation_timeout(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async def scenario() -> None:
-        async with side.client(server.hosts, SHORT) as client:
-            lock = side.lock(kind, client)
-            assert await side.call(lock.acquire, LONG)
-            stall.begin()
-            with pytest.raises(OperationTimeoutError) as caught:
-                await side.call(lock.guard, [SetData("/queue", b"new")])
-            assert caught.value.maybe_applied
+    async with side.client(server.hosts, SHORT) as client:
+        lock = side.lock(kind, client)
+        assert await side.call(lock.acquire, LONG)
+        stall.begin()
+        with pytest.raises(OperationTimeoutError) as caught:
+            await side.call(lock.guard, [SetData("/queue", b"new")])
+        assert caught.value.maybe_applied
+        with pytest.raises(OperationTimeoutError):
+            await side.call(lock.contenders)
+        assert lock.held
+        stall.end()
+
+
+@scenario
+async def test_who_is_there_is_asked_within_the_operation_timeout(side: Side, nobody: str) -> None:
+    async with side.client(nobody, SHORT) as client:
+        election = side.made("Election", client, "/queue")
+        for question in (
+            election.candidates,
+            election.leader,
+            side.made("Semaphore", client, "/semaphore", 1).holders,
+            side.made("ReadWriteLock", client, "/queue").contenders,
+        ):
             with pytest.raises(OperationTimeoutError):
-                await side.call(lock.contenders)
-            assert lock.held
-            stall.end()
-
-    side.run(scenario())
-
-
-def test_who_is_there_is_asked_within_the_operation_timeout(side: Side, nobody: str) -> None:
-    async def scenario() -> None:
-        async with side.client(nobody, SHORT) as client:
-            election = side.made("Election", client, "/queue")
-            for question in (
-                election.candidates,
-                election.leader,
-                side.made("Semaphore", client, "/semaphore", 1).holders,
-                side.made("ReadWriteLock", client, "/queue").contenders,
-            ):
-                with pytest.raises(OperationTimeoutError):
-                    await side.call(question)
-
-    side.run(scenario())
+                await side.call(question)
