@@ -17,7 +17,7 @@ Branches that lead to each other are enumerated, and small models below say what
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
@@ -80,6 +80,11 @@ class Scene(Stage):
             return CUTS[how](frame)
 
         self.proxy.on(op, nth=nth, action=action)
+
+    def cut_each(self, op: str, cuts: Sequence[str], first: int = 1) -> None:
+        """Cut the next requests of an operation, one after the other."""
+        for nth, how in enumerate(cuts, first):
+            self.cut(op, how, nth)
 
     def gate(self, op: str, nth: int = 1) -> Gate:
         """Hold the ``nth`` request of an operation from now on."""
@@ -193,8 +198,7 @@ LOST_CREATES = [
 def test_lost_create_is_created_again(scene: Scene, kind: Kind, cuts: tuple[str, ...]) -> None:
     """Once or several times, executed or not: acquired, and by one node."""
     lock = scene.lock(kind, scene.path)
-    for nth, cut in enumerate(cuts, 1):
-        scene.cut("create2", cut, nth)
+    scene.cut_each("create2", cuts)
     assert lock.try_acquire()
     lines, exists = creates(*cuts)
     scene.expect(*lines, *(OWN if exists else []), GUARD)
@@ -300,8 +304,7 @@ def test_lost_look_at_the_holder_is_looked_again(scene: Scene, cut: str) -> None
 @pytest.mark.parametrize("cuts", LOST_CREATES, ids="-".join)
 def test_lost_create_after_the_wait(scene: Scene, cuts: tuple[str, ...]) -> None:
     lock, rival = scene.lock(BlockingLock, scene.path), scene.rival(BlockingLock, scene.path)
-    for nth, cut in enumerate(cuts, 2):
-        scene.cut("create2", cut, nth)
+    scene.cut_each("create2", cuts, first=2)
     assert rival.acquire(GRACE)
     waiter = Running(lock.acquire)
     wait_until_waiting(scene)
@@ -454,8 +457,7 @@ def queue(scene: Scene) -> Scene:
 @pytest.mark.parametrize("losses", [1, 2, 3])
 def test_lost_create_that_is_not_found_is_created_again(queue: Scene, losses: int) -> None:
     lock = queue.lock(SequentialLock, queue.path)
-    for nth in range(1, losses + 1):
-        queue.cut("create2", "before", nth)
+    queue.cut_each("create2", ["before"] * losses)
     assert lock.try_acquire()
     queue.expect(*[LOST_ENTRY["before"], *LOOK_UP] * losses, *ENTER, GUARD)
     assert_held_once(queue, lock)
@@ -465,9 +467,7 @@ def test_lost_create_that_is_not_found_is_created_again(queue: Scene, losses: in
 def test_lost_create_that_is_found_is_not_repeated(queue: Scene, losses: int) -> None:
     """Also after others that had not been executed: one node, whatever came before."""
     lock = queue.lock(SequentialLock, queue.path)
-    for nth in range(1, losses + 1):
-        queue.cut("create2", "before", nth)
-    queue.cut("create2", "after", losses + 1)
+    queue.cut_each("create2", [*["before"] * losses, "after"])
     assert lock.try_acquire()
     queue.expect(*[LOST_ENTRY["before"], *LOOK_UP] * losses, LOST_ENTRY["after"], *FOUND, GUARD)
     assert_held_once(queue, lock)
@@ -656,8 +656,7 @@ def test_lost_delete_of_a_unique_node_is_deleted_again(
 ) -> None:
     """No look is needed: the name is this attempt's alone."""
     lock = hold_lock(queue, SequentialLock)
-    for nth, cut in enumerate(cuts, 1):
-        queue.cut("delete", cut, nth)
+    queue.cut_each("delete", cuts)
     lock.release()
     assert not lock.held
     queue.expect(*trace)
@@ -666,28 +665,26 @@ def test_lost_delete_of_a_unique_node_is_deleted_again(
 
 @lost_deletes
 def test_lost_delete_of_a_try(queue: Scene, cuts: list[str], trace: list[str]) -> None:
-    rival = queue.rival(SequentialLock, queue.path)
-    lock = queue.lock(SequentialLock, queue.path)
-    for nth, cut in enumerate(cuts, 1):
-        queue.cut("delete", cut, nth)
-    with holding(rival):
-        assert not lock.try_acquire()
-        queue.expect(*ENTER, *trace)
-        assert len(queue.nodes(queue.path)) == 1
-    assert_free(queue, SequentialLock)
+    lost_delete(queue, cuts, lambda lock: lock.try_acquire(), [*ENTER, *trace])
 
 
 @lost_deletes
 def test_lost_delete_of_a_timed_out_attempt(
     queue: Scene, cuts: list[str], trace: list[str]
 ) -> None:
+    waited = [GUARD, "get_data ok", "remove_watches *"]
+    lost_delete(queue, cuts, lambda lock: lock.acquire(ENOUGH), [*ENTER, *waited, *trace])
+
+
+def lost_delete(
+    queue: Scene, cuts: list[str], attempt: Callable[[Lock], bool], trace: list[str]
+) -> None:
     rival = queue.rival(SequentialLock, queue.path)
     lock = queue.lock(SequentialLock, queue.path)
-    for nth, cut in enumerate(cuts, 1):
-        queue.cut("delete", cut, nth)
+    queue.cut_each("delete", cuts)
     with holding(rival):
-        assert not lock.acquire(ENOUGH)
-        queue.expect(*ENTER, GUARD, "get_data ok", "remove_watches *", *trace)
+        assert not attempt(lock)
+        queue.expect(*trace)
         assert len(queue.nodes(queue.path)) == 1
     assert_free(queue, SequentialLock)
 

@@ -214,21 +214,15 @@ def test_a_good_password(sasl_zookeeper: SecureServer, user: str) -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), WRONG)
-def test_a_server_that_requires_sasl_refuses_by_code_then_ends_the_connection(
-    sasl_zookeeper: SecureServer, user: str, password: str
+@pytest.mark.parametrize(
+    ("server", "code"), [("sasl_zookeeper", REQUIRES_SASL), ("tls_zookeeper", AUTH_FAILED)]
+)
+def test_a_server_refuses_by_code_then_ends_the_connection(
+    request: pytest.FixtureRequest, server: str, code: int, user: str, password: str
 ) -> None:
-    with session(sasl_zookeeper.server.port) as wire:
-        assert wire.log_in(user, password)[1:] == [Reply(2, REQUIRES_SASL, NULL)]
-        assert wire.rest() == b""
-        assert wire.ending == "EOF"
-
-
-@pytest.mark.parametrize(("user", "password"), WRONG)
-def test_a_server_that_offers_sasl_refuses_by_code_then_ends_the_connection(
-    tls_zookeeper: SecureServer, user: str, password: str
-) -> None:
-    with session(tls_zookeeper.server.port) as wire:
-        assert wire.log_in(user, password)[1:] == [Reply(2, AUTH_FAILED, NULL)]
+    """The first requires SASL, the second offers it."""
+    with session(request.getfixturevalue(server).server.port) as wire:
+        assert wire.log_in(user, password)[1:] == [Reply(2, code, NULL)]
         assert wire.rest() == b""
         assert wire.ending == "EOF"
 

@@ -66,14 +66,16 @@ GARBAGE: dict[str, bytes] = {
 }
 
 
-def answering(garbage: bytes) -> Callable[[Connection], None]:
+def answering(
+    garbage: bytes, then: Callable[[Connection], object] = Connection.wait_gone
+) -> Callable[[Connection], None]:
     """A script that answers the first request with these bytes, and then waits."""
 
     def script(connection: Connection) -> None:
         connection.greet()
         connection.request()
         connection.send(garbage)
-        connection.wait_gone()
+        then(connection)
 
     return script
 
@@ -116,20 +118,27 @@ def test_random_garbage_for_a_reply(seed: int) -> None:
             client.close()
 
 
-def test_answers_to_pings_do_not_hide_a_frame_that_never_ends() -> None:
-    """Its length is garbage, so it swallows whatever comes, a few bytes in each third of T."""
+def answers_pings(connection: Connection) -> None:
+    for _ in connection.requests():
+        connection.flush()
 
-    def script(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(struct.pack(">i", 10 * MEGABYTE))
-        for _ in connection.requests():
-            connection.flush()
 
-    with FakeServer(script, serve) as server:
+@pytest.mark.parametrize(
+    ("sent", "then", "message"),
+    [
+        # A length that is garbage swallows the answers to pings, a few bytes in each third of T.
+        (struct.pack(">i", 10 * MEGABYTE), answers_pings, "/"),
+        (OK[:-10], Connection.wait_gone, "nothing arrived"),
+    ],
+    ids=["grows", "stays"],
+)
+def test_a_frame_that_never_ends_is_given_up(
+    sent: bytes, then: Callable[[Connection], None], message: str
+) -> None:
+    with FakeServer(answering(sent, then), serve) as server:
         client = Client(server.hosts, session_timeout=0.6)
         client.connect()
-        with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError):
+        with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match=message):
             client.get_data("/")
         again(client)
         client.close()
@@ -168,43 +177,17 @@ def test_garbage_for_a_greeting(kind: str) -> None:
 
 
 def test_a_frame_that_ends_in_the_middle() -> None:
-    def script(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(OK[:-10])
-
+    script = answering(OK[:-10], lambda _: None)
     with FakeServer(script, serve) as server, Client(server.hosts) as client:
         with within(1.0), pytest.raises(OutcomeUnknownError):
             client.get_data("/")
         assert client.exists("/") is not None
 
 
-def test_a_frame_that_never_ends_is_given_up_unless_it_grows() -> None:
-    def script(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(OK[:-10])
-        connection.wait_gone()
-
-    with FakeServer(script, serve) as server:
-        client = Client(server.hosts, session_timeout=0.6)
-        with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match="nothing arrived"):
-            client.get_data("/")
-        again(client)
-        client.close()
-
-
 def test_a_reply_that_comes_twice() -> None:
     """A11: the second one is for nobody."""
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        xid = connection.request().xid
-        answer = reply(xid, r.ExistsResponse(stat_of(Node(b"", 1))))
-        connection.send(answer + answer)
-        connection.wait_gone()
-
-    with FakeServer(script, serve) as server, Client(server.hosts) as client:
+    answer = reply(1, r.ExistsResponse(stat_of(Node(b"", 1))))
+    with FakeServer(answering(answer * 2), serve) as server, Client(server.hosts) as client:
         assert client.exists("/") is not None
         server.wait_for(lambda: len(server.connections) == 2)
         with within(1.0):
@@ -240,12 +223,7 @@ def test_every_error_code_ends_its_own_call_and_nothing_else() -> None:
 
 def test_a_moved_session_is_looked_for_again() -> None:
     """A34: the server says that it does not own the session any more."""
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        connection.send(reply(connection.request().xid, error=-118))
-        connection.wait_gone()
-
+    script = answering(reply(1, error=-118))
     with FakeServer(script, serve) as server, Client(server.hosts) as client:
         with pytest.raises(ServerError, match="moved"):
             client.create("/a")
@@ -275,13 +253,7 @@ def memory_below(limit: int) -> Iterator[None]:
 
 def test_a_claim_of_a_long_frame_costs_no_memory() -> None:
     """Room is made for bytes that have come, not for those that were announced."""
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(struct.pack(">i", 60 * MEGABYTE) + bytes(100_000))
-        connection.wait_gone()
-
+    script = answering(struct.pack(">i", 60 * MEGABYTE) + bytes(100_000))
     with FakeServer(script, serve) as server:
         client = Client(server.hosts, session_timeout=0.6)
         client.connect()

@@ -17,6 +17,7 @@ from tests.unit.test_watching import (
 )
 from zkwire.errors import NoWatcherError
 from zkwire.jute import records as r
+from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.wire.model import Event, EventType, State, WatchType
 
@@ -66,13 +67,20 @@ def test_a_covered_watch_that_is_closed_tells_nobody(script: Script) -> None:
     assert armed(persistent)
 
 
-def test_a_cover_is_removed_when_the_reads_under_way_are_answered() -> None:
-    """Then it is known what to set again: as of the reply, whose next change it has not seen."""
-    script, watch = script_in(State.CONNECTED), Watch()
-    persistent = script.persistent("/a")
-    call = script.call("get_data", "/a", watch=watch)
+def _closed_cover(script: Script, verb: str) -> tuple[Request, Watch]:
+    """A read, and its watch, which a persistent one has covered that is closed by now."""
+    persistent, watch = script.persistent("/a"), Watch()
+    call = script.call(verb, "/a", watch=watch)
     script.flush()
     persistent.close()
+    return call, watch
+
+
+def test_a_cover_is_removed_when_the_reads_under_way_are_answered(
+    script: Script, watch: Watch
+) -> None:
+    """Then it is known what to set again: as of the reply, whose next change it has not seen."""
+    call, _ = _closed_cover(script, "get_data")
     assert script.names() == []
     script.answer(call, zxid=0x777)
     removal, again = script.flush()
@@ -80,24 +88,20 @@ def test_a_cover_is_removed_when_the_reads_under_way_are_answered() -> None:
     assert again.set_watches() == r.SetWatches(0x777, ("/a",), (), ())
 
 
-def test_a_covered_read_of_a_missing_node_is_set_again_as_such() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    persistent = script.persistent("/a")
-    call = script.call("exists", "/a", watch=watch)
-    script.flush()
-    persistent.close()
+def test_a_covered_read_of_a_missing_node_is_set_again_as_such(
+    script: Script, watch: Watch
+) -> None:
+    call, _ = _closed_cover(script, "exists")
     script.answer(call, error=NO_NODE, zxid=0x777)
     _, again = script.flush()
     assert again.set_watches() == r.SetWatches(0x777, (), ("/a",), ())
 
 
 @pytest.mark.parametrize("code", [NO_NODE, NO_AUTH])
-def test_a_covered_read_that_fails_is_not_set_again(code: int) -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    persistent = script.persistent("/a")
-    call = script.call("get_data", "/a", watch=watch)
-    script.flush()
-    persistent.close()
+def test_a_covered_read_that_fails_is_not_set_again(
+    code: int, script: Script, watch: Watch
+) -> None:
+    call, watch = _closed_cover(script, "get_data")
     script.answer(call, error=code)
     assert script.names() == ["remove_watches"]
     assert not armed(watch)
@@ -126,13 +130,11 @@ def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch() -> None:
 
 
 @pytest.mark.parametrize("recursive", [False, True])
-def test_a_new_persistent_watch_takes_a_closed_ones_place(recursive: bool) -> None:
+def test_a_new_persistent_watch_takes_a_closed_ones_place(
+    recursive: bool, script: Script, watch: Watch
+) -> None:
     """Up to 3.8 the last request wins, so nothing may come behind the add."""
-    script, watch = script_in(State.CONNECTED), Watch()
-    persistent = script.persistent("/a")
-    call = script.call("get_data", "/a", watch=watch)
-    script.flush()
-    persistent.close()
+    call, watch = _closed_cover(script, "get_data")
     add = script.call("add_watch", "/a", Watch(), recursive=recursive)
     assert script.names() == ["add_watch"]
     script.answer(call)
@@ -143,11 +145,8 @@ def test_a_new_persistent_watch_takes_a_closed_ones_place(recursive: bool) -> No
 
 
 def test_a_child_watch_that_the_new_recursive_one_does_not_cover_is_set_again() -> None:
-    script, child = script_in(State.CONNECTED), Watch()
-    persistent = script.persistent("/a")
-    read = script.call("get_children", "/a", watch=child)
-    script.flush()
-    persistent.close()
+    script = script_in(State.CONNECTED)
+    read, _ = _closed_cover(script, "get_children")
     add = script.call("add_watch", "/a", Watch(), recursive=True)
     script.flush()
     script.answer(read, zxid=0x777)
