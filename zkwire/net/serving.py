@@ -7,6 +7,7 @@ shell's matter (:class:`zkwire.net.background.BackgroundTask` asks it).
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from zkwire.errors import ZooKeeperError
 from zkwire.net.background import BackgroundTask
@@ -33,6 +34,8 @@ class Serving:
     session: Session
     background: Any
     interrupting: Any
+    nested: Any
+    mutex: Any
     start: Callable[[], object]
     call_soon: Callable[[Callable[[], object]], bool]
     when_ready: Callable[[Waitable, Callable[[], object]], None]
@@ -89,11 +92,13 @@ class Serving:
         Raises what ended the session if that comes first.
         """
         over = StateWait((), self.session.state)
+        either = Either(*waitables, over)
         self.attach(over)
         try:
-            await Awaited(Either(*waitables, over))
+            await Awaited(either)
         finally:
             self.detach(over)
+            self.leave(either)
         if not any(waitable.ready for waitable in waitables):
             self.check_open()
 
@@ -106,6 +111,14 @@ class Serving:
                 await self.within(over)
         finally:
             self.detach(over)
+
+    def leave(self, either: Either) -> None:
+        """Wait for ``either`` no longer: those of its parts that did not come must not keep it."""
+        if self.nested:
+            self.call_soon(partial(self.leave, either))
+            return
+        with self.mutex:
+            either._drop_waker(either._wake)
 
     # --- services ---------------------------------------------------------------------------------
 
