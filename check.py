@@ -64,7 +64,7 @@ COVERING = (
     "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
     "family",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
-    "convenience", "guard", "time_limits", "unknown_operations",
+    "convenience", "following", "guard", "time_limits", "unknown_operations",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
