@@ -316,7 +316,12 @@ def test_a_background_runtime_waits_for_replies_and_conditions() -> None:
 
 def test_a_waker_that_another_thread_takes_is_not_called_twice() -> None:
     called: list[str] = []
-    condition = Condition(lambda: condition._waiting.clear() is None)  # the other one
+
+    def taken_meanwhile() -> bool:
+        condition._waiting.clear()
+        return True
+
+    condition = Condition(taken_meanwhile)
     condition._add_waker(lambda: called.append("here"))
     assert called == []
 
