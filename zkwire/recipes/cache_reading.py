@@ -172,7 +172,7 @@ class Reading:
     def _data(self, path: str, bits: int, data: bytes, stat: Stat) -> None:
         before = self._tree.nodes.get(path)
         self._tree.put(path, data, stat)
-        if bits & CHECK:
+        if bits & CHECK or before is None:
             self._check_children(path, stat, None if before is None else before.stat)
 
     def _stat(self, path: str, bits: int, stat: Stat | None) -> None:

@@ -1,0 +1,335 @@
+"""The world of a cache: a tree that changes at random, and versions of the cache with planted bugs.
+
+The cache lives through lost connections, other and stale servers, pauses and the ends of sessions.
+Whenever nothing is under way and the cache says that it is fresh, it is the tree; and each reader's
+events, applied to an empty dict, give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
+from zkwire.jute.records import Stat
+from zkwire.recipes.cache import TreeCache
+from zkwire.recipes.cache_events import CacheEvent, CacheReader
+from zkwire.recipes.cache_reading import CHECK, DATA, STAT, Reading
+from zkwire.recipes.cache_tree import CachedNode, Tree
+from zkwire.recipes.service import Condition, Service
+from zkwire.testing.server.acl import Credentials
+from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.rules import Rules
+from zkwire.testing.simulation import Scenario
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.wire.model import OPEN_ACL_UNSAFE, Event, EventType
+
+ROOT = "/r"
+PATHS = ("/r", "/r/a", "/r/a/x", "/r/a/x/1", "/r/a/y", "/r/b", "/r/b/x", "/r/no", "/r/no/x")
+NETWORK = ("cut", "unsent", "linger", "pause", "partition", "blip", "slow", "lag", "refuse")
+FAULTS = (*NETWORK, "expire")
+Content = dict[str, tuple[bytes, Stat]]
+
+
+class OneAfterAnother:
+    """The sessions of a supervisor, as far as a service sees them."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        self.client: Client = sim.client()
+        self.service: Service | None = None
+
+    def serve(self, service: Service) -> None:
+        self.service = service
+        self.client.world.serve(service)
+
+    def dismiss(self, service: Service) -> None:
+        self.service = None
+        self.client.world.dismiss(service)
+
+    async def holds(self, condition: Condition, timeout: float | None) -> bool:
+        return await self.client.world.within(condition, timeout)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        self.client.world.dispatch(function)
+
+    def go_on(self) -> None:
+        """Serve in a new session if the last has ended."""
+        if self.client.session.ended and self.service is not None:
+            self.client = self.sim.client()
+            self.client.world.serve(self.service)
+
+
+class Mirror:
+    """A check: what the cache and its readers show."""
+
+    def __init__(
+        self, sessions: OneAfterAnother, cache: TreeCache, has: Callable[[str], bool]
+    ) -> None:
+        self.sessions = sessions
+        self.cache = cache
+        self._has = has
+        self.copies: list[Content] = []
+        self.told = self.reader()
+
+    def truth(self, sim: Simulation) -> Content:
+        return {
+            path: self._seen(path, node.data or b"", node.stat())
+            for path, node in sim.tree.nodes.items()
+            if self._has(path)
+        }
+
+    def shown(self) -> Content:
+        nodes = [self.cache.get(path) for path in self.cache]
+        return {n.path: self._seen(n.path, n.data, n.stat) for n in nodes if n is not None}
+
+    def _seen(self, path: str, data: bytes, stat: Stat) -> tuple[bytes, Stat]:
+        """What must be right: of a node whose children are not there, nothing about children."""
+        if not self._has(f"{path}/x"):
+            stat = Stat(*stat[:5], 0, *stat[6:9], 0, 0)
+        return data, stat
+
+    def quiet(self, sim: Simulation) -> bool:
+        """Whether nothing is under way, so that the cache cannot be excused."""
+        client = self.sessions.client
+        link = client.link
+        return (
+            client.session.usable
+            and not (client.paused or client.silent_until or client.stalled or client.ghosts)
+            and link is not None
+            and not (link.up or link.down or link.connection.ended)
+            and link.connection not in sim.stale_servers
+            and not any(task.ready for task in sim.tasks if task.client is client)
+        )
+
+    def step(self, sim: Simulation) -> None:
+        if self.cache.fresh and self.quiet(sim) and self.shown() != self.truth(sim):
+            raise ViolationError("MIRROR", f"{self.shown()} is not {self.truth(sim)}")
+
+    def end(self, sim: Simulation) -> None:
+        for task in sim.ended:
+            if task.error is not None:
+                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+        names = {p: data for p, (data, _) in self.truth(sim).items()}
+        for copy in self.copies:
+            if {p: data for p, (data, _) in copy.items()} != names:
+                raise ViolationError("EVENTS", f"{copy} is not {names}")
+        refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
+        if sim.watches_on_server and not refused:
+            raise ViolationError("WATCH", f"{sim.watches_on_server} watches are left")
+
+    def reader(self) -> Callable[[CacheEvent], None]:
+        """A function that applies events to a new copy."""
+        copy: Content = {}
+        self.copies.append(copy)
+        exact = [True]
+
+        def apply(event: CacheEvent) -> None:
+            known = copy.get(event.path)
+            if event.kind == "resynced":
+                copy.clear()
+                copy.update(self.shown())
+                exact[0] = False  # events may tell of what the copy has already
+            elif event.kind == "removed":
+                wrong = known is None
+                copy.pop(event.path, None)
+                _judge(exact[0] and wrong, event)
+            else:
+                assert event.data is not None
+                assert event.stat is not None
+                copy[event.path] = event.data, event.stat
+                _judge(exact[0] and (known is None) != (event.kind == "added"), event)
+                _judge(known is not None and known[1].mzxid > event.stat.mzxid, event)
+                _judge(exact[0] and known is not None and known[1].mzxid == event.stat.mzxid, event)
+
+        return apply
+
+
+def _judge(wrong: bool, event: CacheEvent) -> None:
+    if wrong:
+        raise ViolationError("EVENTS", f"{event} does not follow")
+
+
+def change(sim: Simulation, rng: Random) -> None:
+    """An outsider makes a random change, which may fail."""
+    path, tree, outsider = rng.choice(PATHS), sim.tree, Credentials()
+    sim.tree_history.remember(tree)
+    tree.begin(round(sim.now * 1000))
+    try:
+        if path in tree.nodes and rng.random() < 0.5:
+            events = tree.delete(path, -1, outsider)
+        elif path in tree.nodes:
+            _, events = tree.set_data(path, b"%d" % rng.randrange(100), -1, outsider)
+        else:
+            new = NewNode(path, b"%d" % rng.randrange(100), OPEN_ACL_UNSAFE)
+            _, _, events = tree.create(new, outsider)
+    except (NoNodeError, NotEmptyError, NodeExistsError):
+        return
+    sim.processor.state.send_events(events)
+    sim.collect()
+
+
+def mirror(
+    *,
+    version: Any = "3.9",
+    depth: int | None = None,
+    changes: int = 25,
+) -> Scenario:
+    """A cache under ``changes`` random changes, with an iterator and a callback."""
+
+    def has(path: str) -> bool:
+        inside = path == ROOT or path.startswith(f"{ROOT}/")
+        deep = path.count("/") - 1
+        return inside and not path.startswith("/r/no") and (depth is None or deep <= depth)
+
+    def scenario(sim: Simulation) -> None:
+        sim.processor.rules = Rules(version=version)
+        rng = Random(sim.seed)
+        for _ in range(10):
+            change(sim, rng)
+        sessions, outside = OneAfterAnother(sim), sim.client("w")
+
+        def tell(event: CacheEvent) -> None:
+            check.told(event)
+
+        cache = TreeCache(
+            sessions, ROOT, depth=depth, skip=lambda path: path == "/r/no", on_event=tell
+        )
+        check = Mirror(sessions, cache, has)
+        sim.checks.append(check)
+
+        async def read() -> None:
+            told, slow = check.reader(), Random(sim.seed + 1)
+            async for event in cache.events():
+                told(event)
+                if slow.random() < 0.3:
+                    await outside.sleep(slow.random())
+
+        async def live() -> None:
+            for _ in range(changes):
+                change(sim, rng)
+                pause = rng.random()
+                if pause < 0.3:
+                    await outside.sleep(pause)
+                elif pause < 0.7:
+                    await outside.turn()
+                sessions.go_on()
+            while not (cache.fresh and check.quiet(sim) and check.shown() == check.truth(sim)):
+                cache._check()
+                sessions.go_on()
+                await outside.sleep(1.0)
+            await outside.sleep(3.0)  # for the readers
+            cache.close()
+
+        outside.spawn(read())
+        outside.spawn(live())
+
+    return scenario
+
+
+# --- planted bugs ---------------------------------------------------------------------------------
+
+_hear, _begin, _hear_all, _drop = Reading.hear, Reading.begin, TreeCache._hear, Reading.take_back
+
+
+def _no_comparison(reading: Reading, event: Event) -> None:
+    if event.type is not EventType.REREAD:
+        _hear(reading, event)
+
+
+def _only_where_lists_differ(reading: Reading, operations: Any, watch: Any) -> None:
+    """Believes that the root's stat tells of the whole tree."""
+    _begin(reading, operations, watch)
+    if watch is None and reading._tree.nodes:
+        reading._stale = {ROOT: STAT | CHECK}
+
+
+def _gone_at_once(reading: Reading, event: Event) -> None:
+    """Believes the event, although an older answer may still come."""
+    if event.type is EventType.NODE_DELETED and event.path != ROOT:
+        reading._tree.remove(event.path)
+    else:
+        _hear(reading, event)
+
+
+def _data_only(reading: Reading, event: Event) -> None:
+    """Forgets that the watch on the children of a deleted node has gone with it."""
+    if event.type is EventType.NODE_DELETED:
+        reading._mark(event.path, DATA)
+    else:
+        _hear(reading, event)
+
+
+def _any_stat(tree: Tree, path: str, stat: Stat) -> bool:
+    """Keeps a stat that is newer than the data."""
+    node = tree.nodes.get(path)
+    if node is not None:
+        tree.nodes[path] = node.with_stat(stat)
+    return node is not None
+
+
+def _listed_before(reading: Reading, path: str, bits: int, data: bytes, stat: Stat) -> None:
+    """Lists the children only of what a list has named."""
+    before = reading._tree.nodes.get(path)
+    reading._tree.put(path, data, stat)
+    if bits & CHECK:
+        reading._check_children(path, stat, before and before.stat)
+
+
+def _unheard(cache: TreeCache, watch: Any) -> bool:
+    """Does not take the events that came before the end of the session."""
+    return cache._runtime is None or _hear_all(cache, watch)
+
+
+def _latest_before(reader: CacheReader, path: str, before: CachedNode | None) -> None:
+    if reader._waiting is not None:
+        reader._waiting[path] = before
+
+
+def _dropped(reading: Reading) -> None:
+    reading._asked.clear()
+
+
+class Bug(NamedTuple):
+    """What is replaced and by what, the world and the faults that show it, what it breaks."""
+
+    home: type
+    attribute: str
+    new: object
+    world: dict[str, Any]
+    faults: tuple[str, ...]
+    invariants: set[str]
+
+
+RECURSIVE: dict[str, Any] = {}
+ONE_BY_ONE = {"version": "3.5"}
+MIRROR = {"MIRROR", "LIVE", "EVENTS"}
+PLANTED = {
+    "a gap is not noticed": Bug(Reading, "hear", _no_comparison, RECURSIVE, ("cut",), MIRROR),
+    "the root tells of all": Bug(
+        Reading, "begin", _only_where_lists_differ, RECURSIVE, ("cut",), MIRROR
+    ),
+    "a deletion is believed": Bug(Reading, "hear", _gone_at_once, RECURSIVE, (), MIRROR),
+    "no watch on new children": Bug(Reading, "hear", _data_only, ONE_BY_ONE, (), MIRROR),
+    "a stat without its data": Bug(Tree, "put_stat", _any_stat, RECURSIVE, (), MIRROR),
+    "nothing below a new name": Bug(Reading, "_data", _listed_before, RECURSIVE, (), MIRROR),
+    "the last events are not heard": Bug(
+        TreeCache, "_hear", _unheard, RECURSIVE, ("expire", "slow"), MIRROR
+    ),
+    "what was asked is forgotten": Bug(
+        Reading, "take_back", _dropped, RECURSIVE, ("expire",), MIRROR
+    ),
+    "a missing root is not watched": Bug(
+        Reading, "_gone", lambda reading, path, bits: reading._tree.remove(path),
+        ONE_BY_ONE, (), MIRROR,
+    ),
+    "a reader is told of one step": Bug(
+        CacheReader, "tell", _latest_before, RECURSIVE, (), {"EVENTS"}
+    ),
+    "fresh without a connection": Bug(
+        TreeCache, "_is_fresh", property(lambda cache: cache._quiet), RECURSIVE, ("cut",), MIRROR
+    ),
+}  # fmt: skip
+"""Bugs, each of which a few thousand runs find."""
