@@ -48,6 +48,8 @@ __all__ += ["AsyncSupervisor"]
 _from("aio.supervisor")
 __all__ += ["ChildrenWatch", "DataWatch"]
 _from("blocking.following")
+__all__ += ["PersistentNode"]
+_from("blocking.membership")
 __all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
 _from("aio.following")
 __all__ += ["CacheEvent"]
@@ -58,6 +60,8 @@ __all__ += ["Cache"]
 _from("blocking.cache")
 __all__ += ["AsyncCache"]
 _from("aio.cache")
+__all__ += ["AsyncPersistentNode"]
+_from("aio.membership")
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
 _from("jute.records")
@@ -100,11 +104,13 @@ if TYPE_CHECKING:
     from zkwire.aio.client import *
     from zkwire.aio.following import *
     from zkwire.aio.locks import *
+    from zkwire.aio.membership import *
     from zkwire.aio.supervisor import *
     from zkwire.blocking.cache import *
     from zkwire.blocking.client import *
     from zkwire.blocking.following import *
     from zkwire.blocking.locks import *
+    from zkwire.blocking.membership import *
     from zkwire.blocking.supervisor import *
     from zkwire.errors import *
     from zkwire.jute.records import *

@@ -92,6 +92,7 @@ SERVICES = {
     *("Cache",),
     *("ChildrenWatch", "DataWatch"),
     *("Supervisor",),
+    *("PersistentNode",),
 }
 TWINS = {
     "Client",
