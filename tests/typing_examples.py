@@ -21,10 +21,12 @@ from zkwire import (
     AsyncBlockingLock,
     AsyncClient,
     AsyncElection,
+    AsyncGroup,
     AsyncLease,
     AsyncLock,
     AsyncMultiLock,
     AsyncNonBlockingLock,
+    AsyncPersistentNode,
     AsyncReadWriteLock,
     AsyncReentrantLock,
     AsyncSemaphore,
@@ -46,15 +48,18 @@ from zkwire import (
     EventType,
     GetChildren,
     GetData,
+    Group,
     Id,
     Lease,
     Lock,
     Lost,
+    Member,
     MultiError,
     MultiLock,
     NonBlockingLock,
     PathAndStat,
     Perms,
+    PersistentNode,
     ReadWriteLock,
     ReentrantLock,
     Semaphore,
@@ -185,6 +190,13 @@ def locks(client: Client) -> None:
     with election.lead() as leadership:
         print(leadership.held)
     assert_type(election.leader(), Contender | None)
+    with PersistentNode(client, "/p", b"data") as node:
+        assert_type(node.wait_present(1.0), bool)
+        assert_type(node.conflict, Stat | None)
+    with Group(client, "/g") as members:
+        assert_type(members.join(b"data", "me"), PersistentNode)
+        for list_of_members in members.changes():
+            assert_type(list_of_members, list[Member])
 
 
 async def asynchronously(client: AsyncClient) -> None:
@@ -221,4 +233,10 @@ async def asynchronously(client: AsyncClient) -> None:
     election = AsyncElection(client, "/e")
     async with election.lead():
         assert_type(await election.candidates(), list[Contender])
+    async with AsyncPersistentNode(client, "/p", ephemeral=False) as node:
+        assert_type(await node.set_data(b"new"), None)
+    async with AsyncGroup(client, "/g") as members:
+        assert_type(await members.join(), AsyncPersistentNode)
+        async for list_of_members in members.changes():
+            assert_type(list_of_members, list[Member])
     assert_type(await client.detach(), Credentials)

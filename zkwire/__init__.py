@@ -48,7 +48,9 @@ __all__ += ["AsyncSupervisor"]
 _from("aio.supervisor")
 __all__ += ["ChildrenWatch", "DataWatch"]
 _from("blocking.following")
-__all__ += ["PersistentNode"]
+__all__ += ["Member"]
+_from("recipes.member")
+__all__ += ["Group", "PersistentNode"]
 _from("blocking.membership")
 __all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
 _from("aio.following")
@@ -60,7 +62,7 @@ __all__ += ["Cache"]
 _from("blocking.cache")
 __all__ += ["AsyncCache"]
 _from("aio.cache")
-__all__ += ["AsyncPersistentNode"]
+__all__ += ["AsyncGroup", "AsyncPersistentNode"]
 _from("aio.membership")
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
@@ -121,6 +123,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.contenders import *
     from zkwire.recipes.following import *
     from zkwire.recipes.lost import *
+    from zkwire.recipes.member import *
     from zkwire.session.trace import *
     from zkwire.session.watch import *
     from zkwire.wire.model import *

@@ -92,7 +92,7 @@ SERVICES = {
     *("Cache",),
     *("ChildrenWatch", "DataWatch"),
     *("Supervisor",),
-    *("PersistentNode",),
+    *("Group", "PersistentNode"),
 }
 TWINS = {
     "Client",
@@ -109,7 +109,7 @@ PUBLIC = (
     | VALUES
     | FUNCTIONS
     | OF_A_MULTI
-    | {"CacheEvent", "CacheFullError", "CachedNode"}
+    | {"CacheEvent", "CacheFullError", "CachedNode", "Member"}
     | {"Contender", "DigestMD5", "Lost", "SeenChildren", "SeenData", "Watch"}
 )
 

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from zkwire.blocking.run import blocking
+from zkwire.blocking.run import blocking, iterate, run
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
+from zkwire.recipes.group import MemberGroup
+from zkwire.recipes.members import GroupOwner
 from zkwire.recipes.node_owner import NodeOwner
 from zkwire.recipes.node_view import NodeView
 from zkwire.recipes.persistent_node import NodeKeeper
 from zkwire.recipes.standing_node import keeper
+from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Final, Self
 
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.jute.records import ACL
+    from zkwire.recipes.member import Member
 
 
-class PersistentNode(NodeView):
+class Closing:
+    """What is closed at the end of a ``with``."""
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except OperationTimeoutError:
+            if kind is None:
+                raise
+
+
+class PersistentNode(NodeView, Closing):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         with PersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
@@ -50,14 +71,50 @@ class PersistentNode(NodeView):
 
     wait_present: Final = blocking(NodeOwner.wait_present)
     set_data: Final = blocking(NodeOwner.set_data)
-    close: Final = blocking(NodeOwner.close)
 
-    def __enter__(self) -> Self:
-        return self
+    def close(self, timeout: float | None = 10.0) -> None:
+        run(self._algorithm.close(timeout))
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except OperationTimeoutError:
-            if kind is None:
-                raise
+    close.__doc__ = NodeOwner.close.__doc__
+
+
+class Group(PathView, Closing):
+    """The members of a group, each with its data: to join them, and to know them.
+
+        with Group(supervisor, "/services/web") as group:
+            group.join(b"10.0.0.5:8080")
+            for members in group.changes():
+                balance(members)
+
+    A member is an ephemeral node below ``path``, kept as a :class:`PersistentNode` is; kazoo's
+    Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the members and
+    for the missing ones above (None: the client's ``default_acl``).
+    """
+
+    _algorithm: MemberGroup
+
+    def __init__(
+        self, client: ThreadNodeWatches, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        self._algorithm = MemberGroup(sessions_of(client), path, acl)
+
+    def join(
+        self, data: bytes = b"", name: str | None = None, timeout: float | None = None
+    ) -> PersistentNode:
+        membership = PersistentNode.__new__(PersistentNode)
+        membership._algorithm = run(self._algorithm.join(data, name, timeout))
+        return membership
+
+    leave: Final = blocking(GroupOwner.leave)
+    members: Final = blocking(GroupOwner.members)
+    wait_for: Final = blocking(GroupOwner.wait_for)
+
+    def changes(self) -> Iterator[list[Member]]:
+        return iterate(self._algorithm.changes())
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        run(self._algorithm.close(timeout))
+
+    join.__doc__ = GroupOwner.join.__doc__
+    changes.__doc__ = GroupOwner.changes.__doc__
+    close.__doc__ = GroupOwner.close.__doc__
