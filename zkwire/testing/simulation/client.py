@@ -364,7 +364,7 @@ class Shell(Driver):
 
     def dismiss(self, service: Service) -> None:
         task: Any = self.services.pop(service, None)
-        if task is not None and not task.done and task is not self._sim.current:
+        if task is not None and not (task.done or task.coroutine.cr_running):
             self._sim.drop_task(task)
 
     def dispatch(self, function: Callable[[], object]) -> None:
