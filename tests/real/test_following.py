@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import forks, in_child
-from tests.support.aio_helpers import asynchronous, blocking, complaints
+from tests.support.aio_helpers import blocking, complaints
 from tests.support.following_helpers import assert_in_order, wait_watched, watches
 from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage, requests
 from tests.support.server_control import ZooKeeperServer, poll
@@ -445,23 +445,19 @@ async def _all(watch: AsyncDataWatch) -> list[SeenData]:
     [_async_break, _async_raise, _async_leave, _cancelled, _closed_in_another_task],
     ids=lambda f: f.__name__,
 )
-def test_no_watch_is_left_under_asyncio(
+async def test_no_watch_is_left_under_asyncio(
     zookeeper: ZooKeeperServer, fresh_path: str, leave: Callable[[Any], Any]
 ) -> None:
-    @asynchronous
-    async def left() -> None:
-        async with AsyncClient(zookeeper.hosts, session_timeout=LONG) as client:
-            await leave(client.watch_data(fresh_path))
-            await blocking(wait_watched, zookeeper, fresh_path, False)
-            assert client._session.watch_count == 0
-            assert not client._driver.services
-
-    left()
+    async with AsyncClient(zookeeper.hosts, session_timeout=LONG) as client:
+        await leave(client.watch_data(fresh_path))
+        await blocking(wait_watched, zookeeper, fresh_path, False)
+        assert client._session.watch_count == 0
+        assert not client._driver.services
 
 
-@asynchronous
-async def _states(server: ZooKeeperServer, path: str) -> None:
-    async with AsyncClient(server.hosts, session_timeout=LONG) as client:
+async def test_each_state_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    path = fresh_path
+    async with AsyncClient(zookeeper.hosts, session_timeout=LONG) as client:
         called: list[list[str] | None] = []
 
         async def call(seen: Any) -> None:
@@ -493,20 +489,14 @@ async def _states(server: ZooKeeperServer, path: str) -> None:
             await client.watch_data(path).next()
 
 
-def test_each_state_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    _states(zookeeper, fresh_path)
-
-
-def test_the_end_of_the_session_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    @asynchronous
-    async def ended() -> None:
-        async with AsyncClient(zookeeper.hosts, session_timeout=LONG) as client:
-            states = aiter(client.watch_data(fresh_path))
-            await anext(states)
-            waiting = asyncio.ensure_future(anext(states))
-            async with AsyncClient(zookeeper.hosts, resume=client.credentials):
-                pass
-            with pytest.raises(SessionExpiredError):
-                await waiting
-
-    ended()
+async def test_the_end_of_the_session_under_asyncio(
+    zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    async with AsyncClient(zookeeper.hosts, session_timeout=LONG) as client:
+        states = aiter(client.watch_data(fresh_path))
+        await anext(states)
+        waiting = asyncio.ensure_future(anext(states))
+        async with AsyncClient(zookeeper.hosts, resume=client.credentials):
+            pass
+        with pytest.raises(SessionExpiredError):
+            await waiting

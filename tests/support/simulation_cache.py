@@ -88,7 +88,7 @@ class Mirror:
     def _seen(self, path: str, data: bytes, stat: Stat) -> tuple[bytes, Stat]:
         """What must be right: of a node whose children are not there, nothing about children."""
         if not self._has(f"{path}/x"):
-            stat = Stat(*stat[:5], 0, *stat[6:9], 0, 0)
+            stat = Stat(*stat[:5], 0, *stat[6:9], 0, 0)  # type: ignore[call-arg]
         return data, stat
 
     def quiet(self, sim: Simulation) -> bool:
@@ -275,7 +275,7 @@ def _listed_before(reading: Reading, path: str, bits: int, data: bytes, stat: St
     before = reading._tree.nodes.get(path)
     reading._tree.put(path, data, stat)
     if bits & CHECK:
-        reading._check_children(path, stat, before and before.stat)
+        reading._check_children(path, stat, before.stat if before else None)
 
 
 def _unheard(cache: TreeCache, watch: Any) -> bool:
