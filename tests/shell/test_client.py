@@ -370,62 +370,43 @@ BAD_SERVERS: list[tuple[Any, type[Exception], str]] = [
 
 # Each operation: its good arguments, and for each of them which ways there are to get it wrong.
 Wrong = list[tuple[Any, type[Exception], str]]
-ARGUMENTS: dict[str, list[tuple[str, Any, Wrong]]] = {
-    "create": [
-        ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
-        ("data", b"", BAD_DATA),
-        ("acl", OPEN_ACL_UNSAFE, BAD_ACLS),
-        ("ttl", None, BAD_TTLS),
-        ("container", False, []),
-    ],
-    "create_with_stat": [
-        ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
-        ("data", b"", BAD_DATA),
-        ("acl", OPEN_ACL_UNSAFE, BAD_ACLS),
-        ("ttl", None, BAD_TTLS),
-        ("container", False, []),
-    ],
+Argument = tuple[str, Any, Wrong]
+PATH: Argument = ("path", "/a", BAD_PATHS + ENDS_IN_SLASH)
+DATA: Argument = ("data", b"", BAD_DATA)
+VERSION: Argument = ("version", -1, BAD_VERSIONS)
+WATCH: Argument = ("watch", None, BAD_WATCHES)
+CREATE: list[Argument] = [
+    *(PATH, DATA, ("acl", OPEN_ACL_UNSAFE, BAD_ACLS), ("ttl", None, BAD_TTLS)),
+    ("container", False, []),
+]
+ARGUMENTS: dict[str, list[Argument]] = {
+    "create": CREATE,
+    "create_with_stat": CREATE,
     "delete": [
         ("path", "/a", [*BAD_PATHS, *ENDS_IN_SLASH, ("/", ValueError, "root cannot be deleted")]),
-        ("version", -1, BAD_VERSIONS),
+        VERSION,
     ],
-    "set_data": [
-        ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
-        ("data", b"", BAD_DATA),
-        ("version", -1, BAD_VERSIONS),
-    ],
-    "exists": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH), ("watch", None, BAD_WATCHES)],
-    "get_data": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH), ("watch", None, BAD_WATCHES)],
-    "get_children": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH), ("watch", None, BAD_WATCHES)],
-    "get_children_with_stat": [
-        ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
-        ("watch", None, BAD_WATCHES),
-    ],
-    "sync": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH)],
+    "set_data": [PATH, DATA, VERSION],
+    "exists": [PATH, WATCH],
+    "get_data": [PATH, WATCH],
+    "get_children": [PATH, WATCH],
+    "get_children_with_stat": [PATH, WATCH],
+    "sync": [PATH],
     "set_acl": [
-        ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
+        PATH,
         ("acl", OPEN_ACL_UNSAFE, [*BAD_ACLS, (None, TypeError, "list or tuple of ACL")]),
-        ("version", -1, BAD_VERSIONS),
+        VERSION,
     ],
-    "get_acl": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH)],
+    "get_acl": [PATH],
     "multi": [("operations", [], BAD_OPERATIONS + BAD_WRITES)],
     "multi_read": [("operations", [], BAD_OPERATIONS + BAD_READS)],
     "add_watch": [
-        ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
+        PATH,
         ("watch", print, [*BAD_WATCHES, (None, TypeError, "a Watch or a callable")]),
     ],
     "remove_watches": [
-        ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
-        (
-            "which",
-            3,
-            [
-                (0, ValueError, "not a valid WatchType"),
-                (6, ValueError, "not a valid WatchType"),
-                ("any", ValueError, "not a valid WatchType"),
-                (None, ValueError, "not a valid WatchType"),
-            ],
-        ),
+        PATH,
+        ("which", 3, [(w, ValueError, "not a valid WatchType") for w in (0, 6, "any", None)]),
     ],
     "add_auth": [
         ("scheme", "digest", [(b"digest", TypeError, "scheme must be a str")]),
@@ -452,22 +433,13 @@ ARGUMENTS: dict[str, list[tuple[str, Any, Wrong]]] = {
             ],
         )
     ],
-    "get_all_children_number": [("path", "/a", BAD_PATHS + ENDS_IN_SLASH)],
-    "get_config": [("watch", None, BAD_WATCHES)],
+    "get_all_children_number": [PATH],
+    "get_config": [WATCH],
     "reconfig": [
         ("members", ["server.1=h:1:2;3"], BAD_SERVERS),
         ("joining", None, [(["server.1=h:1:2;3"], ValueError, "either members, or joining")]),
         ("leaving", None, [(["1"], ValueError, "either members, or joining")]),
-        (
-            "version",
-            -1,
-            [
-                ("1", ValueError, "version must be"),
-                (None, ValueError, "version must be"),
-                (-2, ValueError, "version must be"),
-                (2**63, ValueError, "version must be"),
-            ],
-        ),
+        ("version", -1, [(v, ValueError, "version must be") for v in ("1", None, -2, 2**63)]),
     ],
 }
 

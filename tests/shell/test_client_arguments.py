@@ -11,6 +11,7 @@ import pytest
 
 from tests.shell.test_client import ARGUMENTS, own_threads
 from tests.support.fake_server import FakeServer
+from tests.unit.test_exports import NO_OPERATIONS
 from zkwire import AsyncClient, Client, MultiLock, SequentialLock, State, Watch
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing import Server
@@ -18,31 +19,10 @@ from zkwire.testing import Server
 # --- wrong arguments ------------------------------------------------------------------------------
 
 
-# What is no operation; what it does with wrong arguments is tested where it is tested at all.
-OTHERS = {
-    "add_state_listener",
-    "close",
-    "connect",
-    "credentials",
-    "delete_tree",
-    "detach",
-    "ensure_path",
-    "lease_remaining",
-    "pipeline",
-    "remove_state_listener",
-    "session_id",
-    "session_timeout",
-    "state",
-    "transaction",
-    "wait_for_state",
-    "walk",
-}
-
-
 def test_every_operation_has_its_arguments_checked() -> None:
-    """The table above is complete: an operation that is added must be added there."""
+    """The table is complete; what is no operation is tested where it is tested at all."""
     public = {name for name in vars(Client) if not name.startswith("_")}
-    assert public - OTHERS == set(ARGUMENTS)
+    assert public - NO_OPERATIONS == set(ARGUMENTS)
     pipelined = {name for name in dir(Client("h").pipeline) if not name.startswith("_")}
     assert pipelined == set(ARGUMENTS)
 

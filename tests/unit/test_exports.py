@@ -22,68 +22,23 @@ from zkwire.operations import Operations
 ROOT = Path(__file__).resolve().parents[2]
 
 ERRORS = {
-    "AuthFailedError",
-    "BadArgumentsError",
-    "BadVersionError",
-    "ClientClosedError",
-    "ConnectionLossError",
-    "DataInconsistencyError",
-    "EphemeralOnLocalSessionError",
-    "ForkedError",
-    "GarbledError",
-    "InvalidACLError",
-    "LockLostError",
-    "LockTakenError",
-    "LockTimeoutError",
-    "MarshallingError",
-    "MultiError",
-    "NewConfigNoQuorumError",
-    "NoAuthError",
-    "NoChildrenForEphemeralsError",
-    "NoNodeError",
-    "NoWatcherError",
-    "NodeExistsError",
-    "NotEmptyError",
-    "NotReadOnlyError",
-    "NotSentError",
-    "OperationTimeoutError",
-    "OutcomeUnknownError",
-    "ProtocolError",
-    "QuotaExceededError",
-    "ReconfigDisabledError",
-    "ReconfigInProgressError",
-    "ReplyTooLargeError",
-    "RequestTimeoutError",
-    "RuntimeInconsistencyError",
-    "SequenceExhaustedError",
-    "ServerError",
-    "ServerTimeoutError",
-    "SessionExpiredError",
-    "SessionMovedError",
-    "ThrottledOpError",
-    "UnimplementedError",
-    "UnknownSessionError",
-    "UnreachableError",
-    "ZooKeeperError",
+    *("AuthFailedError", "BadArgumentsError", "BadVersionError", "ClientClosedError"),
+    *("ConnectionLossError", "DataInconsistencyError", "EphemeralOnLocalSessionError"),
+    *("ForkedError", "GarbledError", "InvalidACLError", "LockLostError", "LockTakenError"),
+    *("LockTimeoutError", "MarshallingError", "MultiError", "NewConfigNoQuorumError"),
+    *("NoAuthError", "NoChildrenForEphemeralsError", "NoNodeError", "NoWatcherError"),
+    *("NodeExistsError", "NotEmptyError", "NotReadOnlyError", "NotSentError"),
+    *("OperationTimeoutError", "OutcomeUnknownError", "ProtocolError", "QuotaExceededError"),
+    *("ReconfigDisabledError", "ReconfigInProgressError", "ReplyTooLargeError"),
+    *("RequestTimeoutError", "RuntimeInconsistencyError", "SequenceExhaustedError", "ServerError"),
+    *("ServerTimeoutError", "SessionExpiredError", "SessionMovedError", "ThrottledOpError"),
+    *("UnimplementedError", "UnknownSessionError", "UnreachableError", "ZooKeeperError"),
 }
 LOCKS = {"BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"}
 CONSTANTS = {"CREATOR_ALL_ACL", "OPEN_ACL_UNSAFE", "READ_ACL_UNSAFE"}
 VALUES = {
-    "ACL",
-    "AclAndStat",
-    "ChildrenAndStat",
-    "ClientInfo",
-    "Credentials",
-    "DataAndStat",
-    "Event",
-    "EventType",
-    "Id",
-    "PathAndStat",
-    "Perms",
-    "Stat",
-    "State",
-    "TraceFrame",
-    "WatchType",
+    *("ACL", "AclAndStat", "ChildrenAndStat", "ClientInfo", "Credentials", "DataAndStat", "Event"),
+    *("EventType", "Id", "PathAndStat", "Perms", "Stat", "State", "TraceFrame", "WatchType"),
 }
 FUNCTIONS = {"digest_auth", "digest_id"}
 OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
@@ -114,27 +69,10 @@ PUBLIC = (
 )
 
 OPERATIONS = {
-    "add_auth",
-    "add_watch",
-    "create",
-    "create_with_stat",
-    "delete",
-    "exists",
-    "get_acl",
-    "get_all_children_number",
-    "get_children",
-    "get_children_with_stat",
-    "get_config",
-    "get_data",
-    "get_ephemerals",
-    "multi",
-    "multi_read",
-    "reconfig",
-    "remove_watches",
-    "set_acl",
-    "set_data",
-    "sync",
-    "who_am_i",
+    *("add_auth", "add_watch", "create", "create_with_stat", "delete", "exists", "get_acl"),
+    *("get_all_children_number", "get_children", "get_children_with_stat", "get_config"),
+    *("get_data", "get_ephemerals", "multi", "multi_read", "reconfig", "remove_watches", "set_acl"),
+    *("set_data", "sync", "who_am_i"),
 }
 # Those that are about something else than a node, and what they are about.
 FIRST_ARGUMENT = {
@@ -150,18 +88,15 @@ BY_POSITION = {"acl", "data", "secret", "version", "which"}
 FLAGS = {"container", "ephemeral", "recursive", "sequential", "ttl", "watch"}
 A_LOCKS = frozenset(
     {
-        "acquire",
-        "check",
-        "fence",
-        "held",
-        "lease_remaining",
-        "lost",
-        "path",
-        "release",
-        "try_acquire",
-        "within",
+        *("acquire", "check", "fence", "held", "lease_remaining", "lost", "path", "release"),
+        *("try_acquire", "within"),
     }
 )
+NO_OPERATIONS = {
+    *("add_state_listener", "close", "connect", "credentials", "delete_tree", "detach"),
+    *("ensure_path", "lease_remaining", "pipeline", "remove_state_listener", "session_id"),
+    *("session_timeout", "state", "transaction", "wait_for_state", "walk"),
+}
 MEMBERS = {
     "Client": OPERATIONS
     | {
@@ -184,6 +119,7 @@ MEMBERS = {
         "watch_children",
         "watch_data",
     },
+    "Client": OPERATIONS | NO_OPERATIONS,
     "DigestMD5": {"exchange"},
     "Watch": {"close", "closed", "ready", "take", "wait"},
     "Lost": {"add_callback", "is_set", "ready", "wait"},

@@ -27,23 +27,8 @@ PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(300))
 # --- which paths are paths ------------------------------------------------------------------------
 
 GOOD = [
-    "/",
-    "/a",
-    "/a/b",
-    "/ ",
-    "/a b",
-    "/...",
-    "/.a",
-    "/a.",
-    "/a..",
-    "/..a",
-    "/.a./..b../c",
-    "/a\u00a0",
-    "/\u00e4\u00df",
-    "/\u4e2d",
-    "/\ud7ff",
-    "/\uf900",
-    "/\uffef",
+    *("/", "/a", "/a/b", "/ ", "/a b", "/...", "/.a", "/a.", "/a..", "/..a", "/.a./..b../c"),
+    *("/a\u00a0", "/\u00e4\u00df", "/\u4e2d", "/\ud7ff", "/\uf900", "/\uffef"),
     "/" + "x" * 100_000,
 ]
 BAD = {
@@ -236,21 +221,9 @@ def test_the_number_at_the_end_of_a_name(prefix: str, number: int) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "hello",
-        "x-12",
-        "__lock__",
-        "lock-",
-        "123456789",
-        "lock-123456789",
-        "0000000001x",
-        "lock-0000000001-",
-        "lock-00000 0001",
-        "lock-+000000001",
-        "lock--000000001",
-        "lock-0_0_0_0_01",
-        "lock-0x00000001",
-        "lock-00000001.0",
+        *("", "hello", "x-12", "__lock__", "lock-", "123456789", "lock-123456789", "0000000001x"),
+        *("lock-0000000001-", "lock-00000 0001", "lock-+000000001", "lock--000000001"),
+        *("lock-0_0_0_0_01", "lock-0x00000001", "lock-00000001.0"),
         "\u0660\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668\u0669",  # Arabic digits
         "lock-" + "\uff11" * 10,  # full width
         "lock-000000000\u0661",
