@@ -123,9 +123,14 @@ class Serving:
     # --- services ---------------------------------------------------------------------------------
 
     def serve(self, service: Service) -> None:
-        """Run the service in this session until :meth:`dismiss`; raises what ended the client."""
+        """Run the service in this session until :meth:`dismiss`; raises what ended the client.
+
+        Idempotent: an interrupt of the caller may have come behind the first call.
+        """
         self.start()
         self.check_open()
+        if service in self.services:
+            return
         runtime: Any = self  # a driver is one
         work = service._run(Background(runtime, self.background))
         task = BackgroundTask(work, self.call_soon, self.when_ready, set())

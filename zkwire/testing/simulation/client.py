@@ -357,6 +357,8 @@ class Shell(Driver):
 
     def serve(self, service: Service) -> None:
         self.check_open()
+        if service in self.services:
+            return
         runtime: Any = self  # a driver is one
         work = service._run(Background(runtime, self.background))
         task: Any = self._sim.add_task(self._client, work, "", background=True)
