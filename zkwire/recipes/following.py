@@ -58,6 +58,10 @@ class SeenChildren(Record):
     skipped: bool
 
 
+class _Reader:
+    """A call of ``next``, as long as it waits."""
+
+
 class Follower(Service):
     """What data and children have in common.  One reader at a time, or a callback."""
 
@@ -174,7 +178,7 @@ class Follower(Service):
         supervisor; NoAuthError if the node may not be read; ClientClosedError behind :meth:`close`;
         RuntimeError while another reader waits, or if there is a callback.
         """
-        limit, reader = check_timeout("timeout", timeout), object()
+        limit, reader = check_timeout("timeout", timeout), _Reader()
         try:
             self._readers.append(reader)
             if self._readers[0] is not reader:
