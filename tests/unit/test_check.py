@@ -39,7 +39,11 @@ def python(script: str, name: str = "one", limit: float = 60.0) -> Step:
         ("true", ["fast"], FAST),
         ("", ["all", "docker"], [*ALL, "docker"]),
         ("true", ["mypy", "lint"], ["lint", "mypy"]),
-        ("", ["long"], ["release-3.9.3", "release-3.5.10", "explore", "chaos", "fuzz"]),
+        (
+            "",
+            ["long"],
+            ["release-3.9.3", "release-3.5.10", "explore", "chaos", "fuzz", "following"],
+        ),
     ],
 )
 def test_which_steps(
