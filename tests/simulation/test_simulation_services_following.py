@@ -46,7 +46,7 @@ def test_many_random_runs_with_several_faults(kind: Kind, sessions: int) -> None
 
 @kinds
 def test_every_single_fault_at_every_step(kind: Kind) -> None:
-    print(sweep(following(kind, number=3), faults=FAULTS, seed=1))
+    print(sweep(following(kind, number=2), faults=FAULTS, seed=1))
 
 
 @kinds
