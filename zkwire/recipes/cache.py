@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import ConnectionLossError, UnimplementedError, ZooKeeperError
+from zkwire.errors import UnimplementedError
 from zkwire.recipes.cache_events import CacheReader
-from zkwire.recipes.cache_reading import Reading
+from zkwire.recipes.cache_reading import AGAIN, Reading
 from zkwire.recipes.cache_scope import Scope, check_function, check_limit
 from zkwire.recipes.cache_tree import Tree
 from zkwire.recipes.service import Condition, Service
 from zkwire.recipes.view import PathView
 from zkwire.session.watch import Watch
-from zkwire.wire.model import EventType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +104,6 @@ class TreeCache(CacheView, Service):
         self._runtime: Any = None  # that it runs in at this moment
         self._watch: Watch | None = None
         self._is_ready = False
-        self._quiet = False
         self._loaded = Condition(lambda: self._is_ready or self._over)
         self._wanted = Condition(lambda: any(reader.wants for reader in list(self._readers)))
         if on_event is not None:
@@ -115,25 +113,25 @@ class TreeCache(CacheView, Service):
     # --- the session's side -----------------------------------------------------------------------
 
     async def _serve(self, runtime: Background) -> None:
+        reading = self._reading
         while True:
             self._watch = watch = Watch()
             try:
                 recursive = await self._watch_tree(runtime, watch)
-                self._reading.begin(runtime.operations, None if recursive else watch)
+                reading.begin(runtime.operations, watch, recursive=recursive)
                 self._runtime = runtime
-                while self._hear(watch):
+                while not reading.unwatched:
                     self._hand_over()
-                    if not self._reading.done:
-                        await self._reading.step()
-                        continue
-                    self._quiet = self._is_ready = True
-                    self._loaded.notify()
-                    await runtime.any_of(watch, self._wanted)
+                    if reading.done:
+                        reading.quiet = self._is_ready = True
+                        self._loaded.notify()
+                        await runtime.any_of(watch, self._wanted)
+                        reading.listen()
+                    else:
+                        await reading.step()
             finally:
-                self._reading.take_back()
+                reading.end()
                 self._runtime = None
-                with suppress(ZooKeeperError):
-                    self._hear(watch)  # what no later session tells again
                 watch.close()
 
     async def _watch_tree(self, runtime: Background, watch: Watch) -> bool:
@@ -143,20 +141,10 @@ class TreeCache(CacheView, Service):
         """
         with suppress(UnimplementedError, RuntimeError):
             for _ in range(2 if self._scope.deep else 0):
-                with suppress(ConnectionLossError):
+                with suppress(*AGAIN):
                     await runtime.operations.add_watch(self._path, watch, recursive=True)
                     return True
         return False
-
-    def _hear(self, watch: Watch) -> bool:
-        """Take the events that have come; False if the recursive watch is gone."""
-        with suppress(RuntimeError):  # no read has set it yet
-            while watch.ready and (event := watch.take()) is not None:
-                self._quiet = False
-                if event.type is EventType.PERSISTENT_WATCH_REMOVED:
-                    return False
-                self._reading.hear(event)
-        return True
 
     def _tell(self, path: str, before: CachedNode | None) -> None:
         for reader in list(self._readers):
@@ -176,7 +164,7 @@ class TreeCache(CacheView, Service):
     @property
     def _is_fresh(self) -> bool:
         runtime, watch = self._runtime, self._watch
-        if runtime is None or watch is None or not self._quiet:
+        if runtime is None or watch is None or not self._reading.quiet:
             return False
         return runtime.usable and not watch.ready
 
