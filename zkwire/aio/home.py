@@ -10,6 +10,7 @@ import asyncio
 import sys
 from functools import partial
 
+from zkwire.aio.calling import Calling
 from zkwire.errors import ForkedError
 from zkwire.net.driver import Driver
 from zkwire.net.forking import remember
@@ -51,13 +52,13 @@ def in_the_middle() -> bool:
     return True
 
 
-class LoopBound(Driver):
+class LoopBound(Calling, Driver):
     """A driver that belongs to an event loop; see the module's docstring."""
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
-        super().__init__(session, rng, **options)
+        Calling.__init__(self)
+        Driver.__init__(self, session, rng, **options)
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
 
     def start(self) -> asyncio.AbstractEventLoop:
         """Begin to connect unless that has been done; returns the running loop."""
@@ -124,21 +125,6 @@ class LoopBound(Driver):
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function soon; a coroutine that it returns runs as a task."""
         self.call_soon(partial(self._call, function))
-
-    def _call(self, function: Callable[[], object]) -> None:
-        result = function()  # errors go to the loop's exception handler
-        if asyncio.iscoroutine(result):
-            task = asyncio.ensure_future(result)
-            self._running.add(task)
-            task.add_done_callback(self._ran)
-
-    def _ran(self, task: asyncio.Future[Any]) -> None:
-        self._running.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            message = "a callback has failed"
-            context = {"message": message, "exception": error, "task": task}
-            task.get_loop().call_exception_handler(context)
 
     def never_retrieved(self, error: BaseException) -> None:
         """Report an operation whose error went unnoticed, as a future's."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from functools import partial
 from random import Random
 
+from zkwire.aio.calling import Calling
 from zkwire.aio.client import AsyncClient
 from zkwire.aio.waiting import cancelled_by, within
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
-from zkwire.recipes.leadership import SESSION_END, SupervisorView, is_session_end
+from zkwire.recipes.leadership import SupervisorView, is_session_end
 from zkwire.recipes.supervisor import Sequence
 from zkwire.session.states import StateWait
 
@@ -20,24 +22,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
-    from typing import Any, Final, Self
+    from typing import Any, Final, Self, Unpack
 
     from zkwire.aio.locks import AsyncSequentialLock
-    from zkwire.recipes.service import Condition
+    from zkwire.net.client_options import ClientOptions
+    from zkwire.session.waitable import Waitable
 
 
-class LoopShell:
+class LoopShell(Calling):
     """What a supervisor needs of an event loop."""
 
     now: Final = staticmethod(clock)
 
     def __init__(self, hosts: str, options: dict[str, Any]) -> None:
+        super().__init__()
         self.mutex: Any = nullcontext()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self._arguments = hosts, options
         self._pid = os.getpid()
-        self._client: Any = None
         self._rng = Random()
 
     def jitter(self) -> float:
@@ -47,12 +50,15 @@ class LoopShell:
     def make_client(self) -> AsyncClient:
         """A client that nothing has used."""
         hosts, options = self._arguments
-        self._client = AsyncClient(hosts, **options)
-        return self._client
+        return AsyncClient(hosts, **options)
 
     async def close_client(self, client: AsyncClient) -> None:
-        """Close it; the services that run in its session end in the same turn of the loop."""
+        """Close it.  Idempotent."""
         await client.close()
+
+    async def until_idle(self, client: AsyncClient) -> None:
+        """Let the loop carry out what it has been given to end."""
+        await asyncio.sleep(0)
 
     def make_lock(self, client: AsyncClient, path: str, text: str) -> AsyncSequentialLock:
         """A fair lock of that client."""
@@ -63,11 +69,27 @@ class LoopShell:
     async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
         """Acquire the lock, call the function with it, release it; a loss cancels the function."""
         async with lock, lock.cancel_on_loss():
-            await function(lock)
+            work = function(lock)
+            if not hasattr(work, "__await__"):
+                raise TypeError(f"{function!r} must return something to await, not {work!r}")
+            try:
+                await work
+            except asyncio.CancelledError as error:
+                if _is_cancelled():
+                    raise
+                raise RuntimeError(f"{function!r} has ended with a CancelledError") from error
+
+    def check_function(self, function: Callable[[Any], Any]) -> None:
+        """What it returns tells whether it can be used."""
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a forked child."""
+        return os.getpid() != self._pid
 
     def check(self) -> None:
         """Raise ForkedError in a forked child, RuntimeError in another event loop."""
-        if os.getpid() != self._pid:
+        if self.forked:
             raise ForkedError(
                 "this supervisor belongs to the parent process; make one in this process"
             )
@@ -81,20 +103,26 @@ class LoopShell:
         """Run ``work`` in a task of its own."""
         self.tasks.append(asyncio.get_running_loop().create_task(work, name=f"zkwire-{name}"))
 
-    async def within(self, condition: Condition, timeout: float | None) -> bool:
-        """Wait until it holds, at most ``timeout`` seconds; whether it does."""
-        return await within(asyncio.get_running_loop(), condition, timeout)
+    async def within(self, waitable: Waitable, timeout: float | None) -> bool:
+        """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
+        return await within(asyncio.get_running_loop(), waitable, timeout)
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function soon; a coroutine that it returns runs as a task."""
-        self._client._driver.dispatch(function)
+        asyncio.get_running_loop().call_soon(partial(self._call, function))
 
     async def end(self) -> None:
-        """Cancel the tasks, and wait for them."""
-        tasks = [task for task in self.tasks if task is not asyncio.current_task()]
+        """Cancel the tasks and the callbacks, and wait for them."""
+        tasks = {*self.tasks, *self._running} - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_cancelled() -> bool:
+    """Whether a cancellation of this task has been asked for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
@@ -107,15 +135,15 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     A function that leads is a coroutine function, and is cancelled when its term is lost.
     """
 
-    def __init__(self, hosts: str, **options: Any) -> None:
+    def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = LoopShell(hosts, self._checked(options))
         self._algorithm = Sequence(self._shell)
 
     async def wait(self, timeout: float | None = None) -> bool:
-        return await self._sessions.wait(timeout)
+        return await self._algorithm.wait(timeout)
 
     async def client(self, timeout: float | None = None) -> AsyncClient:
-        client: AsyncClient = await self._sessions.client(timeout)
+        client: AsyncClient = await self._algorithm.client(timeout)
         return client
 
     wait.__doc__, client.__doc__ = Sequence.wait.__doc__, Sequence.client.__doc__
@@ -123,15 +151,19 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     async def __aiter__(self) -> AsyncGenerator[AbstractAsyncContextManager[AsyncClient], None]:
         """The sessions, as they come, each once; the end of the supervisor ends it.
 
-        async for session in supervisor:
-            async with session as client:
-                ...  # cancelled when this session is over
+            async for session in supervisor:
+                async with session as client:
+                    ...  # cancelled when this session is over
+
+        The ``async with`` swallows the errors that say that this session is over, and no other:
+        behind a lost connection it waits for the next, to know.
         """
-        async for client in self._sessions.clients():
-            yield _scope(client)
+        async with aclosing(self._algorithm.clients()) as clients:
+            async for client in clients:
+                yield _scope(client)
 
     async def __aenter__(self) -> Self:
-        self._sessions.begin()
+        self._algorithm.begin()
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:
@@ -141,8 +173,12 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     async def close(self) -> None:
         """End the session, cancel the functions that still run, and wait for them.  Idempotent."""
-        await self._algorithm.stop()
-        await self._shell.end()
+        if self._shell.forked:
+            return
+        try:
+            await self._algorithm.stop()
+        finally:
+            await self._shell.end()
 
 
 @asynccontextmanager
@@ -151,17 +187,14 @@ async def _scope(client: AsyncClient) -> AsyncGenerator[AsyncClient, None]:
     over = StateWait((), session.state)
 
     def add(cancel: Callable[[object], None]) -> Callable[[], None]:
-        def cancel_now() -> None:
-            cancel(None)
-
         driver.attach(over)
-        driver.when_ready(over, cancel_now)
+        # Not from within the task: what it is given while it runs, it gets at a later await.
+        driver.when_ready(over, lambda: driver.dispatch(lambda: cancel(None)))
         return lambda: driver.detach(over)
 
-    with suppress(*SESSION_END):
-        try:
-            async with cancelled_by(add, session.ending):
-                yield client
-        except Exception as error:
-            if not await is_session_end(client, error):
-                raise
+    try:
+        async with cancelled_by(add, session.ending):
+            yield client
+    except Exception as error:
+        if not await is_session_end(client, error):
+            raise

@@ -15,16 +15,19 @@ from zkwire.net.background import Callbacks
 from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
+from zkwire.recipes.insist import insist
 from zkwire.recipes.leadership import SupervisorView, is_session_end
 from zkwire.recipes.supervisor import Sequence
+from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
-    from typing import Any, Final, Self
+    from typing import Any, Final, Self, Unpack
 
     from zkwire.blocking.locks import SequentialLock
-    from zkwire.recipes.service import Condition
+    from zkwire.net.client_options import ClientOptions
+    from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0
 _numbers = count(1)
@@ -55,8 +58,14 @@ class ThreadShell:
         return Client(hosts, **options)
 
     async def close_client(self, client: Client) -> None:
-        """Close it; with its I/O thread end the services that run there."""
+        """Close it.  Idempotent."""
         client.close()
+
+    async def until_idle(self, client: Client) -> None:
+        """Wait for the I/O thread, in which services run: a SASL mechanism may keep it for long."""
+        thread = client._driver.thread
+        if thread is not None:
+            thread.join()
 
     def make_lock(self, client: Client, path: str, text: str) -> SequentialLock:
         """A fair lock of that client."""
@@ -68,6 +77,13 @@ class ThreadShell:
         """Acquire the lock, call the function with it, release it."""
         with lock:
             function(lock)
+
+    def check_function(self, function: Callable[[Any], Any]) -> None:
+        """Raise TypeError for one that would have to be awaited."""
+        from inspect import iscoroutinefunction  # expensive to load
+
+        if iscoroutinefunction(function):
+            raise TypeError(f"{function!r} is async: a Supervisor calls it in a thread")
 
     def check(self) -> None:
         """Raise ForkedError in a forked child."""
@@ -81,33 +97,40 @@ class ThreadShell:
         name = f"{self.name}-{name}"
         thread = threading.Thread(target=run, args=(work,), name=name, daemon=True)
         self.threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # there can be no more of them
+            self.threads.remove(thread)
+            work.close()
+            raise
 
-    async def within(self, condition: Condition, timeout: float | None) -> bool:
-        """Wait until it holds, at most ``timeout`` seconds; whether it does."""
+    async def within(self, waitable: Waitable, timeout: float | None) -> bool:
+        """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
         latest = None if timeout is None else clock() + timeout
-        while not condition.ready and (latest is None or clock() < latest):
-            sleeper = Sleeper(condition)
-            condition._add_waker(sleeper)
+        while not waitable.ready and (latest is None or clock() < latest):
+            sleeper = Sleeper(waitable)
+            waitable._add_waker(sleeper)
             try:
                 sleeper.sleep(None if latest is None else latest - clock())
             finally:
-                condition._drop_waker(sleeper)
-        return condition.ready
+                waitable._drop_waker(sleeper)
+        return waitable.ready
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function in the supervisor's callback thread."""
         self.callbacks.put(function)
 
-    def join(self, seconds: float) -> None:
+    def join(self, seconds: float | None) -> None:
         """Wait until the threads have ended, all together at most so long."""
-        latest = clock() + seconds
+        latest = None if seconds is None else clock() + seconds
         for thread in self.threads:
             if thread is not threading.current_thread():
-                thread.join(max(0.0, latest - clock()))
+                thread.join(None if latest is None else max(0.0, latest - clock()))
                 if thread.is_alive():
-                    warn(f"{thread.name} has not ended: its function goes on without a session")
-        self.callbacks.close(max(0.0, latest - clock()))
+                    warn(f"{thread.name} has not ended: it goes on, without a session")
+        self.callbacks.close(
+            threading.TIMEOUT_MAX if latest is None else max(0.0, latest - clock())
+        )
 
     def after_fork(self) -> None:
         """In a forked child: there are no threads."""
@@ -128,7 +151,7 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     once.  A server need not be there yet: connecting goes on until one is.
     """
 
-    def __init__(self, hosts: str, **options: Any) -> None:
+    def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = ThreadShell(hosts, self._checked(options))
         self._algorithm = Sequence(self._shell)
 
@@ -145,11 +168,15 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         The ``with`` swallows the errors that say that this session is over, and no other: behind a
         lost connection it waits for the next, to know.
         """
-        for client in iterate(self._sessions.clients()):
+        for client in iterate(self._algorithm.clients()):
             yield SessionScope(client)
 
     def __enter__(self) -> Self:
-        self._sessions.begin()
+        try:
+            self._algorithm.begin()
+        except BaseException:
+            self.close()  # for want of an __exit__
+            raise
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -157,14 +184,16 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         if kind is None:
             self._algorithm.raise_error()
 
-    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+    def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
         """End the session, and wait up to ``timeout`` seconds for the functions that still run.
 
-        Idempotent.  One that has not returned by then is named in a warning of the log.
+        Idempotent.  One that has not returned by then is named in a warning of the log.  An
+        interrupt of this (Ctrl-C) is raised when the session has been ended.
         """
+        limit = check_timeout("timeout", timeout)
         if not self._shell.forked:
-            run(self._algorithm.stop())
-            self._shell.join(timeout)
+            insist(lambda: run(self._algorithm.stop()))
+            self._shell.join(limit)
 
 
 class SessionScope:

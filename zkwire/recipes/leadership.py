@@ -6,14 +6,14 @@ only that a candidate comes back: behind a term, a lost lock, and a session that
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from zkwire.errors import ConnectionLossError, LockLostError, OperationTimeoutError
 from zkwire.recipes.service import SESSION_OVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from zkwire.recipes.supervisor import Sequence, Shell
@@ -32,31 +32,51 @@ def is_over(client: Any) -> bool:
     return False
 
 
+def parts(error: BaseException) -> Iterator[BaseException]:
+    """The error, or those of a group of tasks."""
+    group: Any = error
+    if isinstance(error, BaseExceptionGroup):
+        for part in group.exceptions:
+            yield from parts(part)
+    else:
+        yield error
+
+
 async def is_session_end(client: Any, error: BaseException | None) -> bool:
     """Whether the error says no more than that the client's session is over.
 
     A lost connection does not tell by itself: that waits for the next one.
     """
-    if isinstance(error, _NETWORK):
+    if error is None or not all(isinstance(part, SESSION_END) for part in parts(error)):
+        return False
+    if any(isinstance(part, _NETWORK) for part in parts(error)):
         with suppress(*SESSION_OVER):
             await client._driver.connected(None)
-    return isinstance(error, SESSION_END) and is_over(client)
+    return is_over(client)
+
+
+def _ends_a_term(client: Any, error: Exception) -> bool:
+    """Whether it says no more than that the network, or the session, has ended a term."""
+    over = is_over(client)
+    return all(
+        isinstance(part, _NETWORK) or (over and isinstance(part, SESSION_OVER))
+        for part in parts(error)
+    )
 
 
 async def lead(
     sessions: Sequence, shell: Shell, path: str, function: Callable[[Any], Any], text: str
 ) -> None:
     """Run for leader for ever; errors of the function that are not the network's are raised."""
-    async for client in sessions.clients():
-        lock = shell.make_lock(client, path, text)
-        while not is_over(client):
-            try:
-                await shell.under(lock, function)
-            except _NETWORK:
-                continue
-            except SESSION_OVER:
-                if not is_over(client):
-                    raise
+    async with aclosing(sessions.clients()) as clients:
+        async for client in clients:
+            lock = shell.make_lock(client, path, text)
+            while not is_over(client):
+                try:
+                    await shell.under(lock, function)
+                except Exception as error:
+                    if not _ends_a_term(client, error):
+                        raise
 
 
 class SupervisorView:
@@ -71,10 +91,10 @@ class SupervisorView:
         return self._algorithm
 
     @staticmethod
-    def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
         if "resume" in options:
             raise TypeError("a supervisor makes sessions of its own: it cannot resume another's")
-        return options
+        return dict(options)
 
     def lead(self, path: str, function: Callable[[Any], Any], text: str = "") -> None:
         """Run for leader at ``path``, now and in each later session, until the supervisor ends.
@@ -96,6 +116,7 @@ class SupervisorView:
         """
         if not callable(function):
             raise TypeError(f"the function must be callable: {function!r}")
-        sessions = self._sessions
-        self._shell.make_lock(sessions._newest, path, text)  # checks the arguments
-        sessions.run(lead(sessions, self._shell, path, function, text), f"lead-{path}")
+        self._shell.check_function(function)
+        sessions, shell = self._algorithm, self._shell
+        shell.make_lock(sessions._newest, path, text)  # checks the arguments
+        sessions.run(lambda: lead(sessions, shell, path, function, text), f"lead-{path}")

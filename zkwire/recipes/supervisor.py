@@ -8,7 +8,9 @@ Invariants:
 * There is one session at a time.  The client of the one before is closed before the next is made,
   so what was made with it (a lock, a watch, a term of leadership) can never go on: each call to it
   raises.
-* A service runs in the newest session.  A function is not called again before it has returned.
+* A service runs in the newest session, and its run in the one before has ended by then.
+* No code of a user's runs under the mutex, and :meth:`Sequence.dismiss`, which a finalizer may
+  call, does without it.
 * A later session begins with a ``sync``: what is read in it is never older than what was read in
   the one before.
 * Sessions that end at once are followed by pauses that double; one that has lasted, by none.
@@ -18,10 +20,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import ClientClosedError, UnreachableError, ZooKeeperError
+from zkwire.errors import AuthFailedError, ClientClosedError, UnreachableError, ZooKeeperError
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.service import SESSION_OVER, Condition
-from zkwire.session.waitable import check_timeout
+from zkwire.session.waitable import Either, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from zkwire.recipes.service import Service
+    from zkwire.session.waitable import Waitable
 
     class Shell(Protocol):
         """What a supervisor needs of threads, of an event loop, or of a simulation."""
@@ -50,7 +53,11 @@ if TYPE_CHECKING:
             ...
 
         async def close_client(self, client: Any) -> None:
-            """Close it, and with it end what runs in its session.  Idempotent."""
+            """Close it.  Idempotent."""
+            ...
+
+        async def until_idle(self, client: Any) -> None:
+            """Wait until nothing runs in the session of a client that has been closed."""
             ...
 
         def make_lock(self, client: Any, path: str, text: str) -> Any:
@@ -65,8 +72,8 @@ if TYPE_CHECKING:
             """Run ``work`` in a thread or a task of its own."""
             ...
 
-        async def within(self, condition: Condition, timeout: float | None) -> bool:
-            """Wait until it holds, at most ``timeout`` seconds; whether it does."""
+        async def within(self, waitable: Waitable, timeout: float | None) -> bool:
+            """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
             ...
 
         def dispatch(self, function: Callable[[], object]) -> None: ...
@@ -82,9 +89,10 @@ class Sequence:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._newest: Any = shell.make_client()  # so that bad options are refused here
-        self._client: Any = None  # the newest, while it is connected or may be again
-        self._number = 0  # how many sessions there have been
-        self._begun = False
+        # How many sessions there have been, and the client of the last while it lasts.  One
+        # attribute, so that a reader without the mutex never gets the one without the other.
+        self._present: tuple[int, Any] = (0, None)
+        self._begun = self._supervised = False
         self._services: dict[Service, None] = {}
         self._waiting: set[Condition] = set()  # for a session
         self._error: BaseException | None = None
@@ -98,16 +106,22 @@ class Sequence:
         self.begin()
         with self._shell.mutex:
             self._services[service] = None
-            if self._client is not None:
+            client = self._present[1]
+            if client is not None:
                 with suppress(*SESSION_OVER):  # the next session serves it
-                    self._client._driver.serve(service)
+                    self._serve_in(client, service)
+
+    def _serve_in(self, client: Any, service: Service) -> None:
+        client._driver.serve(service)
+        if service not in self._services:  # it has been dismissed meanwhile, without the mutex
+            client._driver.dismiss(service)
 
     def dismiss(self, service: Service) -> None:
         """Stop the service soon, in the middle of a wait.  Idempotent."""
-        with self._shell.mutex:
-            self._services.pop(service, None)
-            if self._client is not None:
-                self._client._driver.dismiss(service)
+        self._services.pop(service, None)
+        client = self._present[1]
+        if client is not None:
+            client._driver.dismiss(service)
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function, in order, where a user's code may run."""
@@ -116,17 +130,16 @@ class Sequence:
     async def holds(self, condition: Condition, timeout: float | None) -> bool:
         """Wait until ``condition`` holds; raises what has ended the supervisor."""
         self._shell.check()
-        either = Condition(lambda: condition.ready or self._closed)
-        condition._add_waker(either.notify)
-        self._stopped._add_waker(either.notify)
-        try:
-            await self._shell.within(either, timeout)
-        finally:
-            condition._drop_waker(either.notify)
-            self._stopped._drop_waker(either.notify)
-        if not condition.ready:
+        latest = None if timeout is None else self._shell.now() + timeout
+        while not condition.ready:  # again if it has held for a moment only
+            left = None if latest is None else max(0.0, latest - self._shell.now())
+            await self._shell.within(Either(condition, self._stopped), left)
+            if condition.ready:
+                break
             self._check()
-        return condition.ready
+            if latest is not None and self._shell.now() >= latest:
+                return False
+        return True
 
     def _check(self) -> None:
         self._shell.check()
@@ -141,10 +154,14 @@ class Sequence:
         self._check()
         with self._shell.mutex:
             if not self._begun:
-                self._begun = True
                 self._shell.begin(self._supervise(), "sessions")
+                self._begun = True
 
     async def _supervise(self) -> None:
+        with self._shell.mutex:
+            if self._supervised:
+                return  # an interrupt of the first begin() has made a second one of it
+            self._supervised = True
         pause = 0.0
         try:
             while True:
@@ -155,56 +172,82 @@ class Sequence:
                 pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
                 self._newest = self._shell.make_client()
         except Exception as error:  # a certificate that is gone, say
-            await self.stop(error)
+            self._end(error)
+        finally:
+            self._end(None)  # whatever has ended it, a cancellation from outside, too
 
     async def _run(self, client: Any) -> bool:
         """One session, to its end; whether it has lasted."""
-        driver, lasted = client._driver, False
+        driver, began, lasted = client._driver, None, False
         try:
-            with suppress(*SESSION_OVER):
-                if not self._closed:
-                    await driver.connected(None)
-                    if self._number > 0:
-                        with suppress(ZooKeeperError):  # a read-only server refuses it
-                            await persist(driver, None, driver.operations.sync, "/")
-                    began = self._shell.now()
-                    self._enter(client)
-                    await driver.until_ended()
-                    lasted = self._shell.now() - began >= LASTED
+            if not self._closed:
+                await self._connect(driver)
+                began = self._shell.now()
+                self._enter(client)
+                await driver.holds(self._stopped, None)
+        except AuthFailedError as error:
+            driver.warn(f"{driver.name}: {error}; a supervisor keeps trying")
+        except SESSION_OVER:
+            pass
         finally:
-            with self._shell.mutex:
-                self._client = None
-            await self._shell.close_client(client)
-            for service in tuple(driver.services):
-                driver.dismiss(service)
+            lasted = began is not None and self._shell.now() - began >= LASTED
+            await self._leave(client)
         return lasted
+
+    async def _connect(self, driver: Any) -> None:
+        await driver.connected(None)
+        if self._present[0] > 0:
+            with suppress(ZooKeeperError):  # a read-only server refuses it
+                await persist(driver, None, driver.operations.sync, "/")
+            driver.check_open()
 
     def _enter(self, client: Any) -> None:
         with self._shell.mutex:
-            self._client = client
-            self._number += 1
-            for service in self._services:
-                client._driver.serve(service)
+            self._present = (self._present[0] + 1, client)
+            for service in tuple(self._services):
+                self._serve_in(client, service)
         for condition in tuple(self._waiting):
             condition.notify()
 
-    async def stop(self, error: BaseException | None = None) -> None:
-        """End the session and make no other; ``error`` is what each wait raises from now on."""
-        self._error = self._error or error
+    async def _leave(self, client: Any) -> None:
+        with self._shell.mutex:
+            self._present = (self._present[0], None)
+        try:
+            await self._shell.close_client(client)
+        finally:
+            for service in tuple(client._driver.services):
+                client._driver.dismiss(service)
+        await self._shell.until_idle(client)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Make no other session; the first ``error`` is what each wait raises from now on."""
+        if self._error is None:
+            self._error = error
         self._closed = True
         self._stopped.notify()
+
+    async def stop(self, error: BaseException | None = None) -> None:
+        """End the session and make no other.  Idempotent."""
+        self._end(error)
         await self._shell.close_client(self._newest)
 
-    async def _newer(self, number: int, timeout: float | None) -> Any:
-        """The client of a later session than that one; None when the time runs out."""
+    async def _newer(self, number: int, timeout: float | None) -> tuple[int, Any]:
+        """A later session than that one, and its client, which is None when the time runs out."""
         self.begin()
-        newer = Condition(lambda: self._client is not None and self._number > number)
+        found: tuple[int, Any] = (number, None)
+
+        def is_newer() -> bool:
+            nonlocal found
+            present = self._present
+            if present[1] is not None and present[0] > number:
+                found = present
+            return found[1] is not None
+
+        newer = Condition(is_newer)
         self._waiting.add(newer)
         try:
-            while await self.holds(newer, timeout):
-                if (client := self._client) is not None:
-                    return client
-            return None
+            await self.holds(newer, timeout)
+            return found
         finally:
             self._waiting.discard(newer)
 
@@ -213,11 +256,11 @@ class Sequence:
         number = 0
         while not self._closed:
             try:
-                client = await self._newer(number, None)
+                number, client = await self._newer(number, None)
             except ClientClosedError:
                 break
-            number = self._number
             yield client
+        self._shell.check()
         self.raise_error()
 
     async def client(self, timeout: float | None = None) -> Any:
@@ -227,9 +270,10 @@ class Sequence:
         SessionExpiredError.  UnreachableError when the time runs out; raises what has ended the
         supervisor.
         """
-        client = await self._newer(0, check_timeout("timeout", timeout))
+        limit = check_timeout("timeout", timeout)
+        _, client = await self._newer(0, limit)
         if client is None:
-            raise UnreachableError(f"there was no session within {timeout:.3g} s")
+            raise UnreachableError(f"there was no session within {limit:.3g} s")
         return client
 
     async def wait(self, timeout: float | None = None) -> bool:
@@ -239,6 +283,8 @@ class Sequence:
         """
         limit = check_timeout("timeout", timeout)
         self._shell.check()
+        with suppress(ClientClosedError):  # there is nothing to wait for
+            self.begin()
         over = await self._shell.within(self._stopped, limit)
         self.raise_error()
         return over
@@ -248,13 +294,13 @@ class Sequence:
         if self._error is not None:
             raise self._error
 
-    def run(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run ``work`` beside the sessions; an error of it ends the supervisor."""
+    def run(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run ``work()`` beside the sessions; an error of it ends the supervisor."""
         self.begin()
         self._shell.begin(self._reported(work), name)
 
-    async def _reported(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _reported(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await work
-        except Exception as error:
+            await work()
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             await self.stop(error)

@@ -1,0 +1,32 @@
+"""How functions of a user's are called from the event loop: what they return may be a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class Calling:
+    """Calls functions, and keeps the coroutines that they return running."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
+
+    def _call(self, function: Callable[[], object]) -> None:
+        result = function()  # errors go to the loop's exception handler
+        if asyncio.iscoroutine(result):
+            task = asyncio.ensure_future(result)
+            self._running.add(task)
+            task.add_done_callback(self._ran)
+
+    def _ran(self, task: asyncio.Future[Any]) -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            message = "a callback has failed"
+            context = {"message": message, "exception": error, "task": task}
+            task.get_loop().call_exception_handler(context)
