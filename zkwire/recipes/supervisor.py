@@ -29,16 +29,11 @@ class Sequence(Succession):
     async def holds(self, condition: Condition, timeout: float | None) -> bool:
         """Wait until ``condition`` holds; raises what has ended the supervisor."""
         self._shell.check()
-        latest = None if timeout is None else self._shell.now() + timeout
-        while not condition.ready:  # again if it has held for a moment only
-            left = None if latest is None else max(0.0, latest - self._shell.now())
-            await self._shell.within(Either(condition, self._stopped), left)
-            if condition.ready:
-                break
-            self._check()
-            if latest is not None and self._shell.now() >= latest:
-                return False
-        return True
+        await self._shell.within(Either(condition, self._stopped), timeout)
+        if condition.ready:
+            return True
+        self._check()
+        return False
 
     async def _newer(self, number: int, timeout: float | None) -> tuple[int, Any]:
         """A later session than that one, and its client, which is None when the time runs out."""

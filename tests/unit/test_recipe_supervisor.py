@@ -1,0 +1,584 @@
+"""How sessions follow one another, step by step: in a shell with a clock of its own, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any, cast
+
+import pytest
+
+from zkwire.errors import (
+    AuthFailedError,
+    ClientClosedError,
+    ConnectionLossError,
+    LockLostError,
+    NoAuthError,
+    NotReadOnlyError,
+    SessionExpiredError,
+    UnreachableError,
+    ZooKeeperError,
+)
+from zkwire.recipes.leadership import SupervisorView, is_session_end
+from zkwire.recipes.service import Condition, Service
+from zkwire.recipes.succession import FIRST_PAUSE, LASTED, LONGEST_PAUSE
+from zkwire.recipes.supervisor import Sequence
+from zkwire.session.waitable import Waitable
+
+FOR_EVER = 1e9
+
+
+class Until:
+    """Awaited, it says until when a task waits to be woken."""
+
+    def __init__(self, latest: float | None) -> None:
+        self.latest = latest
+        self.woken = False
+
+    def wake(self) -> None:
+        self.woken = True
+
+    def __await__(self) -> Generator[Until, None, None]:
+        yield self
+
+
+class Session:
+    """A client and its driver in one: how it ends is known beforehand.
+
+    ``end`` comes ``seconds`` after it was connected, or in place of that if those are None.
+    """
+
+    name = "client"
+
+    def __init__(self, shell: Shell, seconds: float | None, end: ZooKeeperError) -> None:
+        self.shell, self.seconds, self.end = shell, seconds, end
+        self._driver = self
+        self.operations = self
+        self.services: dict[Service, None] = {}
+        self.made_at = shell.time
+        self.over = self.closed = False
+        self.refused: list[ZooKeeperError] = []  # answers to syncs
+        self.syncs = 0
+
+    def check_open(self) -> None:
+        if self.over:
+            raise self.end
+        if self.closed:
+            raise ClientClosedError("closed")
+
+    async def connected(self, _: object) -> None:
+        self.check_open()
+        if self.seconds is None:
+            self.over = True
+            raise self.end
+
+    def sync(self, _: str) -> None:
+        self.syncs += 1
+
+    async def until(self, _reply: object, _deadline: object) -> None:
+        if self.refused:
+            error = self.refused.pop(0)
+            self.over = error is self.end
+            raise error
+
+    async def holds(self, condition: Condition, _: object) -> bool:
+        seconds = cast(float, self.seconds)
+        if not await self.shell.within(condition, seconds):
+            self.over = True
+            raise self.end
+        return True
+
+    def serve(self, service: Service) -> None:
+        self.check_open()
+        self.services[service] = None
+        self.shell.log.append("serve")
+        self.shell.served(service)
+
+    def dismiss(self, service: Service) -> None:
+        if service in self.services:
+            del self.services[service]
+            self.shell.log.append("dismiss")
+
+    def warn(self, message: str) -> None:
+        self.shell.warnings.append(message)
+
+
+class Shell:
+    """Tasks by hand, and time that passes when all of them wait."""
+
+    def __init__(self, *ends: tuple[float | None, ZooKeeperError]) -> None:
+        self.mutex = nullcontext()
+        self.time = 0.0
+        self.ends = iter([*ends, *[(FOR_EVER, SessionExpiredError("late"))] * 100])
+        self.made: list[Session] = []
+        self.tasks: list[tuple[Coroutine[Any, Any, None], Until | None]] = []
+        self.log: list[str] = []
+        self.warnings: list[str] = []
+        self.served: Callable[[Service], object] = lambda _: None
+        self.acquired: Callable[[Session], object] = lambda _: None
+        self.unmakable: Exception | None = None
+        self.forked = False
+
+    def now(self) -> float:
+        return self.time
+
+    def check(self) -> None:
+        if self.forked:
+            raise ClientClosedError("forked")
+
+    def jitter(self) -> float:
+        return 1.0
+
+    def make_client(self) -> Session:
+        if self.made and self.unmakable is not None:
+            raise self.unmakable
+        self.made.append(Session(self, *next(self.ends)))
+        return self.made[-1]
+
+    async def close_client(self, client: Session) -> None:
+        client.closed = True
+
+    async def until_idle(self, client: Session) -> None:
+        assert client.closed
+        assert not client.services
+        self.log.append("idle")
+
+    def make_lock(self, client: Session, path: str, text: str) -> Session:
+        assert (path, text) == ("/e", "me")
+        return client
+
+    def check_function(self, function: object) -> None:
+        if function is print:
+            raise TypeError("not of this shell")
+
+    async def under(self, lock: Session, function: Callable[[Any], Any]) -> None:
+        self.acquired(lock)
+        function(lock)
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.log.append(f"begin {name}")
+        self.tasks.append((work, None))
+
+    async def within(self, waitable: Waitable, timeout: float | None) -> bool:
+        latest = None if timeout is None else self.time + timeout
+        while not waitable.ready and (latest is None or self.time < latest):
+            until = Until(latest)
+            wake = until.wake
+            waitable._add_waker(wake)
+            try:
+                await until
+            finally:
+                waitable._drop_waker(wake)
+        return waitable.ready
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        function()
+
+    def turn(self) -> bool:
+        """One step of each task that can go on; whether there was one."""
+        stepped = False
+        for place, (work, until) in enumerate(self.tasks):
+            waits = until is not None and not until.woken
+            if until is not None and waits and (until.latest or FOR_EVER) > self.time:
+                continue
+            stepped = True
+            try:
+                self.tasks[place] = work, work.send(None)
+            except StopIteration:
+                self.tasks[place] = work, Until(None)
+        return stepped
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.time + seconds
+        while True:
+            while self.turn():
+                pass
+            due = [u.latest for _, u in self.tasks if u is not None and u.latest is not None]
+            due = [moment for moment in due if moment > self.time]
+            if not due or min(due) > end:
+                break
+            self.time = min(due)
+        self.time = end
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of what need not wait."""
+    with pytest.raises(StopIteration) as stop:
+        work.send(None)
+    return stop.value.value
+
+
+def expired(*seconds: float | None) -> Iterator[tuple[float | None, ZooKeeperError]]:
+    return ((lasts, SessionExpiredError("expired")) for lasts in seconds)
+
+
+def started(shell: Shell) -> Sequence:
+    sequence = Sequence(cast(Any, shell))
+    sequence.begin()
+    return sequence
+
+
+def pauses(shell: Shell) -> list[float]:
+    """From the end of each session to the making of the next."""
+    ended = [client.made_at + (client.seconds or 0.0) for client in shell.made]
+    return [later.made_at - end for end, later in zip(ended, shell.made[1:], strict=False)]
+
+
+def test_sessions_that_end_at_once_are_followed_by_pauses_that_double() -> None:
+    shell = Shell(*expired(*[None] * 12))
+    started(shell)
+    shell.pass_time(1000)
+    doubled = [FIRST_PAUSE * 2**n for n in range(7)]
+    assert pauses(shell) == pytest.approx([0.0, *doubled, *[LONGEST_PAUSE] * 4])
+
+
+@pytest.mark.parametrize(("lasted", "third"), [(LASTED / 2, FIRST_PAUSE), (LASTED * 2, 0.0)])
+def test_one_that_has_lasted_is_followed_by_none(lasted: float, third: float) -> None:
+    shell = Shell(*expired(None, lasted, None))
+    started(shell)
+    shell.pass_time(100)
+    assert pauses(shell)[1] == pytest.approx(third)
+
+
+def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
+    refused = AuthFailedError("wrong password")
+    shell = Shell((None, refused), (None, refused))
+    sequence = started(shell)
+    shell.pass_time(1)
+    assert shell.warnings == ["client: wrong password; a supervisor keeps trying"] * 2
+    assert run(sequence.client()) is shell.made[2]
+
+
+@pytest.mark.parametrize(
+    ("answers", "syncs"), [([], 1), ([ConnectionLossError("lost")], 2), ([NotReadOnlyError()], 1)]
+)
+def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs: int) -> None:
+    shell = Shell(*expired(1.0))
+    sequence = started(shell)
+    shell.pass_time(0.5)
+    assert shell.made[0].syncs == 0
+    shell.served = lambda _: shell.log.append(f"synced {shell.made[1].syncs}")
+    made = shell.make_client
+
+    def make_client() -> Session:
+        client = made()
+        client.refused = answers
+        return client
+
+    shell.make_client = make_client  # type: ignore[method-assign]
+    sequence._services[Service(cast(Any, sequence))] = None
+    shell.pass_time(1)
+    assert shell.log[-1] == f"synced {syncs}"
+
+
+def test_a_session_that_ends_during_the_sync_is_none() -> None:
+    shell = Shell(*expired(1.0, 1.0))
+    sequence = started(shell)
+    shell.pass_time(0.5)
+    made = shell.make_client
+
+    def make_client() -> Session:
+        client = made()
+        client.refused = [client.end] if len(shell.made) == 2 else []
+        return client
+
+    shell.make_client = make_client  # type: ignore[method-assign]
+    shell.pass_time(1)
+    assert sequence._present == (2, shell.made[2])
+
+
+def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
+    shell = Shell(*expired(1.0, 1.0))
+    sequence = Sequence(cast(Any, shell))
+    sequence.serve(Service(cast(Any, sequence)))
+    shell.pass_time(2.5)
+    assert shell.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
+
+
+def test_a_service_joins_the_session_that_is_there_and_leaves_it() -> None:
+    shell = Shell()
+    sequence = started(shell)
+    service = Service(cast(Any, sequence))
+    sequence.dismiss(service)
+    shell.pass_time(0)
+    sequence.serve(service)
+    assert list(shell.made[0].services) == [service]
+    sequence.dismiss(service)
+    assert not shell.made[0].services
+    shell.made[0].over = True  # which is known here only later
+    sequence.serve(service)
+    assert service in sequence._services
+
+
+def test_a_service_that_is_dismissed_while_it_is_begun_does_not_run() -> None:
+    shell = Shell()
+    sequence = started(shell)
+    shell.served = sequence._services.pop  # by a finalizer, say
+    shell.pass_time(0)
+    sequence.serve(Service(cast(Any, sequence)))
+    assert not shell.made[0].services
+
+
+def test_a_second_begin_of_the_same_supervisor_ends_at_once() -> None:
+    """An interrupt of the first may come behind the start of its thread."""
+    shell = Shell(*expired(1.0))
+    sequence = started(shell)
+    sequence._begun = False
+    sequence.begin()
+    shell.pass_time(0.5)
+    sequence.begin()
+    assert shell.log == ["begin sessions"] * 2
+    assert sequence._present == (1, shell.made[0])
+
+
+def test_what_cannot_be_made_again_ends_the_supervisor() -> None:
+    shell = Shell(*expired(1.0))
+    sequence = started(shell)
+    shell.unmakable = ValueError("the certificate is gone")
+    shell.pass_time(2)
+    for ask in (sequence.wait, sequence.client):
+        with pytest.raises(ValueError, match="certificate"):
+            ask().send(None)
+
+
+def test_a_supervisor_whose_task_is_cancelled_has_ended() -> None:
+    shell = Shell()
+    sequence = started(shell)
+    shell.pass_time(0)
+    shell.tasks[0][0].close()
+    assert sequence._closed
+
+
+def test_each_session_comes_once_and_of_those_missed_the_last() -> None:
+    shell = Shell(*expired(1.0, 1.0, 1.0))
+    sequence = started(shell)
+    seen: list[object] = []
+
+    async def read() -> None:
+        async for client in sequence.clients():
+            seen.append(client)
+            await shell.within(Condition(lambda: False), 1.5 if len(seen) == 1 else 0)
+
+    shell.begin(read(), "read")
+    shell.pass_time(10)
+    assert seen == [shell.made[0], shell.made[1], shell.made[2], shell.made[3]]
+
+
+def test_a_session_that_was_there_for_a_moment_is_not_lost_and_does_not_wake_in_vain() -> None:
+    """It comes and goes before a reader that it has woken can go on: the reader gets the next."""
+    shell = Shell(*expired(0.0))
+    sequence = started(shell)
+    seen: list[object] = []
+
+    async def read() -> None:
+        seen.append(await sequence.client())
+
+    shell.begin(read(), "read")
+    shell.tasks.reverse()  # so that the reader's steps come first
+    shell.pass_time(1)
+    assert len(seen) == 1
+
+
+def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
+    shell = Shell()
+    sequence = started(shell)
+    state = [False]
+    condition = Condition(lambda: state[0])
+    held: list[bool] = []
+
+    async def wait() -> None:
+        held.append(await sequence.holds(condition, 5.0))
+
+    async def flicker() -> None:
+        for seconds, value in ((1.0, True), (0.0, False), (1.0, True)):
+            await shell.within(Condition(lambda: False), seconds)
+            state[0] = value
+            condition.notify()
+
+    shell.begin(flicker(), "flicker")
+    shell.begin(wait(), "wait")
+    shell.pass_time(1.5)
+    shell.pass_time(1.0)
+    assert held == [True]
+
+
+def test_no_session_in_time() -> None:
+    shell = Shell(*expired(*[None] * 5))
+    sequence = started(shell)
+    found: list[Exception] = []
+
+    async def ask() -> None:
+        try:
+            await sequence.client(0.25)
+        except UnreachableError as error:
+            found.append(error)
+
+    shell.begin(ask(), "ask")
+    shell.pass_time(0.3)
+    assert [str(error) for error in found] == ["there was no session within 0.25 s"]
+
+
+def test_a_closed_supervisor() -> None:
+    shell = Shell()
+    sequence = started(shell)
+    shell.pass_time(0)
+    assert not run(sequence.wait(0))
+    run(sequence.stop())
+    shell.pass_time(0)
+    assert shell.made[0].closed
+    assert run(sequence.wait())
+    for refused in (sequence.client(), sequence.holds(Condition(lambda: False), None)):
+        with pytest.raises(ClientClosedError):
+            refused.send(None)
+    with pytest.raises(ClientClosedError):
+        sequence.serve(Service(cast(Any, sequence)))
+    assert run(anext(sequence.clients(), None)) is None
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_close_before_the_first_session(steps: int) -> None:
+    shell = Shell(*expired(*[None] * 5))
+    sequence = started(shell)
+    seen: list[object] = []
+
+    async def read() -> None:
+        seen.extend([client async for client in sequence.clients()])
+        seen.append("end")
+
+    shell.begin(read(), "read")
+    for _ in range(steps):
+        shell.turn()
+    run(sequence.stop())
+    shell.pass_time(1)
+    assert seen[-1] == "end"
+    assert shell.made[0].closed
+
+
+def test_callbacks_go_to_the_shell() -> None:
+    called: list[int] = []
+    Sequence(cast(Any, Shell())).dispatch(lambda: called.append(1))
+    assert called == [1]
+
+
+# --- leadership -----------------------------------------------------------------------------------
+
+
+class Face(SupervisorView):
+    """What users have, in this shell."""
+
+    def __init__(self, shell: Shell, **options: object) -> None:
+        self._checked(options)
+        self._shell = shell
+        self._algorithm = Sequence(cast(Any, shell))
+
+
+class Broken(Exception):
+    """An error of a user's function."""
+
+
+def led(shell: Shell, function: Callable[[Session], object]) -> Sequence:
+    face = Face(shell)
+    face.lead("/e", function, "me")
+    return face._sessions
+
+
+def script(*steps: BaseException | None) -> tuple[Callable[[Session], object], list[Session]]:
+    """A function that ends its terms like that, and the sessions of its terms."""
+    terms: list[Session] = []
+    left = iter(steps)
+
+    def function(lock: Session) -> None:
+        terms.append(lock)
+        step = next(left, Broken("the script is over"))
+        if isinstance(step, SessionExpiredError):
+            lock.over = True
+        if step is not None:
+            raise step
+
+    return function, terms
+
+
+def group(*errors: Exception) -> ExceptionGroup[Exception]:
+    return ExceptionGroup("tasks", errors)
+
+
+@pytest.mark.parametrize(
+    ("steps", "sessions"),
+    [
+        ([None, None], [0, 0, 0]),
+        ([ConnectionLossError("lost"), LockLostError("lost")], [0, 0, 0]),
+        ([SessionExpiredError("expired")], [0, 1]),
+        ([group(ConnectionLossError("a"), group(LockLostError("b")))], [0, 0]),
+        ([group(ConnectionLossError("a"), Broken("mine"))], [0]),
+        ([NoAuthError()], [0]),
+        ([SystemExit(1)], [0]),
+    ],
+)
+def test_terms_follow_one_another_until_an_error_that_is_not_the_networks(
+    steps: list[BaseException | None], sessions: list[int]
+) -> None:
+    shell = Shell(*expired(1.0))
+    function, terms = script(*steps)
+    sequence = led(shell, function)
+    shell.pass_time(3)
+    assert [shell.made.index(client) for client in terms] == sessions
+    with pytest.raises((Broken, NoAuthError, SystemExit, ExceptionGroup)):
+        sequence.raise_error()
+    assert all(client.closed for client in shell.made)
+
+
+def test_bad_arguments_begin_nothing() -> None:
+    with pytest.raises(TypeError, match="cannot resume"):
+        Face(Shell(), resume=None)
+    face = Face(shell := Shell())
+    for function, said in ((1, "callable"), (print, "not of this shell")):
+        with pytest.raises(TypeError, match=said):
+            face.lead("/e", cast(Any, function), "me")
+    with pytest.raises(AssertionError):  # of the lock that is made of the arguments
+        face.lead("bad", len, "me")
+    assert not shell.log
+
+
+def test_the_end_of_another_session_ends_the_supervisor() -> None:
+    shell = Shell()
+
+    def function(_: Session) -> None:
+        raise ClientClosedError("another client of the user's")
+
+    sequence = led(shell, function)
+    shell.pass_time(1)
+    with pytest.raises(ClientClosedError, match="user's"):
+        sequence.raise_error()
+
+
+def test_a_close_ends_a_leadership() -> None:
+    shell = Shell()
+
+    def function(_: Session) -> None:
+        run(sequence.stop())
+
+    sequence = led(shell, function)
+    shell.pass_time(1)
+    sequence.raise_error()
+    assert all(work.cr_frame is None for work, _ in cast(Iterable[Any], shell.tasks))
+
+
+@pytest.mark.parametrize(
+    ("error", "over", "is_end"),
+    [
+        (None, True, False),
+        (KeyboardInterrupt(), True, False),
+        (SessionExpiredError("x"), True, True),
+        (SessionExpiredError("another's"), False, False),
+        (ConnectionLossError("x"), True, True),
+        (ConnectionLossError("x"), False, False),
+        (group(SessionExpiredError("x"), ConnectionLossError("y")), True, True),
+        (group(SessionExpiredError("x"), Broken()), True, False),
+    ],
+)
+def test_what_says_that_a_session_is_over(
+    error: BaseException | None, over: bool, is_end: bool
+) -> None:
+    client = Session(Shell(), 1.0, SessionExpiredError("expired"))
+    client.over = over
+    assert run(is_session_end(client, error)) is is_end
