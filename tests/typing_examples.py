@@ -26,11 +26,13 @@ from zkwire import (
     AsyncLock,
     AsyncMultiLock,
     AsyncNonBlockingLock,
+    AsyncPartitioner,
     AsyncPersistentNode,
     AsyncReadWriteLock,
     AsyncReentrantLock,
     AsyncSemaphore,
     AsyncSequentialLock,
+    AsyncShare,
     AsyncTransaction,
     BlockingLock,
     Check,
@@ -57,6 +59,7 @@ from zkwire import (
     MultiError,
     MultiLock,
     NonBlockingLock,
+    Partitioner,
     PathAndStat,
     Perms,
     PersistentNode,
@@ -65,6 +68,7 @@ from zkwire import (
     Semaphore,
     SequentialLock,
     SetData,
+    Share,
     Stat,
     State,
     TraceFrame,
@@ -197,6 +201,12 @@ def locks(client: Client) -> None:
         assert_type(members.join(b"data", "me"), PersistentNode)
         for list_of_members in members.changes():
             assert_type(list_of_members, list[Member])
+    with Partitioner(client, "/p", ["a", "b"], name="me") as partitioner:
+        assert_type(partitioner.next(1.0), Share | None)
+        for share in partitioner:
+            assert_type(share, Share)
+            assert_type(share["a"], int)
+            assert_type(share.wait(1.0), bool)
 
 
 async def asynchronously(client: AsyncClient) -> None:
@@ -239,4 +249,9 @@ async def asynchronously(client: AsyncClient) -> None:
         assert_type(await members.join(), AsyncPersistentNode)
         async for list_of_members in members.changes():
             assert_type(list_of_members, list[Member])
+    async with AsyncPartitioner(client, "/p", ["a"]) as partitioner:
+        assert_type(await partitioner.next(1.0), AsyncShare | None)
+        async for share in partitioner:
+            assert_type(share, AsyncShare)
+            assert_type(await share.wait(), bool)
     assert_type(await client.detach(), Credentials)

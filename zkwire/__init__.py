@@ -64,6 +64,12 @@ __all__ += ["AsyncCache"]
 _from("aio.cache")
 __all__ += ["AsyncGroup", "AsyncPersistentNode"]
 _from("aio.membership")
+__all__ += ["AsyncShare"]
+_from("recipes.share")
+__all__ += ["Partitioner", "Share"]
+_from("blocking.partitioner")
+__all__ += ["AsyncPartitioner"]
+_from("aio.partitioner")
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
 _from("jute.records")
@@ -107,12 +113,14 @@ if TYPE_CHECKING:
     from zkwire.aio.following import *
     from zkwire.aio.locks import *
     from zkwire.aio.membership import *
+    from zkwire.aio.partitioner import *
     from zkwire.aio.supervisor import *
     from zkwire.blocking.cache import *
     from zkwire.blocking.client import *
     from zkwire.blocking.following import *
     from zkwire.blocking.locks import *
     from zkwire.blocking.membership import *
+    from zkwire.blocking.partitioner import *
     from zkwire.blocking.supervisor import *
     from zkwire.errors import *
     from zkwire.jute.records import *
@@ -124,6 +132,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.following import *
     from zkwire.recipes.lost import *
     from zkwire.recipes.member import *
+    from zkwire.recipes.share import *
     from zkwire.session.trace import *
     from zkwire.session.watch import *
     from zkwire.wire.model import *

@@ -48,6 +48,7 @@ SERVICES = {
     *("ChildrenWatch", "DataWatch"),
     *("Supervisor",),
     *("Group", "PersistentNode"),
+    *("Partitioner", "Share"),
 }
 TWINS = {
     "Client",

@@ -112,6 +112,12 @@ class Background:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
+    async def connected(self, deadline: float | None) -> None:
+        """Wait for a usable connection."""
+        change: Waitable = self.session.change
+        await self.wait_for(change)
+        self._runtime.check_open()
+
     async def until(self, reply: Reply[T], deadline: float | None) -> T:
         """The reply's result."""
         return await reply

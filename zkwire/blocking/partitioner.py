@@ -1,0 +1,81 @@
+"""Items shared out among the members of a group, for threads."""
+
+from __future__ import annotations
+
+from zkwire.blocking.run import blocking, in_thread, iterate, run
+from zkwire.blocking.watching import sessions_of
+from zkwire.errors import OperationTimeoutError
+from zkwire.recipes.partition import Partition
+from zkwire.recipes.partitioner import Partitioning
+from zkwire.recipes.partitioner_view import PartitionerView
+from zkwire.recipes.share import AsyncShare, ShareView
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Final, Self
+
+    from zkwire.blocking.watching import ThreadNodeWatches
+    from zkwire.jute.records import ACL
+
+
+class Share(ShareView):
+    """The items of one member, each with its fence: a mapping that a :class:`Partitioner` makes."""
+
+    wait: Final = in_thread(AsyncShare.wait)
+
+
+class Partitioner(PartitionerView):
+    """Shares out items among all members that have been given the same ones.
+
+        with Partitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
+            for share in partitioner:
+                workers.start(share)
+                share.wait()
+                workers.stop(share.leaving)
+
+    An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
+    its fence, higher than those of all owners before.  When members come, leave or die, the items
+    are shared out anew, evenly, and few of them move.  One that is to move goes on being this
+    member's until the loop asks for the next share: that confirms that work on it has stopped.
+
+    ``client``: a Client, or a Supervisor, with which it goes on in the next session.  When the
+    session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
+    ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
+    is made); while another session has a member of that name, this one waits.  ``acl``: for the
+    nodes that it makes (None: the client's ``default_acl``).
+
+    Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
+    TypeError for what is no str.
+    """
+
+    def __init__(
+        self,
+        client: ThreadNodeWatches,
+        path: str,
+        items: Iterable[str],
+        *,
+        name: str | None = None,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        partition = Partition(path, items, name, acl)
+        self._algorithm = Partitioning(sessions_of(client), partition, Share)
+
+    def next(self, timeout: float | None = None) -> Share | None:
+        return run(self._algorithm.next(timeout))
+
+    next.__doc__ = Partitioning.next.__doc__
+    close: Final = blocking(Partitioning.close)
+
+    def __iter__(self) -> Iterator[Share]:
+        return iterate(self._algorithm.__aiter__())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except OperationTimeoutError:
+            if kind is None:
+                raise
