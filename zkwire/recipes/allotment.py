@@ -2,7 +2,7 @@
 
 Every member computes it by itself from the names alone, so it must depend on nothing else.  Each
 item scores each member by a hash of both names, and of all pairs the one with the highest score is
-joined first, as long as the member has room.  A pair keeps its score whoever else is there, so most
+joined first, as long as the member has room.  A pair keeps its score whatever others there are, so most
 pairs outlive a member that comes or goes: about a fifth more items move than have to.
 """
 

@@ -1,0 +1,332 @@
+"""The world of a partitioner: members that come, leave and die, and versions with planted bugs.
+
+Each member lives through lost connections, other and stale servers, pauses and the ends of
+sessions.  Its program works on items in the three ways that a program can: it stops what a share
+calls leaving, it stops what the next share leaves out, or it does both and is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.support.simulation_cache import OneAfterAnother
+from zkwire.errors import ClientClosedError
+from zkwire.recipes import partition
+from zkwire.recipes.partition import Partition
+from zkwire.recipes.partitioner import Partitioning
+from zkwire.recipes.share import AsyncShare, ShareView
+from zkwire.recipes.sharing import Sharing
+from zkwire.recipes.tenure import ItemLock, Tenure
+from zkwire.testing.simulation import Scenario
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
+from zkwire.testing.simulation.simulation import Simulation
+
+PATH = "/p"
+ITEMS = ("1", "2", "3", "4", "5")
+NETWORK = ("cut", "unsent", "linger", "pause", "partition", "blip", "slow", "lag", "refuse")
+FAULTS = (*NETWORK, "expire", "delete")
+
+
+class Worker:
+    """A member and its program: ``working`` is what that works on at this moment."""
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.sim = sim
+        self.name = name
+        self.sessions = OneAfterAnother(sim)
+        self.clients: list[Client] = [self.sessions.client]
+        self.rng = Random(f"{sim.seed} {name}")
+        self.working: dict[str, Tenure] = {}
+        self.share: AsyncShare | None = None
+        items = self.rng.sample(ITEMS, len(ITEMS))  # in any order
+        self.partitioning = Partitioning(
+            self.sessions, Partition(PATH, items, name, None), AsyncShare
+        )
+        self.clients[0].spawn(self.work())
+
+    @property
+    def client(self) -> Client:
+        return self.sessions.client
+
+    @property
+    def dead(self) -> bool:
+        return self.client.dead
+
+    @property
+    def excused(self) -> bool:
+        """Whether it cannot know what has become of its session."""
+        return self.dead or self.client.killed or self.client.paused
+
+    def go_on(self) -> None:
+        """Begin the next session if the last has ended."""
+        if not self.dead:
+            self.sessions.go_on()
+            if self.client is not self.clients[-1]:
+                self.clients.append(self.client)
+
+    def die(self) -> None:
+        for client in self.clients:
+            CLIENT_FAULTS["crash"](self.sim, client)
+        self.working.clear()
+
+    async def work(self) -> None:
+        while True:
+            looks = self.rng.random() < 0.6
+            try:
+                limit = self.rng.choice((None, None, 0.0, 1.0, 5.0))
+                share = await self.partitioning.next(limit)
+            except ClientClosedError:
+                return
+            if share is not None:
+                self._begin(share)
+            await self.clients[0].turn()
+            if self.share is not None and looks:
+                share = self.share
+                await self.partitioning._until_changed(share, self.rng.choice((None, 3.0)))
+                for item in share.leaving:
+                    await self.clients[0].turn()
+                    self.working.pop(item, None)
+            elif self.rng.random() < 0.3:
+                await self.clients[0].sleep(self.rng.random())
+
+    def _begin(self, share: AsyncShare) -> None:
+        """Stop what the share leaves out, begin what is new in it."""
+        for item, tenure in share._tenures.items():
+            if self.working.get(item, tenure) is not tenure:
+                raise ViolationError("BACK", f"{item} is back before work on it has stopped")
+        self.share, self.working = share, dict(share._tenures)
+
+
+class OneOwner:
+    """What holds of items.
+
+    ME: no two members hold one item.  FENCE: each tenure of an item has a higher fence than those
+    before.  KEPT: an item that is being worked on is not let go.  TOLD: a share of which an item is
+    lost has changed.  BACK: an item is not given out anew before work on it has stopped.
+    LEFT: at the end nothing is left.
+    """
+
+    def __init__(self, workers: list[Worker]) -> None:
+        self.workers = workers
+        self._highest: dict[str, int] = {}
+        self._seen = set[Tenure]()
+
+    def _held(self) -> Iterator[tuple[str, Tenure, Worker]]:
+        for worker in self.workers:
+            tenures = {*worker.partitioning._tenures.items(), *worker.working.items()}
+            for item, tenure in () if worker.excused else tenures:
+                if tenure.held and tenure.fence not in worker.sim.stolen:
+                    yield item, tenure, worker
+
+    def step(self, sim: Simulation) -> None:
+        owners: dict[str, str] = {}
+        for item, tenure, worker in self._held():
+            if owners.setdefault(item, worker.name) != worker.name:
+                raise ViolationError("ME", f"{item}: {owners[item]} and {worker.name}")
+            if tenure not in self._seen:
+                self._seen.add(tenure)
+                if tenure.fence <= self._highest.get(item, 0):
+                    raise ViolationError("FENCE", f"{item}: {tenure.fence} of {worker.name}")
+                self._highest[item] = tenure.fence
+        for worker in self.workers:
+            self._look_at_work(worker)
+
+    def _look_at_work(self, worker: Worker) -> None:
+        partitioning = worker.partitioning
+        if worker.dead or partitioning._leaving:
+            return
+        if partitioning._error is not None:
+            raise ViolationError("ERROR", f"{worker.name} has ended with {partitioning._error!r}")
+        for item, tenure in worker.working.items():
+            lock = tenure.lock
+            if not (tenure.held or lock._owned or lock.lost.reason):
+                raise ViolationError("KEPT", f"{worker.name} works on {item}, which was let go")
+            share = worker.share
+            if not tenure.held and share is not None and item in share and not share._stale:
+                raise ViolationError("TOLD", f"{worker.name} is not told that {item} is lost")
+
+    def settled(self) -> bool:
+        """Whether each item is worked on by one living member, and evenly."""
+        living = [worker for worker in self.workers if not worker.dead]
+        work = [[i for i, t in worker.working.items() if t.held] for worker in living]
+        sizes = [len(items) for items in work]
+        return sorted(i for items in work for i in items) == sorted(ITEMS) and (
+            max(sizes) - min(sizes) <= 1
+        )
+
+    def end(self, sim: Simulation) -> None:
+        for task in sim.ended:
+            if task.error is not None:
+                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.ended)}
+        for path, node in sim.tree.nodes.items():
+            if path.startswith(PATH) and node.owner in living:
+                raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
+        refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
+        for client in sim.clients:
+            if not (client.dead or client.session.ended):
+                if client.world.engaged or client.world.services:
+                    raise ViolationError("LEFT", f"{client} has a claim or a service left")
+                if client.session.watch_count and not refused:
+                    raise ViolationError("LEFT", f"{client} has a watch left")
+
+
+def shared_out(members: int = 3, changes: int = 4) -> Scenario:
+    """Members of which some come, leave and die; then all is quiet, and then all leave."""
+
+    def scenario(sim: Simulation) -> None:
+        rng = Random(sim.seed)
+        workers: list[Worker] = []
+        check = OneOwner(workers)
+        sim.checks.append(check)
+        workers += [Worker(sim, f"m{number}") for number in range(members)]
+        outside, names = sim.client("w"), iter(range(members, 1000))
+
+        async def rest(seconds: float) -> None:
+            for worker in workers:
+                worker.go_on()
+            await outside.sleep(seconds)
+
+        async def live() -> None:
+            for _ in range(changes):
+                for _ in range(rng.randrange(8)):
+                    await rest(rng.choice((0.0, 0.0, 0.3, 4.0)))
+                change = rng.choice(("join", "join", "leave", "die"))
+                living = [worker for worker in workers if not worker.dead]
+                if change == "join" or len(living) < 2:
+                    workers.append(Worker(sim, f"m{next(names)}"))
+                elif change == "die":
+                    rng.choice(living).die()
+                else:
+                    await leave(rng.choice(living))
+            for _ in range(2):  # it stays so
+                while not check.settled():
+                    await rest(1.0)
+                await rest(3.0)
+            for worker in [worker for worker in workers if not worker.dead]:
+                await leave(worker)
+            await outside.sleep(3.0)  # for clean-ups
+
+        async def leave(worker: Worker) -> None:
+            worker.working.clear()
+            await worker.partitioning.close(None)
+            workers.remove(worker)
+
+        outside.spawn(live())
+
+    return scenario
+
+
+# --- planted bugs ---------------------------------------------------------------------------------
+
+_confirm, _next, _held = Sharing._confirm, Sharing.next, Tenure.held
+
+
+def _unconfirmed(sharing: Sharing) -> None:
+    """Lets go what is revoked, without being asked."""
+    for item, tenure in tuple(sharing._given.items()):
+        if not tenure.wanted:
+            del sharing._given[item]
+    _confirm(sharing)
+
+
+async def _confirms_untold(sharing: Sharing, timeout: float | None = None) -> Any:
+    """Takes it for told what has been revoked when the reader asks."""
+    if sharing._share is not None:
+        _ = sharing._share.changed
+    return await _next(sharing, timeout)
+
+
+def _confirms_what_waits(sharing: Sharing) -> None:
+    """Forgets the share that waits to be taken."""
+    waits, sharing._next = sharing._next, None
+    _confirm(sharing)
+    sharing._next = waits
+
+
+def _confirms_each_time(sharing: Sharing) -> None:
+    """Takes what the reader has kept from the share that it has, as it is now."""
+    if sharing._keep is not None and sharing._share is not None:
+        sharing._keep = sharing._keep.difference(*sharing._share._told)
+    _confirm(sharing)
+
+
+def _wanted_alone(share: ShareView, tenure: Tenure) -> bool:
+    """Does not look at the lease."""
+    return tenure.wanted
+
+
+def _first_come(lock: ItemLock, names: list[str], own: str) -> None:
+    """Believes the allotment: an item that is to be this member's is."""
+
+
+def _own_first(items: Any, members: list[str]) -> dict[str, str]:
+    """Depends on the order in which the members are seen."""
+    return {item: members[place % len(members)] for place, item in enumerate(items)}
+
+
+async def _looks_once(
+    partitioning: Partitioning, runtime: Any, watch: Any, roll: dict[str, Any]
+) -> Any:
+    """Reads the members with a watch of another time only."""
+    if roll:
+        return partitioning._partition.allotted(roll)
+    return await _look(partitioning, runtime, watch, roll)
+
+
+_look = Partitioning._look
+
+
+def _lost_is_kept(tenure: Tenure) -> None:
+    """The end of a tenure is not noted."""
+
+
+def _back_at_once(sharing: Sharing, wanted: dict[str, Tenure]) -> None:
+    """Gives a lost item out anew before work on it has stopped."""
+    for item, tenure in tuple(sharing._given.items()):
+        if tenure.ended:
+            del sharing._given[item]
+    _hand_out(sharing, wanted)
+
+
+_hand_out = Sharing._hand_out
+
+
+def _ends_before(partitioning: Partitioning) -> None:
+    """Leaves the locks to the end of the session."""
+    partitioning._tenures = {}
+
+
+class Bug(NamedTuple):
+    """What is replaced and by what, the faults that show it, and what it breaks."""
+
+    home: Any
+    attribute: str
+    new: object
+    faults: tuple[str, ...]
+    invariants: set[str]
+
+
+PLANTED = {
+    "a revoked item is let go": Bug(Sharing, "_confirm", _unconfirmed, (), {"KEPT"}),
+    "what was not told is confirmed": Bug(Sharing, "next", _confirms_untold, (), {"KEPT"}),
+    "a share that waits is forgotten": Bug(
+        Sharing, "_confirm", _confirms_what_waits, (), {"KEPT", "BACK"}
+    ),
+    "the lease is not looked at": Bug(
+        ShareView, "_keeps", _wanted_alone, ("partition",), {"TOLD", "LIVE"}
+    ),
+    "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
+    "the order of members counts": Bug(partition, "allot", _own_first, (), {"LIVE"}),
+    "members are read once": Bug(Partitioning, "_look", _looks_once, (), {"LIVE"}),
+    "a lost item does not come back": Bug(
+        Tenure, "_session_ended", _lost_is_kept, ("delete",), {"LIVE"}
+    ),
+    "a lost item comes back at once": Bug(
+        Sharing, "_hand_out", _back_at_once, ("delete", "partition"), {"BACK"}
+    ),
+}  # fmt: skip
+"""Bugs, each of which a few thousand runs find."""
