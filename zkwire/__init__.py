@@ -70,6 +70,12 @@ __all__ += ["Partitioner", "Share"]
 _from("blocking.partitioner")
 __all__ += ["AsyncPartitioner"]
 _from("aio.partitioner")
+__all__ += ["QueueEmptyError", "QueueFullError", "QueueItem"]
+_from("recipes.queue_items")
+__all__ += ["Queue"]
+_from("blocking.queue")
+__all__ += ["AsyncQueue"]
+_from("aio.queue")
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
 _from("jute.records")
@@ -114,6 +120,7 @@ if TYPE_CHECKING:
     from zkwire.aio.locks import *
     from zkwire.aio.membership import *
     from zkwire.aio.partitioner import *
+    from zkwire.aio.queue import *
     from zkwire.aio.supervisor import *
     from zkwire.blocking.cache import *
     from zkwire.blocking.client import *
@@ -121,6 +128,7 @@ if TYPE_CHECKING:
     from zkwire.blocking.locks import *
     from zkwire.blocking.membership import *
     from zkwire.blocking.partitioner import *
+    from zkwire.blocking.queue import *
     from zkwire.blocking.supervisor import *
     from zkwire.errors import *
     from zkwire.jute.records import *
@@ -133,6 +141,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.lost import *
     from zkwire.recipes.member import *
     from zkwire.recipes.share import *
+    from zkwire.recipes.queue_items import *
     from zkwire.session.trace import *
     from zkwire.session.watch import *
     from zkwire.wire.model import *

@@ -45,6 +45,7 @@ OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
 FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "Semaphore"}
 SERVICES = {
     *("Cache",),
+    *("Queue",),
     *("ChildrenWatch", "DataWatch"),
     *("Supervisor",),
     *("Group", "PersistentNode"),
@@ -66,6 +67,8 @@ PUBLIC = (
     | FUNCTIONS
     | OF_A_MULTI
     | {"CacheEvent", "CacheFullError", "CachedNode", "Member"}
+    | {"CacheEvent", "CacheFullError", "CachedNode"}
+    | {"QueueEmptyError", "QueueFullError", "QueueItem"}
     | {"Contender", "DigestMD5", "Lost", "SeenChildren", "SeenData", "Watch"}
 )
 

@@ -1,0 +1,119 @@
+"""What stands where in a queue, and what an item is.
+
+    /path/entries/entry-<priority>-<number>   an item; its data is the node's
+    /path/taken/entry-<priority>-<number>     its claim, ephemeral
+    /path/marks, /path/waiting                see `once` and `queue_choice`
+
+That is the layout of kazoo's LockingQueue.  ``flat`` is that of kazoo's Queue: the items stand in
+the path itself, and the rest below ``<path>-zkwire-queue``.
+
+Names of items, put in order, are in the order of priorities and, within one, of puts.  So nothing
+else can stand in a name: no id of an attempt, by which kazoo would order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zkwire.errors import OperationTimeoutError, ZooKeeperError
+from zkwire.operations.base import LARGEST_BODY
+from zkwire.operations.checks import check_data
+from zkwire.recipes.runtime import in_time
+from zkwire.recipes.trees import ensure_path
+from zkwire.wire.paths import SEQUENCE_DIGITS, check_path, sequence_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL, Stat
+    from zkwire.recipes.runtime import Runtime
+
+_PREFIX = "entry-"
+_LOWEST = 999
+_NAME_LENGTH = len(_PREFIX) + len("100-") + SEQUENCE_DIGITS
+MOST_BYTES = LARGEST_BODY - 8192
+"""Of an item; the rest of a request is for paths and access lists."""
+
+
+class QueueEmptyError(OperationTimeoutError):
+    """There was no item to take until the time limit passed."""
+
+
+class QueueFullError(ZooKeeperError):
+    """The queue has ``max_items`` items, or would have more with these; none was put."""
+
+
+class QueueItem(NamedTuple):
+    """An item of a queue.
+
+    ``name`` is that of its node, unlike that of any other.  ``zxid`` is what its ``put`` has
+    returned.  ``deliveries``: how often it has been taken, this time included; 0 from ``get`` and
+    ``peek`` if it never was.
+    """
+
+    data: bytes
+    priority: int
+    name: str
+    zxid: int
+    deliveries: int
+
+
+class Layout:
+    """The paths of a queue."""
+
+    __slots__ = ("flat", "items", "kept", "marks", "path", "taken", "waiting")
+
+    def __init__(self, path: str, flat: bool) -> None:
+        if check_path(path) == "/":
+            raise ValueError("the root cannot be a queue")
+        side = f"{path}-zkwire-queue" if flat else path
+        self.path = path
+        self.flat = flat
+        self.items: str = path if flat else f"{path}/entries"
+        self.taken: str = f"{side}/taken"
+        self.marks: str = f"{side}/marks"
+        self.waiting: str = f"{side}/waiting"
+        self.kept: str = path
+
+    async def provide(
+        self, runtime: Runtime, acl: Sequence[ACL] | None, deadline: float | None
+    ) -> None:
+        """Create what is missing; kazoo expects that ``entries`` and ``taken`` stay."""
+        limit = in_time(runtime, deadline)
+        await ensure_path(runtime, self.items, acl, limit)
+        await ensure_path(runtime, self.taken, acl, limit, containers=self.flat)
+
+
+def prefix(priority: int) -> str:
+    """The beginning of the name of an item."""
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise TypeError(f"priority must be an int, not {type(priority).__name__}")
+    if not 0 <= priority <= _LOWEST:
+        raise ValueError(f"priority must be 0 (first) to {_LOWEST}, not {priority}")
+    return f"{_PREFIX}{priority:03d}-"
+
+
+def is_item(name: str) -> bool:
+    """Whether a child of this name is an item, and not another client's node."""
+    return (
+        len(name) == _NAME_LENGTH
+        and name.startswith(_PREFIX)
+        and name[len(_PREFIX) : len(_PREFIX) + 3].isdigit()
+        and sequence_number(name) is not None
+    )
+
+
+def item(name: str, data: bytes, stat: Stat, taken: int = 0) -> QueueItem:
+    priority = int(name[len(_PREFIX) : len(_PREFIX) + 3])
+    return QueueItem(data, priority, name, stat.czxid, stat.version + taken)
+
+
+def check_item(data: bytes) -> bytes:
+    """``data`` if it can be an item."""
+    if len(check_data(data)) > MOST_BYTES:
+        raise ValueError(
+            f"an item has at most {MOST_BYTES} bytes, not {len(data)}: put the data elsewhere, and "
+            "its name into the queue"
+        )
+    return data
