@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hypothesis
 import pytest
@@ -149,6 +149,18 @@ def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
     """One client for everything that the faults of a test are not to hit."""
     with Client(zookeeper.hosts, session_timeout=LONG) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def kazoo() -> Any:
+    """The package, which some tests need and the library does not."""
+    try:
+        import kazoo.client
+        import kazoo.exceptions
+        import kazoo.security
+    except ImportError:
+        unavailable("kazoo is not installed")
+    return kazoo
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from tests.real.test_lock_recovery import (  # `queue` is a fixture
     lost_deletes,
     queue,  # noqa: F401
 )
-from tests.real.test_lock_sweep import CUTS, CYCLES, SINGLES, Cycle, Run, Sweep, timed_out
+from tests.real.test_lock_sweep import CUTS, CYCLES, SINGLES, Cycle, Place, Run, Sweep, timed_out
 from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import (
     AsyncKind,
@@ -79,8 +79,6 @@ from zkwire import (
 )
 from zkwire.net.pacing import DEFER_SECONDS
 from zkwire.testing import Server
-
-pytestmark = pytest.mark.real
 
 WAITERS = 1000
 
@@ -195,21 +193,12 @@ class AsyncSweep(Sweep):
     ("kind", "cycle"), CYCLES, ids=[f"{kind.__name__}-{cycle.__name__}" for kind, cycle in CYCLES]
 )
 def test_every_fault_at_every_request(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    thread: LoopThread,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    kind: Kind,
-    cycle: Cycle,
+    place: Place, thread: LoopThread, kind: Kind, cycle: Cycle
 ) -> None:
-    sweep = AsyncSweep(
-        zookeeper,
-        observer,
-        {name: (fault,) for name, fault in CUTS.items()} if cycle is timed_out else SINGLES,
-    )
+    cuts = {name: (fault,) for name, fault in CUTS.items()}
+    sweep = AsyncSweep(place, cuts if cycle is timed_out else SINGLES)
     sweep.thread = thread
-    sweep.run_all(kind, cycle, fresh_path, capsys)
+    sweep.run_all(kind, cycle)
 
 
 # --- between processes ----------------------------------------------------------------------------

@@ -20,8 +20,6 @@ from tests.support.lock_helpers import (
 )
 from zkwire import Election, LockLostError
 
-pytestmark = pytest.mark.real
-
 
 def test_nobody_leads_at_first(stage: Stage, fresh_path: str) -> None:
     election = Election(stage.client(), fresh_path)

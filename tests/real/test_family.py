@@ -20,6 +20,7 @@ from tests.real.test_lock_sweep import (
     SINGLES,
     Cycle,
     Fault,
+    Place,
     Run,
     Sweep,
     closed,
@@ -45,9 +46,6 @@ from zkwire import (
     SequentialLock,
 )
 from zkwire.testing.proxy import Frame
-
-pytestmark = pytest.mark.real
-
 
 # --- the re-entrant lock --------------------------------------------------------------------------
 
@@ -417,14 +415,8 @@ class FamilyRun(Run):
 class FamilySweep(Sweep):
     """All runs of one life cycle of a lock of the family."""
 
-    def __init__(
-        self,
-        server: ZooKeeperServer,
-        observer: Client,
-        faults: Mapping[str, tuple[Fault, ...]],
-        make: Make,
-    ) -> None:
-        super().__init__(server, observer, faults)
+    def __init__(self, place: Place, faults: Mapping[str, tuple[Fault, ...]], make: Make) -> None:
+        super().__init__(place, faults)
         self._make = make
 
     def _run(self, name: str, at: int) -> Run:
@@ -489,42 +481,25 @@ CYCLES: list[tuple[str, Cycle]] = [
 
 
 @pytest.mark.parametrize(("name", "cycle"), CYCLES, ids=[f"{n}-{c.__name__}" for n, c in CYCLES])
-def test_every_fault_at_every_request(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    cycle: Cycle,
-) -> None:
+def test_every_fault_at_every_request(place: Place, name: str, cycle: Cycle) -> None:
     make, rival = LOCKS[name]
-    sweep = FamilySweep(zookeeper, observer, SINGLES, make)
-    sweep.run_all(rival, cycle, fresh_path, capsys)  # type: ignore[arg-type]
+    sweep = FamilySweep(place, SINGLES, make)
+    sweep.run_all(rival, cycle)  # type: ignore[arg-type]
 
 
-def test_every_fault_at_every_request_of_a_downgrade(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_fault_at_every_request_of_a_downgrade(place: Place) -> None:
     """While a writer waits: all faults one by one, and two cuts in a row."""
     faults: dict[str, tuple[Fault, ...]] = {**SINGLES, **PAIRS}
-    sweep = FamilySweep(zookeeper, observer, faults, write_lock)
-    sweep.run_all(write_lock, downgraded, fresh_path, capsys)  # type: ignore[arg-type]
+    sweep = FamilySweep(place, faults, write_lock)
+    sweep.run_all(write_lock, downgraded)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("cycle", [free_in_time, taken_in_time], ids=lambda cycle: cycle.__name__)
 @pytest.mark.parametrize("name", LOCKS)
 def test_deadline_is_kept_wherever_the_network_falls_silent(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    cycle: Cycle,
+    place: Place, name: str, cycle: Cycle
 ) -> None:
     make, rival = LOCKS[name]
     faults = {name: SILENCES[name] for name in list(SILENCES)[:2]}
-    sweep = FamilySweep(zookeeper, observer, faults, make)
-    sweep.run_all(rival, cycle, fresh_path, capsys)  # type: ignore[arg-type]
+    sweep = FamilySweep(place, faults, make)
+    sweep.run_all(rival, cycle)  # type: ignore[arg-type]

@@ -14,8 +14,6 @@ from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, Sequential
 from zkwire.blocking.run import run
 from zkwire.testing.proxy import FaultProxy, Gate, hold
 
-pytestmark = pytest.mark.real
-
 SOON = 0.2  # seconds: enough for a create, or its node has yet to be looked for
 
 kinds = pytest.mark.parametrize(

@@ -30,8 +30,6 @@ from zkwire import (
 from zkwire.blocking.locks import QueueLock
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
-pytestmark = pytest.mark.real
-
 LOCKS: dict[str, Callable[[Client, str], QueueLock]] = {
     "SequentialLock": SequentialLock,
     "read": lambda client, path: ReadWriteLock(client, path).read,

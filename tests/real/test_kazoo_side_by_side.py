@@ -7,7 +7,6 @@ out. Everything else must be equal, down to the zxids: a request too many would 
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import threading
@@ -24,24 +23,9 @@ from tests.support.server_control import Backend, ZooKeeperServer, poll
 from zkwire import Client, ClientClosedError, Event, NoNodeError, SequentialLock, ServerError
 from zkwire.jute import records
 
-pytestmark = pytest.mark.real
-
 SESSION_SECONDS = 15.0
 RANDOM_STEPS = 400
 ANY = -1  # version
-
-
-@pytest.fixture(scope="module")
-def kazoo() -> Any:
-    """The package, which the tests need and the library does not."""
-    try:
-        import kazoo.client
-        import kazoo.exceptions
-    except ImportError:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI=true and kazoo is not installed", pytrace=False)
-        pytest.skip("kazoo is not installed")
-    return kazoo
 
 
 @pytest.fixture(scope="module")

@@ -43,9 +43,6 @@ from zkwire import (
 )
 from zkwire.testing.proxy import Gate, cut_before, hold
 
-pytestmark = pytest.mark.real
-
-
 # --- how a lock is lost ---------------------------------------------------------------------------
 
 

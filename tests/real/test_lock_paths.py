@@ -39,9 +39,6 @@ from zkwire import Client, ClientClosedError, Lost, SequentialLock, SessionExpir
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.testing.proxy import Gate, hold
 
-pytestmark = pytest.mark.real
-
-
 # --- others on the path ---------------------------------------------------------------------------
 
 

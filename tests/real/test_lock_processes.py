@@ -21,8 +21,6 @@ from tests.support.lock_helpers import (
 )
 from tests.support.lock_workers import fenced_write, kind_named
 
-pytestmark = pytest.mark.real
-
 PROCESSES = 8
 TIMES = 50
 

@@ -49,8 +49,6 @@ from zkwire.jute.records import GetChildrenResponse, ReplyHeader
 from zkwire.testing.proxy import Action, Frame, Gate, cut_after, cut_before, hold, rewrite
 from zkwire.testing.proxy.faults import Step
 
-pytestmark = pytest.mark.real
-
 CUTS: dict[str, Action] = {"before": cut_before, "after": cut_after}
 ANSWERS = {0: "ok", -110: "exists", -101: "nonode"}
 GUARD = "get_children2 ok"

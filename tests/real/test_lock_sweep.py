@@ -53,8 +53,6 @@ from zkwire.testing.proxy import (
 )
 from zkwire.testing.proxy.faults import Step
 
-pytestmark = pytest.mark.real
-
 # The runs spend their time waiting for each other's sockets.
 AT_ONCE = 12
 # The time limit of an attempt, and the one for a machine that was too slow for it.
@@ -263,27 +261,31 @@ CYCLES: list[tuple[Kind, Cycle]] = [
 # --- the sweep ------------------------------------------------------------------------------------
 
 
+class Place(NamedTuple):
+    """Where a sweep runs, and where it prints."""
+
+    server: ZooKeeperServer
+    observer: Client
+    path: str
+    capsys: pytest.CaptureFixture[str]
+
+
 class Sweep:
     """All runs of one life cycle, under each of the ``faults``."""
 
-    def __init__(
-        self, server: ZooKeeperServer, observer: Client, faults: Mapping[str, tuple[Fault, ...]]
-    ) -> None:
-        self._server = server
-        self._observer = observer
+    def __init__(self, place: Place, faults: Mapping[str, tuple[Fault, ...]]) -> None:
+        self._server, self._observer, self._path, self._capsys = place
         self._faults = faults
 
-    def run_all(
-        self, kind: Kind, cycle: Cycle, path: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def run_all(self, kind: Kind, cycle: Cycle) -> None:
         """Enumerate and run, print how much that was, and fail if any of it went wrong."""
-        self._kind, self._cycle, self._path = kind, cycle, path
-        make_path(self._observer, path)  # or only the first run would have to make it
+        self._kind, self._cycle = kind, cycle
+        make_path(self._observer, self._path)  # or only the first run would have to make it
         count = self._record()
         points = list(itertools.product(range(count), self._faults))
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sweep") as pool:
             wrong = [line for line in pool.map(lambda point: self._fault(*point), points) if line]
-        with capsys.disabled():
+        with self._capsys.disabled():
             print(
                 f"\n{kind.__name__} {cycle.__name__}: {count} requests, {len(self._faults)} faults"
                 f" each: {len(points)} runs, {len(wrong)} wrong"
@@ -331,38 +333,21 @@ class Sweep:
 @pytest.mark.parametrize(
     ("kind", "cycle"), CYCLES, ids=[f"{kind.__name__}-{cycle.__name__}" for kind, cycle in CYCLES]
 )
-def test_every_fault_at_every_request(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    kind: Kind,
-    cycle: Cycle,
-) -> None:
-    Sweep(zookeeper, observer, POINTS).run_all(kind, cycle, fresh_path, capsys)
+def test_every_fault_at_every_request(place: Place, kind: Kind, cycle: Cycle) -> None:
+    Sweep(place, POINTS).run_all(kind, cycle)
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
 def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    kind: Kind,
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
-    Sweep(zookeeper, observer, POINTS).run_all(kind, held_for_a_moment, fresh_path, capsys)
+    Sweep(place, POINTS).run_all(kind, held_for_a_moment)
 
 
 @pytest.mark.parametrize("cycle", [free_in_time, taken_in_time], ids=lambda cycle: cycle.__name__)
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
 def test_deadline_is_kept_wherever_the_network_falls_silent(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    kind: Kind,
-    cycle: Cycle,
+    place: Place, kind: Kind, cycle: Cycle
 ) -> None:
-    Sweep(zookeeper, observer, SILENCES).run_all(kind, cycle, fresh_path, capsys)
+    Sweep(place, SILENCES).run_all(kind, cycle)

@@ -31,8 +31,6 @@ from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, LockLostError, SessionExpiredError, State
 from zkwire.testing.proxy import Gate, hold
 
-pytestmark = pytest.mark.real
-
 ENDINGS = (SessionExpiredError, LockLostError)
 
 

@@ -25,8 +25,6 @@ from tests.support.lock_helpers import (
 from zkwire import BlockingLock, SequentialLock, Watch
 from zkwire.testing.proxy import Frame, Gate, hold
 
-pytestmark = pytest.mark.real
-
 WAITERS = 20
 
 

@@ -45,9 +45,6 @@ from zkwire.testing.proxy import Frame, Gate, cut_before, drop, hold
 from zkwire.testing.proxy.faults import Send
 from zkwire.wire import ops
 
-pytestmark = pytest.mark.real
-
-
 # --- free, taken, timed out -----------------------------------------------------------------------
 
 

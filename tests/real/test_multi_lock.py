@@ -32,8 +32,6 @@ from zkwire import (
 from zkwire.recipes.lost import AnyLost
 from zkwire.testing.proxy import Action, Frame
 
-pytestmark = pytest.mark.real
-
 
 def both(client: Client, path: str, order: str = "ab") -> MultiLock:
     """A lock of two, below one path."""

@@ -19,8 +19,6 @@ from zkwire import (
     SequentialLock,
 )
 
-pytestmark = pytest.mark.real
-
 MOST = 6
 LONG_ENOUGH = 0.2  # seconds, in which every request of a try is sent
 

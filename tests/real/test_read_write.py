@@ -40,8 +40,6 @@ from zkwire.blocking.locks import PathLock
 from zkwire.recipes.read_write import is_reader
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 
-pytestmark = pytest.mark.real
-
 SIDES = ("read", "write")
 sides = pytest.mark.parametrize("side", SIDES)
 

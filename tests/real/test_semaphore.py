@@ -47,8 +47,6 @@ from zkwire import (
 )
 from zkwire.testing.proxy import Action, Frame, Gate, cut_after, cut_before, hold
 
-pytestmark = pytest.mark.real
-
 
 def far(stage: Stage, path: str, count: int, text: str = "") -> Semaphore:
     """A semaphore on a client of its own, out of the proxy's reach."""

@@ -18,8 +18,6 @@ from tests.shell.test_demo import ROOT, zkwire
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client
 
-pytestmark = pytest.mark.real
-
 SECONDS = 60.0
 
 

@@ -207,6 +207,17 @@ async def test_one_whose_parent_is_missing_cancelled_anywhere(
     await _all_of_a_free_one(SUBJECT[name], how, cut, there=False)
 
 
+async def only_left(b: Bed, subject: Subject, path: str, own: list[str]) -> None:
+    """Wait until only the holder's nodes are left."""
+
+    async def only_the_holder() -> bool:
+        with suppress(ZooKeeperError):
+            return await nodes(b, subject, path) == own
+        return False
+
+    await eventually("only the holder's node is left", only_the_holder)
+
+
 @ways
 @subjects
 async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: str) -> None:
@@ -232,13 +243,7 @@ async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: s
             await cancelled_at(subject.live(made), cancelling)
             assert none_held(made)
             if not releasing:
-
-                async def only_the_holder(own: list[str] = own) -> bool:
-                    with suppress(ZooKeeperError):
-                        return await nodes(b, subject, path) == own
-                    return False
-
-                await eventually("only the holder's node is left", only_the_holder)
+                await only_left(b, subject, path, own)
                 await rival.release()
             await asyncio.gather(*releasing)
             assert all(held_on)
@@ -321,13 +326,7 @@ async def test_a_try_on_a_taken_one_cancelled_anywhere(name: str, how: str, cut:
             cancelling = Cancelling(nth, how, b.cutting(cut))
             await cancelled_at(TRIES[name](made), cancelling)
             assert none_held(made)
-
-            async def only_the_holder(own: list[str] = own) -> bool:
-                with suppress(ZooKeeperError):
-                    return await nodes(b, subject, path) == own
-                return False
-
-            await eventually("only the holder's node is left", only_the_holder)
+            await only_left(b, subject, path, own)
             assert rival.held
             await rival.release()
             points += cancelling.happened

@@ -429,7 +429,9 @@ def mute_but_for_pings(connection: Connection) -> None:
         connection.flush()
 
 
-def test_a_search_for_a_server_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the I/O thread has turned round."""
     turns: list[float] = []
     turn = IOThread.turn
 
@@ -438,6 +440,10 @@ def test_a_search_for_a_server_does_not_spin(monkeypatch: pytest.MonkeyPatch) ->
         turn(self, ready)
 
     monkeypatch.setattr(IOThread, "turn", counted)
+    return turns
+
+
+def test_a_search_for_a_server_does_not_spin(turns: list[float]) -> None:
     client = Client(f"127.0.0.1:{refused_port()}", session_timeout=1.5)
     with pytest.raises(NotSentError):
         client.create("/a")
@@ -445,15 +451,7 @@ def test_a_search_for_a_server_does_not_spin(monkeypatch: pytest.MonkeyPatch) ->
     assert len(turns) < 100
 
 
-def test_a_full_kernel_does_not_make_it_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns: list[float] = []
-    turn = IOThread.turn
-
-    def counted(self: IOThread, ready: Any) -> None:
-        turns.append(time.monotonic())
-        turn(self, ready)
-
-    monkeypatch.setattr(IOThread, "turn", counted)
+def test_a_full_kernel_does_not_make_it_spin(turns: list[float]) -> None:
     with ExitStack() as stack:
         client = _stuffed(stack)
         with pytest.raises(OperationTimeoutError):

@@ -218,6 +218,11 @@ class Script:
         self.session.connection_made(self.now)
         self.sent, self.written = [], 0
 
+    def reach(self) -> list[Sent]:
+        """Reach a server; what the session says to it first."""
+        self.dial()
+        return self.flush()
+
     def flush(self) -> list[Sent]:
         """Everything that the session wants to send now, as frames."""
         data = b""
@@ -390,8 +395,7 @@ class Script:
 
     def greet(self, **answer: Any) -> None:
         """Reach a server, which accepts the session."""
-        self.dial()
-        self.flush()
+        self.reach()
         self.welcome(**answer)
 
     def greet_again(self, **answer: Any) -> None:
@@ -410,6 +414,12 @@ class Script:
         """Lose a connection and make the next one."""
         self.lose()
         self.connect(**answer)
+
+    def close(self) -> Request:
+        """Begin to close the session in an orderly way."""
+        call = self.session.close(self.now)
+        assert call is not None
+        return call
 
     def reply_to(
         self,

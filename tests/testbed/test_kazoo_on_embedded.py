@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,24 +13,10 @@ from zkwire.testing.server.server import Ensemble, Server
 SECONDS = 30.0
 
 
-@pytest.fixture(scope="module")
-def kazoo() -> Any:
-    """The package, which the tests need and the library does not."""
-    try:
-        import kazoo.client
-        import kazoo.exceptions
-        import kazoo.security
-    except ImportError:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI=true and kazoo is not installed", pytrace=False)
-        pytest.skip("kazoo is not installed")
-    return kazoo
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as running:
-        yield running
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ it to zkwire, and to a small tree of planted mistakes, each of which it must fin
 from __future__ import annotations
 
 import ast
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -337,171 +339,112 @@ GOOD = {
     "__main__.py": "from zkwire.cli.main import proxy\n",
 }
 
-PLANTED = {
-    "upwards": (
-        "wire/paths.py",
-        "import zkwire.session.session",
-        "wire.paths:1: imports session.session, which stands above it",
-    ),
-    "upwards, from": (
-        "wire/paths.py",
-        "from zkwire.session.session import Hold",
-        "wire.paths:1: imports session.session, which stands above it",
-    ),
-    "upwards, relative": (
-        "jute/record.py",
-        "from ..wire import ops",
-        "jute.record:1: imports wire.ops, which stands above it",
-    ),
-    "upwards, in a function": (
-        "jute/record.py",
-        "def f():\n  from zkwire.wire import ops",
-        "jute.record:2: imports wire.ops, which stands above it",
-    ),
-    "upwards, behind a condition": (
-        "jute/record.py",
-        "try:\n  import zkwire.wire.ops\nexcept ImportError: ...",
-        "jute.record:2: imports wire.ops, which stands above it",
-    ),
-    "upwards, for types": (
-        "wire/paths.py",
-        "TYPE_CHECKING = False\nif TYPE_CHECKING:\n  from zkwire.session.watch import Watch",
-        "wire.paths:3: imports session.watch, which stands above it",
-    ),
-    "upwards, where types are not checked": (
-        "jute/record.py",
-        "if TYPE_CHECKING: ...\nelse:\n  import zkwire.wire.ops",
-        "jute.record:3: imports wire.ops, which stands above it",
-    ),
-    "from the package itself": (
-        "session/session.py",
-        "from zkwire import Client",
-        "session.session:1: imports zkwire, which stands above it",
-    ),
-    "itself": ("wire/ops.py", "import zkwire.wire.ops", "wire.ops:1: is in a circle: wire.ops"),
-    "a circle": (
-        "session/watch.py",
-        "import zkwire.session.session",
-        "session.session:1: is in a circle: session.session, session.watch",
-    ),
-    "one shell in the other": (
-        "aio/client.py",
-        "import zkwire.blocking.client",
-        "aio.client:1: imports blocking.client; the shells do not know each other",
-    ),
-    "missing": (
-        "wire/paths.py",
-        "import zkwire.missing",
-        "wire.paths:1: imports missing, which does not exist",
-    ),
-    "missing, for types": (
-        "wire/paths.py",
-        "if TYPE_CHECKING:\n  from zkwire.missing import x",
-        "wire.paths:2: imports missing, which does not exist",
-    ),
-    "a missing name, for types": (
-        "net/dial.py",
-        "import typing_\nif typing_.TYPE_CHECKING:\n  from zkwire.session.session import Missing",
-        "net.dial:3: imports Missing from session.session, which does not define it",
-    ),
-    "a missing name": (
-        "session/session.py",
-        "from zkwire.wire.ops import missing",
-        "session.session:1: imports missing from wire.ops, which does not define it",
-    ),
-    "a new room": ("newcomer.py", "", "newcomer:1: has no place in ROOMS"),
-    "a recipe that knows the client": (
-        "recipes/lock.py",
-        "from zkwire.blocking.client import Client",
-        "recipes.lock:1: imports blocking.client, which stands above it",
-    ),
-    "a recipe that knows the automaton": (
-        "recipes/lock.py",
-        "import zkwire.session.session",
-        "recipes.lock:1: imports session.session, which no recipe may know",
-    ),
-    "testing": (
-        "__init__.py",
-        "from zkwire.testing import proxy",
-        "zkwire:1: imports testing.proxy, which stands above it",
-    ),
-    "testing, from the top": (
-        "__main__.py",
-        "from zkwire.testing import proxy",
-        "__main__:1: imports testing.proxy; testing is for tests",
-    ),
-    "the command, from testing": (
-        "testing/server.py",
-        "import zkwire.cli.main",
-        "testing.server:1: imports cli.main, which stands above it",
-    ),
-    "a socket": (
-        "session/session.py",
-        "import socket",
-        "session.session:1: imports socket: only the shells may touch the world outside",
-    ),
-    "a clock, in a method": (
-        "session/session.py",
-        "class Session:\n  def f(self):\n    from time import monotonic",
-        "session.session:3: imports time: only the shells may touch the world outside",
-    ),
-    "a submodule": (
-        "wire/paths.py",
-        "import os.path as p",
-        "wire.paths:1: imports os: only the shells may touch the world outside",
-    ),
-    "chance in a recipe": (
-        "recipes/lock.py",
-        "import random",
-        "recipes.lock:1: imports random: only the shells may touch the world outside",
-    ),
-    "expensive": (
-        "blocking/client.py",
-        "import dataclasses",
-        "blocking.client:1: loads dataclasses, which is expensive, when it is imported",
-    ),
-    "expensive, in a class": (
-        "blocking/client.py",
-        "class C:\n  from concurrent.futures import Future",
-        "blocking.client:2: loads concurrent, which is expensive, when it is imported",
-    ),
-    "not Python's own": (
-        "blocking/client.py",
-        "def f():\n  import kazoo.client",
-        "blocking.client:2: imports kazoo, which does not come with Python",
-    ),
-    "the time of day": (
-        "blocking/client.py",
-        "import time\ntime.time()",
-        "blocking.client:2: reads time.time",
-    ),
-    "the time of day, renamed": (
-        "testing/server.py",
-        "import time as t\ndef f(): return t.time_ns",
-        "testing.server:2: reads time.time_ns",
-    ),
-    "the time of day, taken out": (
-        "cli/main.py",
-        "from time import time as now",
-        "cli.main:1: reads time.time",
-    ),
-    "the time of day, by number": (
-        "blocking/client.py",
-        "import time\ntime.clock_gettime(time.CLOCK_REALTIME)",
-        "blocking.client:2: reads CLOCK_REALTIME",
-    ),
-    "a date": ("testing/proxy.py", "import datetime", "testing.proxy:1: reads datetime"),
-    "a date, taken out": (
-        "blocking/client.py",
-        "from datetime import datetime",
-        "blocking.client:1: reads datetime",
-    ),
-    "catching everything": (
-        "testing/proxy.py",
-        "try: ...\nexcept: ...",
-        "testing.proxy:2: catches everything: bare except",
-    ),
-}
+# A name, what is to be found, and the file where that is not the module that is found; then what
+# stands at the beginning of the file.
+PLANTED = """
+upwards | wire.paths:1: imports session.session, which stands above it
+    import zkwire.session.session
+upwards, from | wire.paths:1: imports session.session, which stands above it
+    from zkwire.session.session import Hold
+upwards, relative | jute.record:1: imports wire.ops, which stands above it
+    from ..wire import ops
+upwards, in a function | jute.record:2: imports wire.ops, which stands above it
+    def f():
+      from zkwire.wire import ops
+upwards, behind a condition | jute.record:2: imports wire.ops, which stands above it
+    try:
+      import zkwire.wire.ops
+    except ImportError: ...
+upwards, for types | wire.paths:3: imports session.watch, which stands above it
+    TYPE_CHECKING = False
+    if TYPE_CHECKING:
+      from zkwire.session.watch import Watch
+upwards, where types are not checked | jute.record:3: imports wire.ops, which stands above it
+    if TYPE_CHECKING: ...
+    else:
+      import zkwire.wire.ops
+from the package itself | session.session:1: imports zkwire, which stands above it
+    from zkwire import Client
+itself | wire.ops:1: is in a circle: wire.ops
+    import zkwire.wire.ops
+a circle | session.session:1: is in a circle: session.session, session.watch | session/watch.py
+    import zkwire.session.session
+one shell in the other | aio.client:1: imports blocking.client; the shells do not know each other
+    import zkwire.blocking.client
+missing | wire.paths:1: imports missing, which does not exist
+    import zkwire.missing
+missing, for types | wire.paths:2: imports missing, which does not exist
+    if TYPE_CHECKING:
+      from zkwire.missing import x
+a missing name, typing | net.dial:3: imports Missing from session.session, which does not define it
+    import typing_
+    if typing_.TYPE_CHECKING:
+      from zkwire.session.session import Missing
+a missing name | session.session:1: imports missing from wire.ops, which does not define it
+    from zkwire.wire.ops import missing
+a new room | newcomer:1: has no place in ROOMS
+a recipe that knows the client | recipes.lock:1: imports blocking.client, which stands above it
+    from zkwire.blocking.client import Client
+a recipe that knows a session | recipes.lock:1: imports session.session, which no recipe may know
+    import zkwire.session.session
+testing | zkwire:1: imports testing.proxy, which stands above it
+    from zkwire.testing import proxy
+testing, from the top | __main__:1: imports testing.proxy; testing is for tests
+    from zkwire.testing import proxy
+the command, from testing | testing.server:1: imports cli.main, which stands above it
+    import zkwire.cli.main
+a socket | session.session:1: imports socket: only the shells may touch the world outside
+    import socket
+a clock, in a method | session.session:3: imports time: only the shells may touch the world outside
+    class Session:
+      def f(self):
+        from time import monotonic
+a submodule | wire.paths:1: imports os: only the shells may touch the world outside
+    import os.path as p
+chance in a recipe | recipes.lock:1: imports random: only the shells may touch the world outside
+    import random
+expensive | blocking.client:1: loads dataclasses, which is expensive, when it is imported
+    import dataclasses
+expensive, in a class | blocking.client:2: loads concurrent, which is expensive, when it is imported
+    class C:
+      from concurrent.futures import Future
+not Python's own | blocking.client:2: imports kazoo, which does not come with Python
+    def f():
+      import kazoo.client
+the time of day | blocking.client:2: reads time.time
+    import time
+    time.time()
+the time of day, renamed | testing.server:2: reads time.time_ns
+    import time as t
+    def f(): return t.time_ns
+the time of day, taken out | cli.main:1: reads time.time
+    from time import time as now
+the time of day, by number | blocking.client:2: reads CLOCK_REALTIME
+    import time
+    time.clock_gettime(time.CLOCK_REALTIME)
+a date | testing.proxy:1: reads datetime
+    import datetime
+a date, taken out | blocking.client:1: reads datetime
+    from datetime import datetime
+catching everything | testing.proxy:2: catches everything: bare except
+    try: ...
+    except: ...
+"""
+
+
+class Planted(NamedTuple):
+    name: str
+    file: str
+    source: str
+    expected: str
+
+
+def planted() -> Iterator[Planted]:
+    for head, body in re.findall(r"^(\S.*)\n((?: {4}.*\n)*)", PLANTED, re.MULTILINE):
+        name, expected, *file = head.split(" | ")
+        module = expected.partition(":")[0].replace("zkwire", "__init__").replace(".", "/")
+        source = textwrap.dedent(body).rstrip("\n")
+        yield Planted(name, file[0] if file else f"{module}.py", source, expected)
 
 
 @pytest.fixture
@@ -521,9 +464,9 @@ def test_a_good_tree_is_good(tree: Path) -> None:
     assert violations(tree) == []
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_mistake_is_found(tree: Path, name: str) -> None:
-    file, source, expected = PLANTED[name]
+@pytest.mark.parametrize("mistake", list(planted()), ids=lambda mistake: mistake.name)
+def test_a_planted_mistake_is_found(tree: Path, mistake: Planted) -> None:
+    _, file, source, expected = mistake
     path = tree / file
     path.write_text(f"{source}\n{path.read_text() if path.exists() else ''}")
     found = [found for found in violations(tree) if "typing_" not in found]

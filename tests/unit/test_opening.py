@@ -77,8 +77,7 @@ def test_a_lost_connection_leaves_an_authentication_to_the_next(script: Script) 
 def test_an_authentication_without_a_connection_goes_out_with_the_next(state: State) -> None:
     script = script_in(state)
     call = script.call("add_auth", "digest", b"u:p")
-    script.dial()
-    assert [sent.name for sent in script.flush()] == ["connect"]
+    assert [sent.name for sent in script.reach()] == ["connect"]
     script.welcome()
     assert _secrets(script.restore()) == [b"u:p"]
     assert call.value() is None
@@ -193,8 +192,7 @@ def test_the_end_ends_authentications(state: State) -> None:
 
 def _with_sasl() -> Script:
     script = Script(sasl=True)
-    script.dial()
-    script.flush()
+    script.reach()
     return script
 
 
@@ -347,8 +345,7 @@ def _read_only(servers: int = 3) -> Script:
 @pytest.mark.parametrize("wanted", [False, True])
 def test_the_greeting_says_whether_such_a_server_will_do(wanted: bool) -> None:
     script = Script(read_only=wanted)
-    script.dial()
-    (sent,) = script.flush()
+    (sent,) = script.reach()
     assert sent.connect_request().read_only is wanted
 
 
@@ -419,8 +416,7 @@ def test_moving_to_a_read_write_server() -> None:
     script.advance(1.0)
     assert script.session.asking is None
     script.lose()
-    script.dial()
-    assert script.flush()[0].connect_request().session_id == OTHER_ID
+    assert script.reach()[0].connect_request().session_id == OTHER_ID
 
 
 def test_a_real_session_stays_what_it_is_on_a_read_only_server() -> None:
@@ -430,8 +426,7 @@ def test_a_real_session_stays_what_it_is_on_a_read_only_server() -> None:
     script.reconnect(read_only=True)
     assert script.state is State.CONNECTED_READ_ONLY
     script.lose()
-    script.dial()
-    request = script.flush()[0].connect_request()
+    request = script.reach()[0].connect_request()
     assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)
 
 
@@ -463,8 +458,7 @@ def test_an_answer_after_the_loss_means_nothing(answer: bytes) -> None:
 def test_a_resumed_session_shows_its_id_and_password() -> None:
     script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
     assert script.session.session_id == OTHER_ID
-    script.dial()
-    request = script.flush()[0].connect_request()
+    request = script.reach()[0].connect_request()
     assert (request.session_id, request.passwd) == (OTHER_ID, b"p" * 16)
     assert request.last_zxid_seen == 0
     script.welcome(session_id=OTHER_ID, passwd=b"p" * 16)
@@ -474,8 +468,7 @@ def test_a_resumed_session_shows_its_id_and_password() -> None:
 
 def test_a_session_that_is_gone_cannot_be_resumed() -> None:
     script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
-    script.dial()
-    script.flush()
+    script.reach()
     script.gone()
     assert script.state is State.EXPIRED
 

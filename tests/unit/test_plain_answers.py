@@ -37,8 +37,7 @@ def submitted(script: Script, names: list[str]) -> list[Request]:
         if name == "watch":
             made.append(script.call("get_data", path, watch=Watch()))
         elif name == "close":
-            closing = script.session.close(script.now)
-            assert closing is not None
+            closing = script.close()
             made.append(closing)
             break
         else:

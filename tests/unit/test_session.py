@@ -357,8 +357,7 @@ def test_a_session_that_no_server_knows_is_closed_at_once(step: str) -> None:
 @pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
 def test_close_ends_with_the_answer_of_the_server(state: State) -> None:
     script = script_in(state)
-    call = script.session.close(script.now)
-    assert call is not None
+    call = script.close()
     assert script.names() == ["close_session"]
     assert script.state is state
     script.answer(call)
@@ -369,8 +368,7 @@ def test_close_ends_with_the_answer_of_the_server(state: State) -> None:
 @pytest.mark.parametrize("state", [State.CONNECTING, State.HANDSHAKE, State.DISCONNECTED])
 def test_close_without_a_connection_waits_for_the_next_one(state: State) -> None:
     script = script_in(state)
-    call = script.session.close(script.now)
-    assert call is not None
+    call = script.close()
     if state is not State.HANDSHAKE:
         script.dial()
     script.flush()
@@ -396,8 +394,7 @@ def test_known_A38_a_local_close_ends_the_session_from_every_state(state: State)
 
 def test_known_A37_close_comes_behind_the_calls_that_are_queued(script: Script) -> None:
     calls = [script.call("create", f"/{number}") for number in range(100)]
-    closing = script.session.close(script.now)
-    assert closing is not None
+    closing = script.close()
     assert script.names() == ["create"] * 100 + ["close_session"]
     for call in [*calls, closing]:
         script.answer(call)
@@ -417,14 +414,12 @@ def test_known_A37_calls_that_the_close_has_overtaken_are_reported(script: Scrip
 
 
 def test_the_lost_answer_to_a_close_and_a_session_that_is_gone_mean_closed(script: Script) -> None:
-    call, claim = script.session.close(script.now), Claim()
-    assert call is not None
+    call, claim = script.close(), Claim()
     script.session.hold(claim)
     script.flush()
     script.lose()
     assert not call.ready
-    script.dial()
-    script.flush()
+    script.reach()
     script.gone()
     assert script.state is State.CLOSED
     assert failure(call) is None
@@ -443,8 +438,7 @@ def test_the_lost_answer_to_a_close_and_a_foreign_session_mean_closed(script: Sc
 
 def test_a_close_whose_answer_was_lost_is_sent_again_to_a_session_that_lives() -> None:
     script = script_in(State.CONNECTED)
-    call = script.session.close(script.now)
-    assert call is not None
+    call = script.close()
     script.flush()
     script.reconnect()
     assert [sent.name for sent in script.sent] == ["connect", "close_session"]
@@ -464,8 +458,7 @@ def test_nothing_can_be_submitted_behind_a_close(state: State) -> None:
 
 def test_a_close_that_reaches_no_server_ends_after_a_session_timeout() -> None:
     script = script_in(State.DISCONNECTED)
-    call = script.session.close(script.now)
-    assert call is not None
+    call = script.close()
     script.advance(TIMEOUT - 0.01)
     assert not call.ready
     script.advance(0.01)
@@ -473,8 +466,7 @@ def test_a_close_that_reaches_no_server_ends_after_a_session_timeout() -> None:
 
 
 def test_a_close_that_lost_its_connection_ends_after_a_session_timeout(script: Script) -> None:
-    call = script.session.close(script.now)
-    assert call is not None
+    call = script.close()
     script.flush()
     script.lose()
     script.advance(2 * TIMEOUT)
@@ -482,8 +474,7 @@ def test_a_close_that_lost_its_connection_ends_after_a_session_timeout(script: S
 
 
 def test_a_watch_of_a_missing_node_does_not_outlive_the_close(script: Script, watch: Watch) -> None:
-    read, closing = script.call("exists", "/a", watch=watch), script.session.close(script.now)
-    assert closing is not None
+    read, closing = script.call("exists", "/a", watch=watch), script.close()
     script.answer(read, error=NO_NODE)
     assert armed(watch)
     script.answer(closing)

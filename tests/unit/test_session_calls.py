@@ -466,8 +466,7 @@ def test_a_call_on_a_usable_connection_has_no_time_limit_of_its_own(script: Scri
 def test_a_call_that_waited_for_a_connection_is_sent_in_spite_of_a_late_welcome() -> None:
     script = script_in(State.DISCONNECTED)
     call = script.call("create", "/a")
-    script.dial()
-    script.flush()
+    script.reach()
     script.jump(TIMEOUT - 0.001)
     script.welcome()
     assert script.names() == ["create"]
@@ -487,8 +486,7 @@ def test_a_call_given_up_before_it_was_sent_never_is(state: State) -> None:
     assert failure(given_up) is NotSentError
     assert not maybe_applied(given_up)
     if state is State.DISCONNECTED:
-        script.dial()
-        script.flush()
+        script.reach()
     if state is not State.CONNECTED:
         script.welcome()
     assert script.names() == ["create"]

@@ -96,8 +96,7 @@ def test_a_reply_header_instead_of_a_welcome_means_try_another_server(
     if connected_before:
         script.connect()
         script.lose()
-    script.dial()
-    script.flush()
+    script.reach()
     refused_by = script.session.server
     script.feed(reply_frame(0, 0, -119))
     assert script.state is State.HANDSHAKE
@@ -148,8 +147,7 @@ def test_known_A51_a_greeting_that_is_none_is_named_and_costs_one_connection(gar
 
 def test_a_refused_new_session_is_not_an_expired_one() -> None:
     script = Script()
-    script.dial()
-    script.flush()
+    script.reach()
     script.gone()
     assert script.state is State.HANDSHAKE
     assert script.drop_if_broken()
@@ -188,8 +186,7 @@ def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) 
 def test_the_password_of_the_last_welcome_is_used(script: Script) -> None:
     script.reconnect(passwd=b"another password")
     script.lose()
-    script.dial()
-    assert script.flush()[0].connect_request().passwd == b"another password"
+    assert script.reach()[0].connect_request().passwd == b"another password"
 
 
 def test_a_session_without_a_password_goes_on() -> None:
@@ -203,8 +200,7 @@ def test_the_timeout_is_asked_for_and_granted_anew_on_each_connection() -> None:
     script.connect(timeout=6.0)
     assert script.session.timeout == 6.0
     script.lose()
-    script.dial()
-    assert script.flush()[0].connect_request().time_out == 9000
+    assert script.reach()[0].connect_request().time_out == 9000
     script.welcome(timeout=12.0)
     assert script.session.timeout == 12.0
 
@@ -505,8 +501,7 @@ def test_a_path_longer_than_a_piece_goes_alone(script: Script) -> None:
 
 def _last_zxid_seen(script: Script) -> int:
     script.lose()
-    script.dial()
-    seen = script.flush()[0].connect_request().last_zxid_seen
+    seen = script.reach()[0].connect_request().last_zxid_seen
     script.welcome()
     script.restore()
     return seen

@@ -38,8 +38,7 @@ def test_a_function_is_called_in_its_place_among_the_wakeups() -> None:
 
 def test_a_resumed_session_greets_with_what_it_was_given() -> None:
     script = Script(resume=Credentials(SESSION_ID, PASSWD))
-    script.dial()
-    greeting = script.flush()[0].connect_request()
+    greeting = script.reach()[0].connect_request()
     assert (greeting.session_id, greeting.passwd) == (SESSION_ID, PASSWD)
 
 

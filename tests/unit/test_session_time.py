@@ -205,8 +205,7 @@ def test_known_A22_ping_flag_does_not_survive_reconnect(script: Script) -> None:
 def test_there_is_no_lease_before_the_first_welcome() -> None:
     script = Script()
     assert script.session.lease_deadline == 0.0
-    script.dial()
-    script.flush()
+    script.reach()
     assert script.session.lease_deadline == 0.0
 
 
@@ -270,8 +269,7 @@ def test_what_answers_nothing_does_not_lengthen_the_lease(script: Script) -> Non
 def test_a_reconnect_lengthens_the_lease_with_its_welcome(script: Script) -> None:
     script.lose()
     script.jump(3.0)
-    script.dial()
-    script.flush()
+    script.reach()
     made_at = script.now
     script.jump(1.0)
     assert script.session.lease_deadline == START + TIMEOUT
@@ -371,8 +369,7 @@ def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -
 def test_known_A29_a_pause_ends_a_hold_before_a_welcome_is_read(script: Script) -> None:
     claim = _holding(script)
     script.lose()
-    script.dial()
-    script.flush()
+    script.reach()
     script.jump(TIMEOUT)
     script.welcome()
     assert claim.lost
@@ -447,8 +444,7 @@ def test_every_server_can_be_tried_within_one_session_timeout(step: str, servers
     script = Script(servers=servers)
     script.session.start(script.now)
     if step == "handshake":
-        script.dial()
-        script.flush()
+        script.reach()
     patience = TIMEOUT / (servers + 1)
     script.jump(patience - SMALL)
     script.session.on_deadline(script.now)
@@ -460,8 +456,7 @@ def test_every_server_can_be_tried_within_one_session_timeout(step: str, servers
 
 def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
     script = Script()
-    script.dial()
-    script.flush()
+    script.reach()
     for byte in welcome_frame()[:36]:
         script.jump(0.125)
         script.feed(bytes([byte]))
@@ -543,9 +538,7 @@ def test_a_welcome_alone_does_not_start_the_pauses_anew() -> None:
     script.session.add_auth("digest", b"u:p")
     script.session.start(script.now)
     before = _pauses(script, 4)[-1]
-    script.dial()
-    script.flush()
-    script.welcome()
+    script.greet()
     script.lose()
     assert script.session.act_at - script.now > before
 
@@ -580,8 +573,7 @@ def test_known_A10_servers_that_hang_up_without_a_word_keep_nobody_waiting() -> 
     script.lose()
     call = script.call("create", "/a")
     while script.now < START + TIMEOUT:
-        script.dial()
-        script.flush()
+        script.reach()
         script.lose(why="the server closed it")
     script.session.on_deadline(script.now)
     assert claim.lost

@@ -139,9 +139,7 @@ def test_a_path_is_the_callers() -> None:
 def test_a_sasl_exchange_is_shown_without_its_tokens() -> None:
     script = Script(sasl=True)
     frames = script.traced()
-    script.dial()
-    script.flush()
-    script.welcome()
+    script.greet()
     script.session.sasl_token(SECRET)
     (sent,) = script.flush()
     script.feed(reply_frame(sent.xid, 0, 0, SetSASLResponse(SECRET).encode()))
@@ -168,9 +166,7 @@ def test_nothing_secret_is_in_any_frame() -> None:
     script = Script(resume=Credentials(7, SECRET + bytes(9)))
     frames = script.traced()
     _do_everything(script)
-    script.dial()
-    script.flush()
-    script.welcome(session_id=7, passwd=SECRET + bytes(9))
+    script.greet(session_id=7, passwd=SECRET + bytes(9))
     script.restore()
     script.flush()
     for call in script.calls:
