@@ -58,6 +58,10 @@ __all__ += ["CacheEvent"]
 _from("recipes.cache_events")
 __all__ += ["CacheFullError", "CachedNode"]
 _from("recipes.cache_tree")
+__all__ += ["Counter"]
+_from("blocking.counter")
+__all__ += ["AsyncCounter"]
+_from("aio.counter")
 __all__ += ["Cache"]
 _from("blocking.cache")
 __all__ += ["AsyncCache"]
@@ -116,6 +120,7 @@ TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each mod
 if TYPE_CHECKING:
     from zkwire.aio.cache import *
     from zkwire.aio.client import *
+    from zkwire.aio.counter import *
     from zkwire.aio.following import *
     from zkwire.aio.locks import *
     from zkwire.aio.membership import *
@@ -124,6 +129,7 @@ if TYPE_CHECKING:
     from zkwire.aio.supervisor import *
     from zkwire.blocking.cache import *
     from zkwire.blocking.client import *
+    from zkwire.blocking.counter import *
     from zkwire.blocking.following import *
     from zkwire.blocking.locks import *
     from zkwire.blocking.membership import *

@@ -46,6 +46,7 @@ FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "S
 SERVICES = {
     *("Cache",),
     *("Queue",),
+    *("Counter",),
     *("ChildrenWatch", "DataWatch"),
     *("Supervisor",),
     *("Group", "PersistentNode"),

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from zkwire.net.dial import Resolver
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
+    from zkwire.recipes.mark import Mark
     from zkwire.recipes.runtime import Engaged, Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
@@ -86,6 +87,7 @@ class Driver(Serving):
         super().__init__()
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
+        self.idle_marks: list[Mark] = []
         self.operations: Pipeline = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
         self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, acl=acl)
         # Drawn once: from the system's source of randomness it takes 3 µs.

@@ -114,6 +114,11 @@ if TYPE_CHECKING:
             """The ids of the attempts that are being cleaned up."""
             ...
 
+        @property
+        def idle_marks(self) -> list[Any]:
+            """The marks that no change uses; see :mod:`zkwire.recipes.mark`."""
+            ...
+
         def check(self) -> None:
             """Raise if the client cannot be used here: in a forked child, in another event loop."""
             ...

@@ -1,0 +1,243 @@
+"""Scenarios for the simulation: clients that add to one counter, and counters with planted bugs.
+
+Each addition has two binary digits of the number to itself, so the number says of each how often it
+was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zkwire.errors import ConnectionLossError, ZooKeeperError
+from zkwire.operations.multi import Operation, SetData
+from zkwire.recipes.counter import SharedCounter
+from zkwire.recipes.mark import Mark, Marks
+from zkwire.recipes.turns import stand_in_line
+from zkwire.testing.simulation import Scenario
+from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.simulation import Simulation
+
+PATH = "/counters/one"
+OUTSIDERS = ("delete", "touch", "uproot", "wrap", "refuse")
+"""Faults under which nothing is promised, or an error is: others delete marks, servers refuse."""
+NETWORK = tuple(fault for fault in FAULTS if fault not in OUTSIDERS)
+LIMIT = 30.0
+
+
+class Sums:
+    """ONCE: what has succeeded was made once, what may have been at most once, the rest never.
+
+    VALUE: what is returned has been the number.  ORPHAN: no queue is left, nor a mark too many.
+    """
+
+    reducible = True
+
+    def __init__(self) -> None:
+        self.started: dict[int, Client] = {}
+        self.ended: dict[int, int | BaseException] = {}
+        self._seen: dict[int, int] = {}  # numbers, with their zxids
+        self._wrong: list[str] = []
+
+    def number(self, client: Client) -> int:
+        """What the next addition adds."""
+        self.started[len(self.started)] = client
+        return int(4 ** (len(self.started) - 1))
+
+    def step(self, sim: Simulation) -> None:
+        node = sim.tree.nodes.get(PATH)
+        if node is not None and node.data:
+            self._seen[int(node.data)] = node.mzxid
+
+    def comparison_key(self) -> tuple[object, ...]:
+        return tuple(sorted(self._seen)), tuple(map(str, self.ended.items()))
+
+    def returned(self, digit: int, value: int, version: int) -> None:
+        """An addition has succeeded."""
+        self.ended[digit] = value
+        if self._seen.get(value) != version or value >> 2 * digit & 3 != 1:
+            self._wrong.append(f"{value:b} at {version}, of {self._seen}")
+
+    def end(self, sim: Simulation) -> None:
+        if self._wrong:
+            raise ViolationError("VALUE", ", ".join(self._wrong))
+        node = sim.tree.nodes.get(PATH)
+        number = int(node.data or b"0") if node is not None else 0
+        for digit, client in self.started.items():
+            made, end = number >> 2 * digit & 3, self.ended.get(digit)
+            allowed = {1} if isinstance(end, int) else {0, 1}
+            if isinstance(end, ZooKeeperError) and not end.maybe_applied:
+                allowed = {0}
+            if made not in allowed:
+                raise ViolationError("ONCE", f"{client}: addition {digit} made {made} times: {end}")
+        alive = [c for c in sim.clients if not (c.dead or c.session.ended)]
+        ours = tuple(f"{client.session.session_id:016x}" for client in alive)
+        left = [name for name in (node and node.children) or () if name.startswith(ours)]
+        sessions = [name[:16] for name in left]
+        if any("lock" in name for name in left) or len(sessions) > len(set(sessions)):
+            raise ViolationError("ORPHAN", f"left: {left}")
+
+
+async def add(client: Client, counter: SharedCounter, sums: Sums, times: int) -> None:
+    """Add, again and again; what has failed is told and not repeated."""
+    for _ in range(times):
+        number = sums.number(client)
+        digit = len(sums.started) - 1
+        try:
+            value = await counter.add(number, LIMIT)
+        except BaseException as error:
+            sums.ended[digit] = error
+            if not isinstance(error, (ZooKeeperError, Cancelled)):
+                raise
+        else:
+            sums.returned(digit, value, counter.version)
+
+
+def adding(
+    number: int = 2,
+    times: int = 2,
+    core: Callable[..., SharedCounter] = SharedCounter,
+) -> Scenario:
+    """So many clients that add so many times each."""
+
+    def scenario(sim: Simulation) -> None:
+        sums = Sums()
+        sim.checks.append(sums)
+        for _ in range(number):
+            client = sim.client()
+            client.spawn(add(client, core(client.world, PATH), sums, times))
+
+    return scenario
+
+
+# --- counters with planted bugs -------------------------------------------------------------------
+
+
+class BuggyMarks(Marks):
+    """Marks of a counter that is told which."""
+
+
+def with_marks(kind: type[Marks]) -> Callable[..., SharedCounter]:
+    """A counter that has such marks."""
+
+    def make(world: Any, path: str) -> SharedCounter:
+        counter = SharedCounter(world, path)
+        counter._marks = kind(world, path)
+        return counter
+
+    return make
+
+
+class RepeatsBlindly(Marks):
+    """A change that was not answered is made again."""
+
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
+        return None
+
+
+class BelievesInLuck(Marks):
+    """A change that was not answered was made."""
+
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
+        return 1
+
+
+class NoSync(Marks):
+    """Looks at what a server shows that is behind."""
+
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
+        read = self._runtime.operations.exists
+        while True:
+            try:
+                stat = await self._runtime.until(read(mark.node or ""), deadline)
+                applied = stat is not None and stat.version > mark.version
+                return stat.mzxid if stat is not None and applied else None
+            except ConnectionLossError:
+                pass
+
+
+class LooksForAnything(Marks):
+    """Takes a mark that is there for the change's own, whatever stands in it."""
+
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
+        stat = await self._runtime.until(self._runtime.operations.exists(mark.node or ""), deadline)
+        return None if stat is None else stat.mzxid
+
+
+class KeepsDoubt(Marks):
+    """Does not say that what it could not look at may have been made."""
+
+    async def change(self, mark: Mark, operations: list[Operation], deadline: float | None) -> int:
+        try:
+            return await super().change(mark, operations, deadline)
+        except ZooKeeperError as error:
+            error.maybe_applied = False
+            raise
+
+
+class LeavesMarks(Marks):
+    """Does not delete the mark of a change that has ended in doubt."""
+
+    def drop(self, mark: Mark) -> None:
+        pass
+
+
+class KeepsNoMark(Marks):
+    """Makes a mark for each change, and deletes none."""
+
+    def keep(self, mark: Mark) -> None:
+        pass
+
+
+class KeepsMark(Marks):
+    """Goes on with the mark of a change that has ended in doubt, as if it had not been made."""
+
+    def drop(self, mark: Mark) -> None:
+        self.keep(mark)
+
+
+class BlindSet(SharedCounter):
+    """Sets the number whatever its version is by then."""
+
+    async def _set(
+        self, mark: Mark, change: Callable[[int], int | None], deadline: float
+    ) -> int | None:
+        data, version = mark.seen or await self._read(deadline)
+        new = change(self._format.decode(data))
+        assert new is not None
+        step = SetData(PATH, self._format.encode(new))
+        if version < 0:
+            return await super()._set(mark, change, deadline)
+        self._version = await self._marks.change(mark, [step], deadline)
+        return new
+
+
+class StaysInLine(SharedCounter):
+    """Does not leave the queue."""
+
+    async def _change(
+        self, change: Callable[[int], int | None], timeout: float | None
+    ) -> int | None:
+        if self._crowded:
+            await stand_in_line(self._runtime, self._path, None, self._deadline(timeout))
+        self._crowded = True
+        return await super()._change(change, timeout)
+
+
+PLANTED: dict[str, tuple[Callable[..., SharedCounter], set[str]]] = {
+    kind.__name__: (with_marks(kind), invariants)
+    for kind, invariants in {
+        RepeatsBlindly: {"ONCE", "ORPHAN"},
+        BelievesInLuck: {"ONCE", "VALUE"},
+        LooksForAnything: {"ONCE", "VALUE"},
+        KeepsDoubt: {"ONCE"},
+        LeavesMarks: {"ORPHAN"},
+        KeepsNoMark: {"ORPHAN"},
+        NoSync: {"ONCE", "VALUE", "ORPHAN"},
+        KeepsMark: {"ONCE", "VALUE"},
+    }.items()
+} | {
+    "BlindSet": (BlindSet, {"ONCE", "VALUE"}),
+    "StaysInLine": (StaysInLine, {"LIVE", "ORPHAN", "ERROR"}),
+}
