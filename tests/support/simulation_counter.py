@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zkwire.errors import ConnectionLossError, ZooKeeperError
+from zkwire.errors import ZooKeeperError
 from zkwire.operations.multi import Operation, SetData
 from zkwire.recipes.counter import SharedCounter
 from zkwire.recipes.mark import Mark, Marks
@@ -143,20 +143,6 @@ class BelievesInLuck(Marks):
         return 1
 
 
-class NoSync(Marks):
-    """Looks at what a server shows that is behind."""
-
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
-        read = self._runtime.operations.exists
-        while True:
-            try:
-                stat = await self._runtime.until(read(mark.node or ""), deadline)
-                applied = stat is not None and stat.version > mark.version
-                return stat.mzxid if stat is not None and applied else None
-            except ConnectionLossError:
-                pass
-
-
 class LooksForAnything(Marks):
     """Takes a mark that is there for the change's own, whatever stands in it."""
 
@@ -228,16 +214,26 @@ class StaysInLine(SharedCounter):
 PLANTED: dict[str, tuple[Callable[..., SharedCounter], set[str]]] = {
     kind.__name__: (with_marks(kind), invariants)
     for kind, invariants in {
-        RepeatsBlindly: {"ONCE", "ORPHAN"},
+        RepeatsBlindly: {"ONCE", "VALUE", "ORPHAN"},
         BelievesInLuck: {"ONCE", "VALUE"},
         LooksForAnything: {"ONCE", "VALUE"},
         KeepsDoubt: {"ONCE"},
         LeavesMarks: {"ORPHAN"},
         KeepsNoMark: {"ORPHAN"},
-        NoSync: {"ONCE", "VALUE", "ORPHAN"},
-        KeepsMark: {"ONCE", "VALUE"},
+        KeepsMark: {"ONCE", "VALUE", "ORPHAN"},
     }.items()
 } | {
     "BlindSet": (BlindSet, {"ONCE", "VALUE"}),
     "StaysInLine": (StaysInLine, {"LIVE", "ORPHAN", "ERROR"}),
 }
+
+REVEALING: dict[str, tuple[str, ...]] = {
+    "BlindSet": (),
+    "StaysInLine": (),
+    "KeepsNoMark": (),
+    "KeepsMark": ("linger", "cut", "cancel"),
+    "LeavesMarks": ("cancel",),
+    "LooksForAnything": ("linger", "cut"),
+    "RepeatsBlindly": ("linger", "cut"),
+}
+"""What reveals those that few of all faults do."""
