@@ -22,7 +22,7 @@ same version, the other contender's is hit.
 from __future__ import annotations
 
 from zkwire.errors import NodeExistsError, NoNodeError, NotReadOnlyError, ZooKeeperError
-from zkwire.recipes.node_owner import LOOK_AGAIN, NodeOwner, Wish
+from zkwire.recipes.node_owner import LOOK_AGAIN, NodeOwner
 from zkwire.recipes.trees import ensure_path
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import parent
@@ -91,10 +91,8 @@ class NodeKeeper(NodeOwner):
                 runtime.warn(f"{self._path}: a node of another owner is there: waiting for its end")
             self._conflict = stat
             return stat is not None
-        if made:
+        if made:  # what a lost create has written is still wished for, and written again
             self._settle(wishes)
-        elif self._stat is None:  # of an earlier create, perhaps with earlier data
-            self._wishes.insert(0, Wish(self._data))
         self._stat, self._conflict = stat, None
         return True
 

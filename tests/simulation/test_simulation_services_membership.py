@@ -1,0 +1,79 @@
+"""Kept nodes and groups in the simulated world; see test_simulation.py.
+
+Every single fault, a cancellation at every await, thousands of random runs with several faults, and
+planted bugs that must be found.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from tests.conftest import SEED
+from tests.support.simulation_membership import (
+    PLANTED,
+    Life,
+    group,
+    keepers,
+    various_group,
+    various_keepers,
+)
+from zkwire.recipes.standing_node import StandingKeeper
+from zkwire.testing.simulation import (
+    FailedRunError,
+    InTurn,
+    Scenario,
+    cancel_everywhere,
+    exhaust,
+    explore,
+    sweep,
+)
+
+FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
+RUNS = int(300 * FACTOR)
+UNTIL_FOUND = int(4000 * FACTOR)
+
+SCENARIOS: dict[str, Scenario] = {
+    "one node": keepers(1, Life(sets=2)),
+    "two processes, one path": keepers(2),
+    "two objects of one client": keepers(2, together=True),
+    "no parent": keepers(1, prepared=False),
+    "node of no session": keepers(1, Life(patience=9.0), kind=StandingKeeper),
+    "group": group(2),
+    "group, one name": group(2, named=True),
+}
+RANDOM: dict[str, Scenario] = {
+    "nodes": various_keepers(),
+    "nodes of no session": various_keepers(StandingKeeper),
+    "groups": various_group(),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_single_fault_at_every_step(name: str) -> None:
+    print(sweep(SCENARIOS[name], lambda: InTurn("")))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_cancellation_at_every_await(name: str) -> None:
+    print(cancel_everywhere(SCENARIOS[name], lambda: InTurn("a")))
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_thousands_of_random_runs_with_several_faults(name: str) -> None:
+    print(explore(RANDOM[name], range(SEED, SEED + RUNS), most=4))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str) -> None:
+    bug = PLANTED[name]
+    search = partial(explore, seeds=range(UNTIL_FOUND), most=4)
+    if bug.every:
+        search = partial(exhaust, most=3, frames=False)
+    with pytest.raises(FailedRunError) as caught:
+        search(bug.scenario(), faults=bug.faults)
+    assert caught.value.invariant in bug.invariants
+    assert {fault.split()[0] for fault in caught.value.faults} <= set(bug.faults)
+    print(f"{name}: {caught.value.invariant}, in run {caught.value.runs}")
