@@ -146,8 +146,8 @@ if TYPE_CHECKING:
     from zkwire.recipes.following import *
     from zkwire.recipes.lost import *
     from zkwire.recipes.member import *
-    from zkwire.recipes.share import *
     from zkwire.recipes.queue_items import *
+    from zkwire.recipes.share import *
     from zkwire.session.trace import *
     from zkwire.session.watch import *
     from zkwire.wire.model import *

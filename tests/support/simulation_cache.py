@@ -91,7 +91,9 @@ class Mirror:
     def _seen(self, path: str, data: bytes, stat: Stat) -> tuple[bytes, Stat]:
         """What must be right: of a node whose children are not there, nothing about children."""
         if not self._has(f"{path}/x"):
-            stat = Stat(*stat[:5], 0, *stat[6:9], 0, 0)
+            times = stat.czxid, stat.mzxid, stat.ctime, stat.mtime
+            sizes = stat.aversion, stat.ephemeral_owner, stat.data_length
+            stat = Stat(*times, stat.version, 0, *sizes, 0, 0)
         return data, stat
 
     def quiet(self, sim: Simulation) -> bool:
@@ -289,7 +291,7 @@ def _listed_before(stale: Stale, path: str, bits: int, data: bytes, stat: Stat) 
     before = stale._tree.nodes.get(path)
     stale._tree.put(path, data, stat)
     if bits & CHECK:
-        stale._check_children(path, stat, before and before.stat)
+        stale._check_children(path, stat, None if before is None else before.stat)
 
 
 def _unheard(reading: Reading) -> None:

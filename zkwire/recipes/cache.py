@@ -164,7 +164,7 @@ class TreeCache(CacheView, Service):
     @property
     def _is_fresh(self) -> bool:
         runtime, watch = self._runtime, self._watch
-        if runtime is None or watch is None or not self._reading.quiet:
+        if runtime is None or watch is None or self._over or not self._reading.quiet:
             return False
         return runtime.usable and not watch.ready
 

@@ -124,7 +124,9 @@ class Reading:
         """Take what was answered about one path; how many bytes of data came."""
         path, bits, node, names = asked
         stale, size = self._stale, 0
-        read = listed = refused = None
+        read: Any = None
+        listed: Any = None
+        refused: Exception | None = None
         try:
             read = node and await node
             listed = names and await names
