@@ -55,7 +55,7 @@ _from("blocking.membership")
 __all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
 _from("aio.following")
 __all__ += ["CacheEvent"]
-_from("recipes.cache_events")
+_from("recipes.cache_event")
 __all__ += ["CacheFullError", "CachedNode"]
 _from("recipes.cache_tree")
 __all__ += ["Counter"]
@@ -140,7 +140,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import *
     from zkwire.net.sasl import *
     from zkwire.operations.multi import *
-    from zkwire.recipes.cache_events import *
+    from zkwire.recipes.cache_event import *
     from zkwire.recipes.cache_tree import *
     from zkwire.recipes.contenders import *
     from zkwire.recipes.following import *

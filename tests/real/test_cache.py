@@ -348,6 +348,16 @@ def test_the_end_of_the_session(stage: Stage, fresh_path: str) -> None:
         Cache(client, fresh_path)
 
 
+def test_a_client_that_is_closed_ends_a_loop_with_its_error(stage: Stage, fresh_path: str) -> None:
+    with Client(stage.hosts) as client:
+        cache = Cache(client, fresh_path)
+        events = iter(cache.events())
+        assert next(events).path == fresh_path
+    with pytest.raises(ClientClosedError):
+        list(events)
+    cache.close()
+
+
 def test_in_a_new_session_it_goes_on(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     with Stage(zookeeper) as stage, Supervisor(stage.proxy.hosts, session_timeout=LONG) as many:
         stage.observer.create(fresh_path)

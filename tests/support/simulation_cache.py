@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
 from zkwire.recipes.cache import TreeCache
-from zkwire.recipes.cache_events import CacheEvent, CacheReader
+from zkwire.recipes.cache_event import CacheEvent
+from zkwire.recipes.cache_events import CacheReader
 from zkwire.recipes.cache_reading import Reading
 from zkwire.recipes.cache_stale import CHECK, DATA, STAT, Stale
 from zkwire.recipes.cache_tree import CachedNode, Tree
@@ -294,12 +295,6 @@ def _listed_before(stale: Stale, path: str, bits: int, data: bytes, stat: Stat) 
         stale._check_children(path, stat, None if before is None else before.stat)
 
 
-def _unheard(reading: Reading) -> None:
-    """Does not take the events that came before the end of the session."""
-    reading._take_back()
-    reading.quiet = False
-
-
 def _late(reading: Reading) -> None:
     """Takes the answers of a new connection before it knows that there was a gap."""
     if not reading._asked:
@@ -338,9 +333,6 @@ PLANTED = {
     "no watch on new children": Bug(Stale, "hear", _data_only, ONE_BY_ONE, (), MIRROR),
     "a stat without its data": Bug(Tree, "put_stat", _any_stat, RECURSIVE, (), MIRROR),
     "nothing below a new name": Bug(Stale, "has_data", _listed_before, RECURSIVE, (), MIRROR),
-    "the last events are not heard": Bug(
-        Reading, "end", _unheard, RECURSIVE, ("expire", "slow"), MIRROR
-    ),
     "an answer overtakes the gap": Bug(Reading, "listen", _late, RECURSIVE, ("blip",), MIRROR),
     "what was asked is forgotten": Bug(
         Reading, "_take_back", _dropped, RECURSIVE, ("expire",), MIRROR

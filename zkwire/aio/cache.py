@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.aio.watching import AsyncNodeWatches
-    from zkwire.recipes.cache_events import CacheEvent
+    from zkwire.recipes.cache_event import CacheEvent
 
 
 class AsyncCache(TreeCache):

@@ -4,9 +4,8 @@ Where the server knows persistent watches (since 3.6) one recursive watch tells 
 elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.  How
 nodes are read: :mod:`zkwire.recipes.cache_reading`.
 
-After a lost connection, or in a new session, what is known is compared with the server by its stats
-and only what differs is read again.  Watches that fire once need no comparison in the same session:
-the server compares when they are set again.
+After a gap what is known is compared with the server by its stats, and only what differs is read
+again.  Watches that fire once need that in a new session only: setting them again compares.
 """
 
 from __future__ import annotations
@@ -18,64 +17,18 @@ from zkwire.recipes.cache_events import CacheReader
 from zkwire.recipes.cache_reading import AGAIN, Reading
 from zkwire.recipes.cache_scope import Scope, check_function, check_limit
 from zkwire.recipes.cache_tree import Tree
+from zkwire.recipes.cache_view import CacheView
 from zkwire.recipes.service import Condition, Service
-from zkwire.recipes.view import PathView
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
-    from zkwire.recipes.cache_events import CacheEvent
+    from zkwire.recipes.cache_event import CacheEvent
     from zkwire.recipes.cache_tree import CachedNode
     from zkwire.recipes.service import Background, Sessions
-
-
-class CacheView(PathView):
-    """What a cache shows.  Nothing here waits, or asks a server."""
-
-    def get(self, path: str) -> CachedNode | None:
-        """The node as it was read last; None if there is none.
-
-        ValueError if the path is not the cache's or below it.
-        """
-        node: CachedNode | None = self._algorithm._tree.nodes.get(path)
-        if node is None:
-            self._algorithm._scope.check(path)
-        return node
-
-    def children(self, path: str) -> list[str]:
-        """The names of the node's children in the cache, sorted; none if there is no such node."""
-        self._algorithm._scope.check(path)
-        below = self._algorithm._tree.below(path)
-        return sorted(child[child.rindex("/") + 1 :] for child in below)
-
-    def __contains__(self, path: object) -> bool:
-        return path in self._algorithm._tree.nodes
-
-    def __len__(self) -> int:
-        return len(self._algorithm._tree.nodes)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._algorithm._tree.nodes))
-
-    def __bool__(self) -> bool:
-        return True
-
-    @property
-    def ready(self) -> bool:
-        """Whether the tree has been read once; from then on the cache is never half empty."""
-        return self._algorithm._is_ready
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the cache shows what the connected server has told, and nothing is to be read.
-
-        False while the connection is lost, between two sessions, and until all differences are
-        read again.  The nodes stay readable meanwhile.
-        """
-        return self._algorithm._is_fresh
 
 
 class TreeCache(CacheView, Service):
@@ -121,7 +74,8 @@ class TreeCache(CacheView, Service):
                 reading.begin(runtime.operations, watch, recursive=recursive)
                 self._runtime = runtime
                 while not reading.unwatched:
-                    self._hand_over()
+                    for reader in list(self._readers):
+                        reader.hand_over()
                     if reading.done:
                         reading.quiet = self._is_ready = True
                         self._loaded.notify()
@@ -150,11 +104,6 @@ class TreeCache(CacheView, Service):
         for reader in list(self._readers):
             reader.tell(path, before)
 
-    def _hand_over(self) -> None:
-        for reader in list(self._readers):
-            if reader.wants:
-                reader.hand_over()
-
     # --- the reader's side ------------------------------------------------------------------------
 
     @property
@@ -164,9 +113,8 @@ class TreeCache(CacheView, Service):
     @property
     def _is_fresh(self) -> bool:
         runtime, watch = self._runtime, self._watch
-        if runtime is None or watch is None or self._over or not self._reading.quiet:
-            return False
-        return runtime.usable and not watch.ready
+        still = runtime is not None and self._reading.quiet and not self._over
+        return still and watch is not None and runtime.usable and not watch.ready
 
     def _changed(self) -> None:
         self._loaded.notify()
@@ -184,10 +132,9 @@ class TreeCache(CacheView, Service):
     def events(self) -> CacheReader:
         """The changes, for ever: an iterator of :class:`CacheEvent`.
 
-        First each node that is there is ``added``, a parent before its children; then follows what
-        changes.  Changes of one path that are not taken yet become one, so a reader that is slow
-        gets the newest state; one that is too far behind gets ``resynced``.  Each iterator gets all
-        events.  It ends with the cache, and when the loop is left; ``next(timeout)`` waits for one.
+        First each node that is there is ``added``; then follows what changes.  Changes of a path
+        that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each
+        iterator gets all events, and ends with the cache.  ``next(timeout)`` waits for one event.
         """
         self._check()
         reader = CacheReader(self)
@@ -200,8 +147,5 @@ class TreeCache(CacheView, Service):
             self._readers.remove(reader)
 
     def close(self) -> None:
-        """Stop: no watch stays on the server, iterators end.  The nodes stay readable.  Idempotent.
-
-        On a server before 3.5 watches stay until the session ends; they tell nothing any more.
-        """
+        """Stop: no watch stays on the server, iterators end, nodes stay readable.  Idempotent."""
         self._end()

@@ -14,79 +14,25 @@ from collections import deque
 from itertools import islice
 
 from zkwire.errors import ClientClosedError
+from zkwire.recipes.cache_event import CacheEvent, between
 from zkwire.recipes.service import Condition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
-    from typing import Any, Literal, Protocol
+    from typing import Any
 
-    from zkwire.jute.records import Stat
-    from zkwire.recipes.cache_tree import CachedNode, Tree
-    from zkwire.recipes.service import Sessions
-
-    Kind = Literal["added", "changed", "removed", "resynced"]
-
-    class Owner(Protocol):
-        """What a reader needs of its cache."""
-
-        _path: str
-        _tree: Tree
-        _sessions: Sessions
-        _wanted: Condition
-        _closed: bool
-
-        @property
-        def _over(self) -> bool: ...
-        async def _wait(self, condition: Condition, timeout: float | None) -> bool: ...
-        def _drop(self, reader: CacheReader) -> None: ...
-
+    from zkwire.recipes.cache_tree import CachedNode
 
 _AT_ONCE = 100
 _FEW = 1000
 
 
-class CacheEvent:
-    """One change: its ``kind``, the ``path`` and the ``node``, after ``removed`` its last state.
-
-    ``resynced``: the reader was too far behind.  What it has missed is not told; it finds the
-    newest state in the cache, and the changes behind that follow.  The path is the cache's, and
-    ``node`` is None.
-    """
-
-    __slots__ = ("kind", "node", "path")
-
-    def __init__(self, kind: Kind, path: str, node: CachedNode | None) -> None:
-        self.kind: Kind = kind
-        self.path: str = path
-        self.node: CachedNode | None = node
-
-    def __repr__(self) -> str:
-        return f"<CacheEvent {self.kind} {self.path}>"
-
-    @property
-    def data(self) -> bytes | None:
-        """The node's data."""
-        return None if self.node is None else self.node.data
-
-    @property
-    def stat(self) -> Stat | None:
-        """The node's stat."""
-        return None if self.node is None else self.node.stat
-
-    @property
-    def value(self) -> Any:
-        """The node's value; see :attr:`CachedNode.value`."""
-        return None if self.node is None else self.node.value
-
-
 class CacheReader:
     """The changes of a cache for one reader; see :meth:`Cache.events`."""
 
-    def __init__(
-        self, cache: Owner, callback: Callable[[CacheEvent], object] | None = None
-    ) -> None:
-        self._cache = cache
+    def __init__(self, cache: Any, callback: Callable[[CacheEvent], object] | None = None) -> None:
+        self._cache = cache  # a TreeCache
         self._callback = callback
         self._waiting: dict[str, CachedNode | None] | None = None  # before it has begun
         self._behind = False
@@ -112,7 +58,9 @@ class CacheReader:
         return not self._handed and (self._waiting is None or self._behind or bool(self._waiting))
 
     def hand_over(self) -> None:
-        """Hand over what waits, but for what has come to nothing."""
+        """Hand over what waits, but for what has come to nothing, if it is wanted."""
+        if not self.wants:
+            return
         nodes = self._cache._tree.nodes
         if self._waiting is None:
             self._waiting = dict.fromkeys(nodes)
@@ -121,9 +69,9 @@ class CacheReader:
             self._behind = False
             events.append(CacheEvent("resynced", self._cache._path, None))
         while self._waiting and not events:
-            for path in list(islice(self._waiting, _AT_ONCE)):
-                event = _event(path, self._waiting.pop(path), nodes.get(path))
-                events += [] if event is None else [event]
+            paths = list(islice(self._waiting, _AT_ONCE))
+            found = [between(path, self._waiting.pop(path), nodes.get(path)) for path in paths]
+            events += [event for event in found if event is not None]
         if events:
             self._handed.extend(events)
             if self._callback is not None:
@@ -174,30 +122,21 @@ class CacheReader:
 
     async def __aiter__(self) -> AsyncGenerator[CacheEvent, None]:
         try:
-            while not (self._closed or self._cache._closed):
-                try:
-                    event = await self.next()
-                except ClientClosedError:
-                    if self._closed or self._cache._closed:
-                        return
-                    raise
-                if event is not None:
-                    yield event
+            while not self._ended:
+                event: Any = await self.next()
+                yield event
+        except ClientClosedError:
+            if not self._ended:
+                raise
         finally:
             self.close()
+
+    @property
+    def _ended(self) -> bool:
+        return self._closed or self._cache._closed
 
     def close(self) -> None:
         """Events are kept no longer.  Idempotent."""
         self._closed = True
         self._cache._drop(self)
         self._available.notify()
-
-
-def _event(path: str, before: CachedNode | None, now: CachedNode | None) -> CacheEvent | None:
-    if now is None:
-        return None if before is None else CacheEvent("removed", path, before)
-    if before is None:
-        return CacheEvent("added", path, now)
-    if before.stat.mzxid == now.stat.mzxid:
-        return None
-    return CacheEvent("changed", path, now)

@@ -10,16 +10,10 @@ from collections import deque
 from contextlib import suppress
 from itertools import islice
 
-from zkwire.errors import (
-    ConnectionLossError,
-    NoAuthError,
-    NoNodeError,
-    RequestTimeoutError,
-    ThrottledOpError,
-    ZooKeeperError,
-)
+from zkwire import errors
 from zkwire.recipes.cache_stale import CHILDREN, DATA, STAT, Stale
 from zkwire.recipes.trees import WINDOW
+from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
 
 TYPE_CHECKING = False
@@ -29,11 +23,10 @@ if TYPE_CHECKING:
     from zkwire.operations import Operations
     from zkwire.recipes.cache_scope import Scope
     from zkwire.recipes.cache_tree import Tree
-    from zkwire.session.watch import Watch
 
     Asked = tuple[str, int, Any, Any]
 
-AGAIN = (ConnectionLossError, RequestTimeoutError, ThrottledOpError)
+AGAIN = (errors.ConnectionLossError, errors.RequestTimeoutError, errors.ThrottledOpError)
 _BYTES = 4 << 20  # of data that a window may bring, more or less
 
 
@@ -50,7 +43,7 @@ class Reading:
         self._asked: deque[Asked] = deque()
         self._window = WINDOW
         self._operations: Any = None
-        self._watch: Any = None
+        self._watch: Any = Watch()
 
     @property
     def done(self) -> bool:
@@ -66,9 +59,8 @@ class Reading:
     def end(self) -> None:
         """No answer is taken any more.  What was heard counts: no later session tells it again."""
         self._take_back()
-        if self._watch is not None:
-            with suppress(ZooKeeperError, ValueError):
-                self.listen()
+        with suppress(errors.ZooKeeperError, ValueError):
+            self.listen()
         self.quiet = False
 
     def _take_back(self) -> None:
@@ -123,35 +115,34 @@ class Reading:
     async def _take(self, asked: Asked) -> int:
         """Take what was answered about one path; how many bytes of data came."""
         path, bits, node, names = asked
-        stale, size = self._stale, 0
+        stale = self._stale
         read: Any = None
         listed: Any = None
         refused: Exception | None = None
         try:
             read = node and await node
             listed = names and await names
-        except (NoNodeError, NoAuthError, *AGAIN) as error:
+        except (errors.NoNodeError, errors.NoAuthError, *AGAIN) as error:
             refused = error
         self.listen()
         if not self._asked or self._asked[0] is not asked:
-            return size  # it was taken back
+            return 0  # it was taken back
         self._asked.popleft()
         if refused is not None:
             self._refused(path, bits, refused)
-            return size
+            return 0
         if bits & DATA:
-            size = len(read.data)
             stale.has_data(path, bits, *read)
         elif bits & STAT:
             stale.has_stat(path, bits, read)
         if names is not None:
             stale.has_children(path, *listed)
-        return size
+        return len(read.data) if bits & DATA else 0
 
     def _refused(self, path: str, bits: int, error: Exception) -> None:
-        if isinstance(error, NoNodeError):
+        if isinstance(error, errors.NoNodeError):
             self._stale.gone(path)
-        elif not isinstance(error, NoAuthError):
+        elif not isinstance(error, errors.NoAuthError):
             self._stale.mark(path, bits)
         elif path == self._root:
             raise error
