@@ -329,6 +329,12 @@ class Script:
         assert isinstance(call, Request)
         return call
 
+    def send(self, verb: str, *arguments: Any, **named: Any) -> Request:
+        """Submit one operation, and send all that waits."""
+        call = self.call(verb, *arguments, **named)
+        self.flush()
+        return call
+
     def guard(self, path: str, watch: Watch, czxid: int | None = None) -> Request:
         """Submit a get_children2 whose watch is in the table at once, to guard a node."""
         watch._owner = self

@@ -61,8 +61,7 @@ def test_several_authentications_are_answered_in_their_order(script: Script) -> 
 
 
 def test_a_lost_connection_leaves_an_authentication_to_the_next(script: Script) -> None:
-    call = script.call("add_auth", "digest", b"u:p")
-    script.flush()
+    call = script.send("add_auth", "digest", b"u:p")
     script.lose()
     assert not call.ready
     script.greet()
@@ -140,8 +139,7 @@ def test_the_same_credential_is_remembered_once(script: Script) -> None:
 
 def test_a_rejection_ends_the_session_and_names_the_scheme_alone(script: Script) -> None:
     other = script.call("create", "/a")
-    call = script.call("add_auth", "odd", b"hunter2")
-    script.flush()
+    call = script.send("add_auth", "odd", b"hunter2")
     script.feed(REJECTED)
     assert script.state is State.AUTH_FAILED
     for one in (call, other):
@@ -154,8 +152,7 @@ def test_a_rejection_ends_the_session_and_names_the_scheme_alone(script: Script)
 
 def test_the_credential_that_is_rejected_is_the_one_that_was_sent_first(script: Script) -> None:
     script.call("add_auth", "good", b"1")
-    script.call("add_auth", "bad", b"2")
-    script.flush()
+    script.send("add_auth", "bad", b"2")
     script.feed(ACCEPTED + REJECTED)
     assert "'bad'" in str(script.session.ending())
 
@@ -227,8 +224,7 @@ def test_a_sasl_exchange() -> None:
     script.session.sasl_done(script.now)
     assert script.state is State.CONNECTED
     assert script.session.challenge is None
-    call = script.call("exists", "/a")
-    script.flush()
+    call = script.send("exists", "/a")
     assert call.xid == 4, "one line of xids"
 
 

@@ -78,8 +78,7 @@ def _expire(script: Script) -> None:
         script.gone()
     else:
         if script.oldest is None:
-            script.call("exists", "/probe")
-            script.flush()
+            script.send("exists", "/probe")
         assert script.oldest is not None
         script.answer(script.oldest, error=-112)
 
@@ -181,8 +180,7 @@ def test_nothing_leaves_a_terminal_state(state: State, stimulus: str) -> None:
 
 @pytest.mark.parametrize("state", TERMINAL)
 def test_nothing_is_sent_once_the_session_is_over(state: State, script: Script) -> None:
-    script.call("exists", "/sent")
-    script.flush()
+    script.send("exists", "/sent")
     script.call("create", "/queued")
     script.jump(TIMEOUT / 3)
     script.session.on_deadline(script.now)  # a ping
@@ -277,8 +275,7 @@ def test_the_end_ends_every_watch(state: State, script: Script) -> None:
 @pytest.mark.parametrize("state", TERMINAL)
 def test_the_end_ends_a_watch_whose_read_is_under_way(state: State, sent: bool) -> None:
     script, watch = script_in(State.CONNECTED), Watch()
-    script.call("exists", "/probe")
-    script.flush()
+    script.send("exists", "/probe")
     script.call("get_data", "/a", watch=watch)
     if sent:
         script.flush()
@@ -295,8 +292,7 @@ def test_a_callback_is_told_once_how_the_session_ended(state: State, script: Scr
     watch = Watch(told.append)
     script.answer(script.call("get_data", "/a", watch=watch))
     script.answer(script.call("get_children", "/a", watch=watch))
-    script.call("get_data", "/b", watch=watch)
-    script.flush()
+    script.send("get_data", "/b", watch=watch)
     _end(script, state)
     script.wake()
     assert told == [Event(EventType.NONE, "", state)]

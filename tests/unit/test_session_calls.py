@@ -146,8 +146,7 @@ def test_an_answer_is_the_record_of_the_reply(script: Script) -> None:
 
 
 def test_a_call_that_has_not_ended_has_no_value(script: Script) -> None:
-    call = script.call("exists", "/a")
-    script.flush()
+    call = script.send("exists", "/a")
     assert not call.ready
     assert call.error() is None
     with pytest.raises(RuntimeError):
@@ -332,8 +331,7 @@ def test_of_a_broken_batch_a_prefix_is_unknown_and_the_rest_not_sent(
 
 
 def test_a_call_that_was_not_handed_out_was_not_sent(script: Script) -> None:
-    sent = script.call("create", "/a")
-    script.flush()
+    sent = script.send("create", "/a")
     queued = script.call("create", "/b")
     script.lose(script.written + 10_000)
     assert (failure(sent), failure(queued)) == (OutcomeUnknownError, NotSentError)
@@ -364,19 +362,16 @@ def test_a_loss_says_what_to_do_next(script: Script) -> None:
 
 
 def test_known_B3_nothing_is_sent_twice(script: Script) -> None:
-    script.call("create", "/a")
-    script.flush()
+    script.send("create", "/a")
     script.call("create", "/b")
     script.reconnect()
     assert [sent.name for sent in script.sent] == ["connect"]
 
 
 def test_positions_count_anew_on_each_connection(script: Script) -> None:
-    script.call("set_data", "/a", bytes(10_000))
-    script.flush()
+    script.send("set_data", "/a", bytes(10_000))
     script.reconnect()
-    call = script.call("create", "/b")
-    script.flush()
+    call = script.send("create", "/b")
     assert call.end == script.written
     script.lose()
     assert failure(call) is OutcomeUnknownError
@@ -455,8 +450,7 @@ def test_the_error_of_a_call_that_waited_in_vain_names_the_last_failure() -> Non
 
 
 def test_a_call_on_a_usable_connection_has_no_time_limit_of_its_own(script: Script) -> None:
-    call = script.call("exists", "/a")
-    script.flush()
+    call = script.send("exists", "/a")
     for _ in range(20):
         script.advance(TIMEOUT / 3)
         script.pong()

@@ -58,8 +58,7 @@ UNEXPECTED = {
 @pytest.mark.parametrize("xid", UNEXPECTED)
 def test_known_A11_an_unexpected_xid_costs_one_connection(xid: str, script: Script) -> None:
     script.answer(script.call("exists", "/answered"))
-    call = script.call("create", "/a")
-    script.flush()
+    call = script.send("create", "/a")
     script.feed(UNEXPECTED[xid](call))
     assert script.session.broken is not None
     assert not call.ready
@@ -111,8 +110,7 @@ LENGTHS = {
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_known_A12_a_bad_frame_length_costs_one_connection(length: str, script: Script) -> None:
-    call = script.call("create", "/a")
-    script.flush()
+    call = script.send("create", "/a")
     script.feed(LENGTHS[length])
     assert script.session.broken is not None
     script.lose()
@@ -140,8 +138,7 @@ def test_replies_before_the_garbage_count(script: Script) -> None:
 
 
 def test_a_garbled_call_that_was_not_sent_is_just_that(script: Script) -> None:
-    sent = script.call("create", "/a")
-    script.flush()
+    sent = script.send("create", "/a")
     queued = script.call("create", "/b")
     script.feed(b"\xff\xff\xff\xff")
     script.lose()
@@ -151,8 +148,7 @@ def test_a_garbled_call_that_was_not_sent_is_just_that(script: Script) -> None:
 def test_garbage_is_forgotten_with_its_connection(script: Script) -> None:
     script.feed(b"\xff\xff\xff\xff")
     script.reconnect()
-    call = script.call("create", "/a")
-    script.flush()
+    call = script.send("create", "/a")
     script.lose()
     assert failure(call) is OutcomeUnknownError
 
@@ -179,8 +175,7 @@ def test_known_A14_an_unreadable_reply_ends_its_call_and_the_connection(body: by
 
 @pytest.mark.parametrize("verb", ["create", "delete"])  # too short, and not empty
 def test_an_unreadable_reply_to_a_change_may_have_been_applied(verb: str, script: Script) -> None:
-    call = script.call(verb, "/a")
-    script.flush()
+    call = script.send(verb, "/a")
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
     assert failure(call) is ProtocolError
     assert maybe_applied(call)
@@ -216,8 +211,7 @@ def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None
 def test_a_reply_over_the_limit_to_a_change_may_have_been_applied() -> None:
     script = Script(receive_limit=100)
     script.connect()
-    call = script.call("create", "/a")
-    script.flush()
+    call = script.send("create", "/a")
     script.feed(struct.pack(">i", 101))
     assert failure(call) is ReplyTooLargeError
     assert maybe_applied(call)
@@ -233,8 +227,7 @@ def test_a_frame_over_the_limit_that_nobody_waits_for_costs_one_connection() -> 
 
 def test_nothing_behind_a_broken_frame_is_believed(script: Script) -> None:
     watch = script.watching("get_data", "/a")
-    call = script.call("exists", "/a")
-    script.flush()
+    call = script.send("exists", "/a")
     script.feed(struct.pack(">i", -5))
     script.feed(script.reply_to(call))
     script.event(EventType.NODE_DELETED, "/a")
@@ -322,8 +315,7 @@ def test_how_bytes_are_cut_makes_no_difference(data: bytes, sizes: list[int]) ->
     seen = []
     for pieces in (sizes, []):
         script = script_in(State.CONNECTED)
-        call = script.call("get_data", "/a")
-        script.flush()
+        call = script.send("get_data", "/a")
         script.feed(script.reply_to(call) + data, pieces)
         seen.append((script.state, script.session.broken, call.value()))
     assert seen[0] == seen[1]

@@ -56,8 +56,7 @@ def test_a_ping_goes_out_after_a_third_of_the_timeout_without_a_frame(state: Sta
 
 def test_any_request_puts_the_ping_off(script: Script) -> None:
     script.advance(THIRD / 2)
-    script.call("exists", "/a")
-    script.flush()
+    script.send("exists", "/a")
     script.advance(THIRD - SMALL)
     assert [sent.name for sent in script.sent[1:]] == ["exists"]
     script.advance(SMALL)
@@ -72,8 +71,7 @@ def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script)
 
 
 def test_known_A24_pings_go_out_while_a_long_reply_drips_in(script: Script) -> None:
-    call = script.call("get_data", "/a")
-    script.flush()
+    call = script.send("get_data", "/a")
     reply = script.reply_to(call, GetDataResponse(bytes(90_000), Stat(*range(11))))
     for byte in range(0, len(reply), PROGRESS_BYTES):
         script.advance(TIMEOUT / 20)
@@ -95,8 +93,7 @@ def test_no_gap_between_frames_is_longer_than_a_third(steps: list[tuple[float, b
     for seconds, call in steps:
         script.advance(seconds)
         if call:
-            script.call("exists", "/a")
-            script.flush()
+            script.send("exists", "/a")
         script.pong()
     assert script.state is State.CONNECTED
     assert _longest_gap(script) <= THIRD + SMALL
@@ -133,8 +130,7 @@ def test_no_ping_goes_out_before_the_session_is_restored() -> None:
 @pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
 def test_known_A21_a_connection_silent_for_two_thirds_is_given_up(state: State) -> None:
     script = script_in(state)
-    call = script.call("create", "/a")
-    script.flush()
+    call = script.send("create", "/a")
     script.advance(2 * THIRD - SMALL)
     assert script.state is state
     script.advance(SMALL)
@@ -226,8 +222,7 @@ def test_the_lease_counts_from_the_sending_of_the_last_request_that_was_answered
     script.jump(1.0)
     script.flush()
     script.jump(1.0)
-    second = script.call("exists", "/2")
-    script.flush()
+    second = script.send("exists", "/2")
     script.jump(1.0)
     assert script.session.lease_deadline == START + TIMEOUT
     script.answer(first)
@@ -321,8 +316,7 @@ def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection(script: S
     """
     claim = _holding(script)
     script.advance(SMALL)
-    call = script.call("get_data", "/a")
-    script.flush()
+    call = script.send("get_data", "/a")
     asked, piece = script.now, 9_000
     reply = script.reply_to(call, GetDataResponse(bytes(900_000), Stat(*range(11))))
     for begin in range(0, len(reply), piece):
@@ -356,8 +350,7 @@ def test_a_hold_survives_a_reconnect_within_the_lease(script: Script) -> None:
 
 
 def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -> None:
-    call = script.call("exists", "/a")
-    script.flush()
+    call = script.send("exists", "/a")
     claim = _holding(script)
     script.log_when_ready(call, "reply")
     script.jump(3 * TIMEOUT)

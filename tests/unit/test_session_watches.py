@@ -168,8 +168,7 @@ def test_all_watchers_of_a_node_hear_of_its_change(script: Script) -> None:
 @pytest.mark.parametrize("code", [NO_NODE, NO_AUTH, -5, -999])
 @pytest.mark.parametrize("verb", ["get_data", "get_children", "get_children_with_stat"])
 def test_a_refused_read_sets_no_watch(verb: str, code: int, script: Script, watch: Watch) -> None:
-    script.call(verb, "/a", watch=watch)
-    script.flush()
+    script.send(verb, "/a", watch=watch)
     script.log_when_ready(watch, "not set")
     script.answer(script.calls[-1], error=code)
     assert script.wake() == ["not set"]
@@ -192,8 +191,7 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
 
 
 def test_a_read_that_is_lost_sets_no_watch(script: Script, watch: Watch) -> None:
-    call = script.call("get_data", "/a", watch=watch)
-    script.flush()
+    call = script.send("get_data", "/a", watch=watch)
     script.log_when_ready(watch, "not set")
     assert _restored_lists(script) == []
     assert failure(call) is OutcomeUnknownError
@@ -219,8 +217,7 @@ def test_a_read_given_up_before_it_was_sent_sets_no_watch(script: Script, watch:
 
 def test_a_read_given_up_after_it_was_sent_still_sets_its_watch() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
-    call = script.call("get_data", "/a", watch=watch)
-    script.flush()
+    call = script.send("get_data", "/a", watch=watch)
     script.session.withdraw(call)
     script.answer(call)
     script.event(CHANGED, "/a")
@@ -228,16 +225,14 @@ def test_a_read_given_up_after_it_was_sent_still_sets_its_watch() -> None:
 
 
 def test_an_unreadable_reply_sets_no_watch(script: Script, watch: Watch) -> None:
-    call = script.call("get_data", "/a", watch=watch)
-    script.flush()
+    call = script.send("get_data", "/a", watch=watch)
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
     assert not armed(watch)
     assert _restored_lists(script) == []
 
 
 def test_an_unreadable_reply_leaves_no_trace_of_its_read(script: Script, watch: Watch) -> None:
-    call = script.call("get_data", "/a", watch=watch)
-    script.flush()
+    call = script.send("get_data", "/a", watch=watch)
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
     script.reconnect()
     _is_the_last_to_leave(script, script.watching("get_data", "/a"))
@@ -269,8 +264,7 @@ def _leaves_in_silence(script: Script, watch: Watch) -> None:
 
 def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change(script: Script) -> None:
     watch = script.watching("get_data", "/a")
-    read = script.call("get_data", "/a")
-    script.flush()
+    read = script.send("get_data", "/a")
     fired_before: list[bool] = []
     read._add_waker(lambda: fired_before.append(not armed(watch)))
     script.log_when_ready(watch, "event")
@@ -581,8 +575,7 @@ def test_a_watch_taken_back_before_its_read_is_answered_hears_nothing(sent: bool
 @pytest.mark.parametrize("code", [0, NO_NODE])
 def test_a_watch_taken_back_before_its_read_is_answered_leaves_the_server(code: int) -> None:
     script, watch = script_in(State.CONNECTED), Watch()
-    call = script.call("exists", "/a", watch=watch)
-    script.flush()
+    call = script.send("exists", "/a", watch=watch)
     watch.close()
     assert script.names() == []
     script.answer(call, error=code)
@@ -593,8 +586,7 @@ def test_a_watch_taken_back_before_its_read_is_answered_leaves_the_server(code: 
 def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     staying = script.watching("get_data", "/a")
-    call = script.call("get_data", "/a", watch=watch)
-    script.flush()
+    call = script.send("get_data", "/a", watch=watch)
     watch.close()
     script.answer(call)
     assert script.names() == []

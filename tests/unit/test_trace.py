@@ -60,8 +60,7 @@ def test_a_request_and_its_reply(script: Script) -> None:
 
 
 def test_a_refusal_shows_its_code(script: Script) -> None:
-    call = script.call("delete", "/a")
-    script.flush()
+    call = script.send("delete", "/a")
     frames = script.traced()
     script.answer(call, error=NO_NODE)
     assert [(frame.op, frame.error) for frame in frames] == [("delete", NO_NODE)]

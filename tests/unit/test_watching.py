@@ -94,8 +94,7 @@ def test_a_refused_add_sets_nothing(script: Script, watch: Watch) -> None:
 
 
 def test_a_lost_add_sets_nothing(script: Script, watch: Watch) -> None:
-    script.call("add_watch", "/a", watch)
-    script.flush()
+    script.send("add_watch", "/a", watch)
     script.reconnect()
     assert not armed(watch)
     assert [sent.name for sent in script.sent] == ["connect"]
@@ -104,8 +103,7 @@ def test_a_lost_add_sets_nothing(script: Script, watch: Watch) -> None:
 
 def test_an_added_watch_closed_before_its_reply_leaves_the_server() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
-    call = script.call("add_watch", "/a", watch)
-    script.flush()
+    call = script.send("add_watch", "/a", watch)
     watch.close()
     assert script.names() == []
     script.answer(call)
@@ -439,8 +437,7 @@ def test_only_the_very_path_is_covered(path: str, script: Script) -> None:
 @pytest.mark.parametrize("answered", [False, True])
 def test_persistent_and_recursive_on_one_path_are_refused(first: bool, answered: bool) -> None:
     script, watch = script_in(State.CONNECTED), Watch()
-    call = script.call("add_watch", "/a", Watch(), recursive=first)
-    script.flush()
+    call = script.send("add_watch", "/a", Watch(), recursive=first)
     if answered:
         script.answer(call)
     with pytest.raises(RuntimeError, match="/a cannot have"):
@@ -451,14 +448,12 @@ def test_persistent_and_recursive_on_one_path_are_refused(first: bool, answered:
 @pytest.mark.parametrize(("recursive", "verb"), COVERED)
 def test_a_read_behind_an_add_that_is_not_answered_is_refused(recursive: bool, verb: str) -> None:
     script, watch = script_in(State.CONNECTED), Watch()
-    call = script.call("add_watch", "/a", Watch(), recursive=recursive)
-    script.flush()
+    call = script.send("add_watch", "/a", Watch(), recursive=recursive)
     with pytest.raises(RuntimeError, match="has not been answered"):
         script.call(verb, "/a", watch=watch)
     _leaves_nothing_behind(script, watch)
     script.call(verb, "/a")
-    script.call(verb, "/b", watch=Watch())
-    script.flush()
+    script.send(verb, "/b", watch=Watch())
     script.answer(call)
 
 

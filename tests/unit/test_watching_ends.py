@@ -70,8 +70,7 @@ def test_a_covered_watch_that_is_closed_tells_nobody(script: Script) -> None:
 def _closed_cover(script: Script, verb: str) -> tuple[Request, Watch]:
     """A read, and its watch, which a persistent one has covered that is closed by now."""
     persistent, watch = script.persistent("/a"), Watch()
-    call = script.call(verb, "/a", watch=watch)
-    script.flush()
+    call = script.send(verb, "/a", watch=watch)
     persistent.close()
     return call, watch
 
@@ -147,8 +146,7 @@ def test_a_new_persistent_watch_takes_a_closed_ones_place(
 def test_a_child_watch_that_the_new_recursive_one_does_not_cover_is_set_again() -> None:
     script = script_in(State.CONNECTED)
     read, _ = _closed_cover(script, "get_children")
-    add = script.call("add_watch", "/a", Watch(), recursive=True)
-    script.flush()
+    add = script.send("add_watch", "/a", Watch(), recursive=True)
     script.answer(read, zxid=0x777)
     assert script.names() == []
     script.answer(add, zxid=0x888)
@@ -289,8 +287,7 @@ def test_removing_without_a_connection_is_done_at_once(state: State, script: Scr
 
 def test_a_removal_that_is_lost_has_no_effect_to_ask_for(script: Script) -> None:
     script.persistent("/a")
-    call = script.call("remove_watches", "/a")
-    script.flush()
+    call = script.send("remove_watches", "/a")
     script.reconnect()
     error = call.error()
     assert error is not None
