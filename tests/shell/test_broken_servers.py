@@ -135,13 +135,13 @@ def answers_pings(connection: Connection) -> None:
 def test_a_frame_that_never_ends_is_given_up(
     sent: bytes, then: Callable[[Connection], None], message: str
 ) -> None:
-    with FakeServer(answering(sent, then), serve) as server:
-        client = Client(server.hosts, session_timeout=0.6)
-        client.connect()
+    with (
+        FakeServer(answering(sent, then), serve) as server,
+        Client(server.hosts, session_timeout=0.6) as client,
+    ):
         with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match=message):
             client.get_data("/")
         again(client)
-        client.close()
 
 
 GREETINGS: dict[str, bytes] = {
@@ -254,12 +254,13 @@ def memory_below(limit: int) -> Iterator[None]:
 def test_a_claim_of_a_long_frame_costs_no_memory() -> None:
     """Room is made for bytes that have come, not for those that were announced."""
     script = answering(struct.pack(">i", 60 * MEGABYTE) + bytes(100_000))
-    with FakeServer(script, serve) as server:
-        client = Client(server.hosts, session_timeout=0.6)
-        client.connect()
-        with memory_below(5 * MEGABYTE), pytest.raises(OutcomeUnknownError):
-            client.get_data("/")
-        client.close()
+    with (
+        FakeServer(script, serve) as server,
+        Client(server.hosts, session_timeout=0.6) as client,
+        memory_below(5 * MEGABYTE),
+        pytest.raises(OutcomeUnknownError),
+    ):
+        client.get_data("/")
 
 
 def test_endless_frames_are_read_and_forgotten() -> None:
@@ -288,14 +289,11 @@ def test_endless_frames_are_read_and_forgotten() -> None:
             stop.set()
             pouring.join()
 
-    with FakeServer(script) as server:
-        client = Client(server.hosts, session_timeout=20)
-        client.connect()
+    with FakeServer(script) as server, Client(server.hosts, session_timeout=20) as client:
         with memory_below(5 * MEGABYTE), within(PATIENCE):
             for _ in range(20):
                 assert client.exists("/") is not None
         assert len(server.connections) == 1
-        client.close()
 
 
 def test_a_reply_over_the_limit_ends_its_own_call_for_good() -> None:

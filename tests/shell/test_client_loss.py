@@ -139,9 +139,7 @@ def takes_notes(connection: Connection) -> None:
 
 
 def test_expired() -> None:
-    with FakeServer(takes_notes, serve) as server:
-        client = Client(server.hosts)
-        client.connect()
+    with FakeServer(takes_notes, serve) as server, Client(server.hosts) as client:
         in_flight = client.pipeline.create("/a")
         server.wait_for(lambda: server.count("create"))
         server.expire(client.session_id)
@@ -152,7 +150,6 @@ def test_expired() -> None:
             client.create("/b")
         assert ends_with(caught.value, SessionExpiredError, "create", "/b", False)
         assert "make a new Client" in str(caught.value)
-        client.close()
 
 
 def test_expired_while_queued() -> None:
@@ -163,9 +160,7 @@ def test_expired_while_queued() -> None:
         assert gate.wait(PATIENCE)
         connection.greet()
 
-    with FakeServer(mute, gone) as server:
-        client = Client(server.hosts)
-        client.connect()
+    with FakeServer(mute, gone) as server, Client(server.hosts) as client:
         server.connections[0].sock.shutdown(socket.SHUT_RDWR)
         server.wait_for(lambda: len(server.connections) == 2)
         queued = client.pipeline.create("/a")
@@ -174,7 +169,6 @@ def test_expired_while_queued() -> None:
         error = ending(queued)
         assert error is not None
         assert ends_with(error, SessionExpiredError, "create", "/a", False)
-        client.close()
 
 
 @pytest.mark.parametrize(
@@ -290,9 +284,10 @@ def test_verdicts_on_a_pipeline_that_the_server_dies_in(how: str, size: int, see
     rng = random.Random(f"{seed}-{how}-{size}")
     for _ in range(8):
         count = 3000
-        with FakeServer(dying(rng, count, how), serve) as server:
-            client = Client(server.hosts, session_timeout=20)
-            client.connect()
+        with (
+            FakeServer(dying(rng, count, how), serve) as server,
+            Client(server.hosts, session_timeout=20) as client,
+        ):
             body = bytes(size)
             calls = [client.pipeline.create(f"/{n}", body) for n in range(count)]
             waiting = [Running(lambda c=c: ending(c)) for c in calls[:: count // 8]]  # type: ignore[misc]
@@ -303,7 +298,6 @@ def test_verdicts_on_a_pipeline_that_the_server_dies_in(how: str, size: int, see
             first = next((n for n, c in enumerate(calls) if ending(c) is not None), count)
             behind = [n for n in range(first, count) if ending(calls[n]) is None]
             check_verdicts_around(server, calls, first, behind)
-            client.close()
 
 
 def check_verdicts_around(
@@ -332,9 +326,10 @@ def test_what_the_kernel_never_took_was_not_sent() -> None:
         assert gate.wait(PATIENCE)
         connection.reset()
 
-    with FakeServer(answering(10, deaf_then_dead), serve) as server:
-        client = Client(server.hosts, session_timeout=20)
-        client.connect()
+    with (
+        FakeServer(answering(10, deaf_then_dead), serve) as server,
+        Client(server.hosts, session_timeout=20) as client,
+    ):
         calls = [client.pipeline.create(f"/{n}", bytes(100_000)) for n in range(400)]
         assert calls[9].result(PATIENCE) == "/9"
         with pytest.raises(OperationTimeoutError) as caught:
@@ -353,33 +348,29 @@ def test_what_the_kernel_never_took_was_not_sent() -> None:
         assert not_sent >= 200
         with within(1.0):
             assert client.exists("/") is not None
-        client.close()
 
 
 def test_a_server_that_stops_reading_is_given_up() -> None:
-    with FakeServer(deaf, serve) as server:
+    with FakeServer(deaf, serve) as server, Client(server.hosts, session_timeout=3.0) as client:
         # Long enough to submit them all before it is given up, on a busy machine too.
-        client = Client(server.hosts, session_timeout=3.0)
-        client.connect()
         calls = [client.pipeline.create(f"/{n}", bytes(100_000)) for n in range(200)]
         with within(3.0 + SLACK):
             assert isinstance(ending(calls[0]), OutcomeUnknownError)
             assert isinstance(ending(calls[199]), NotSentError)
         with within(1.0):
             again(client)
-        client.close()
 
 
 def test_answers_that_arrived_before_the_break_count() -> None:
     """The client is still sending when the server, which has answered, resets the connection."""
 
-    with FakeServer(answering(100, Connection.half_close), serve) as server:
-        client = Client(server.hosts, session_timeout=20)
-        client.connect()
+    with (
+        FakeServer(answering(100, Connection.half_close), serve) as server,
+        Client(server.hosts, session_timeout=20) as client,
+    ):
         calls = [client.pipeline.create(f"/{n}", bytes(50_000)) for n in range(400)]
         answered, _, _ = classify(calls[:100])
         assert len(answered) == 100
-        client.close()
 
 
 def test_threads_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:

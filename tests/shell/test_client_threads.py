@@ -369,9 +369,11 @@ def test_a_signal_handler_that_dwells_in_a_reader_does_not_cost_the_session() ->
         server.wait_for(lambda: len(server.connections) >= 2 and server.count("ping") >= 4)
         dwelt.append(poll_state(client, State.CONNECTED))
 
-    with FakeServer(mute, serve) as server, on_signal(dwell) as send:
-        client = Client(server.hosts, session_timeout=0.9)
-        client.connect()
+    with (
+        FakeServer(mute, serve) as server,
+        on_signal(dwell) as send,
+        Client(server.hosts, session_timeout=0.9) as client,
+    ):
         call = client.pipeline.exists("/a")
         sender = Running(lambda: send_when_read(client, send, handled))
         with pytest.raises(ConnectionLossError):
@@ -380,7 +382,6 @@ def test_a_signal_handler_that_dwells_in_a_reader_does_not_cost_the_session() ->
         assert dwelt[0]
         assert client.exists("/") is not None
         assert len(server.sessions) == 1
-        client.close()
 
 
 def send_when_read(client: Client, send: Callable[[], None], handled: threading.Event) -> None:

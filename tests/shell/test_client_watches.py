@@ -145,9 +145,7 @@ def test_a_watch_that_is_closed_while_its_read_is_under_way_never_fires() -> Non
 
 def test_watches_end_with_the_session() -> None:
     called: list[Event] = []
-    with FakeServer() as server:
-        client = Client(server.hosts)
-        client.connect()
+    with FakeServer() as server, Client(server.hosts) as client:
         watch = Watch()
         client.exists("/a", watch=watch)
         client.exists("/a", watch=called.append)
@@ -157,7 +155,6 @@ def test_watches_end_with_the_session() -> None:
             waiting.result()
         with pytest.raises(SessionExpiredError):
             watch.wait()
-        client.close()
     assert called == [Event(EventType.NONE, "", State.EXPIRED)]
 
 
