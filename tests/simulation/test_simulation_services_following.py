@@ -13,7 +13,6 @@ from tests.conftest import SEED
 from tests.support.simulation_following import (
     FAULTS,
     PLANTED,
-    ForgetsWhereItWas,
     Kind,
     StaysBehind,
     following,
@@ -54,10 +53,10 @@ def test_a_cancellation_of_the_reader_at_every_await(kind: Kind) -> None:
     print(cancel_everywhere(following(kind), faults=("cancel",)))
 
 
-def behind(kind: Kind, seed: int) -> None:
+def behind(kind: Kind, seed: int, *, synced: bool = True) -> None:
     """A run of two sessions, the servers of which are behind one another."""
     sim = Simulation(seed=seed, faults=("lag",))
-    following(kind, sessions=2)(sim)
+    following(kind, sessions=2, synced=synced)(sim)
     sim.run(StaysBehind(seed))
 
 
@@ -82,7 +81,7 @@ def test_a_planted_bug_is_found(kind: Kind) -> None:
 def test_a_session_that_begins_without_a_sync_is_found() -> None:
     def search() -> None:
         for seed in range(UNTIL_FOUND):
-            behind(ForgetsWhereItWas, seed)
+            behind(DataFollower, seed, synced=False)
 
     with pytest.raises(ViolationError, match="ORDER"):
         search()

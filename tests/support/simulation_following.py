@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from zkwire.errors import ConnectionLossError, ServerError, ZooKeeperError
+from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
 from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower, SeenData
@@ -128,10 +128,21 @@ def changes(sim: Simulation, kind: Kind, number: int) -> list[Change]:
 
 
 class Reading:
-    """One reader: how long it stays with each state, and when it goes to another session."""
+    """One reader: how long it stays with each state, and when it goes to another session.
 
-    def __init__(self, sim: Simulation, kind: Kind, sessions: Sequence[Client], follows: Follows):
+    ``synced``: that begins with a sync, as it does with a supervisor.
+    """
+
+    def __init__(
+        self,
+        sim: Simulation,
+        kind: Kind,
+        sessions: Sequence[Client],
+        follows: Follows,
+        synced: bool,
+    ) -> None:
         self.sim, self.follows, self.sessions = sim, follows, list(sessions)
+        self.synced = synced
         self.written = False
         self.follower = kind(self.sessions[0].world, PATH)
 
@@ -155,7 +166,7 @@ class Reading:
                 try:
                     seen = await self.follower.next(QUIET * timeout)
                 except SESSION_OVER:
-                    here = self._next_session(here)
+                    here = await self._next_session(here)
                     continue
                 if seen is not None:
                     self.follows.saw(self.sim, seen)
@@ -165,7 +176,7 @@ class Reading:
                     return
                 left -= 1
                 if left < 0 and len(self.sessions) > 1:
-                    here = self._next_session(here)
+                    here = await self._next_session(here)
         finally:
             self.follower.close()
 
@@ -175,7 +186,7 @@ class Reading:
         if self.sim.rng.random() < 0.1:
             await here.sleep(2.0)
 
-    def _next_session(self, here: Client) -> Client:
+    async def _next_session(self, here: Client) -> Client:
         """What a supervisor does: end the work in this session, then begin in the next."""
         here.world.dismiss(self.follower)
         self.sessions.pop(0)
@@ -183,6 +194,10 @@ class Reading:
             raise _OVER
         world = self.sessions[0].world
         self.follower._sessions = world
+        while self.synced:
+            with suppress(*BUSY):
+                await persist(world, None, world.operations.sync, "/")
+                break
         world.serve(self.follower)
         return self.sessions[0]
 
@@ -190,7 +205,9 @@ class Reading:
 _OVER = ZooKeeperError("there is no other session")
 
 
-def following(kind: Kind = DataFollower, *, sessions: int = 1, number: int = 4) -> Scenario:
+def following(
+    kind: Kind = DataFollower, *, sessions: int = 1, number: int = 4, synced: bool = True
+) -> Scenario:
     """One writer; one reader, in one session after another."""
 
     def scenario(sim: Simulation) -> None:
@@ -198,7 +215,7 @@ def following(kind: Kind = DataFollower, *, sessions: int = 1, number: int = 4) 
         sim.checks.append(follows)
         writer = sim.client()
         homes = [sim.client() for _ in range(sessions)]
-        reading = Reading(sim, kind, homes, follows)
+        reading = Reading(sim, kind, homes, follows, synced)
         writer.spawn(reading.write(writer, changes(sim, kind, number)))
         homes[0].spawn(reading.read())
 
@@ -288,26 +305,6 @@ class CountsVersionsOnly(DataFollower):
         before, self._before = getattr(self, "_before", None), stat
         if before is not None and stat is not None and stat.version == before.version + 1:
             self._last = self._next = SeenData(value, stat, False)
-
-
-class ForgetsWhereItWas(DataFollower):
-    """Begins in another session as in the first, whose server may know less."""
-
-    async def _serve(self, runtime: Background) -> None:
-        await super()._serve(_Unsynced(runtime))  # type: ignore[arg-type]
-
-
-class _Unsynced:
-    def __init__(self, real: Any) -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "operations":
-            return self
-        return getattr(self._real if name in ("wait_for", "event") else self._real.operations, name)
-
-    async def sync(self, _: str) -> None:
-        """It is not asked for."""
 
 
 class LeavesItsWatch(DataFollower):

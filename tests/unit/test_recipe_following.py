@@ -183,7 +183,7 @@ def test_what_was_lost_or_refused_for_a_moment_is_read_again(error: type[ZooKeep
 def test_an_add_watch_without_an_answer_is_waited_for() -> None:
     world = World(RuntimeError("add_watch"), NotSentError(""), None, AFTER)
     assert states(world, 1) == [(*AFTER, False)]
-    assert world.asked == ["get_data", "sync", "sync", "get_data"]
+    assert world.asked == ["get_data", "exists", "exists", "get_data"]
 
 
 def test_what_may_not_be_used_at_all_is_raised() -> None:
@@ -193,15 +193,14 @@ def test_what_may_not_be_used_at_all_is_raised() -> None:
     assert world.dismissed == 1
 
 
-def test_the_next_session_begins_with_a_sync() -> None:
-    world = World((b"new", NEW), NotSentError(""), None, (b"old", OLD), AFTER)
+def test_the_next_session_goes_on_from_the_last_state() -> None:
+    world = World((b"new", NEW), (b"old", OLD), AFTER)
     follower = DataFollower(world, "/a")
     assert run(follower.next(0)) == (b"new", NEW, False)
     world.another_session()
     assert run(follower.next(0)) is None
     world.fired += 1
     assert run(follower.next(0)) == (*AFTER, False)
-    assert world.asked == ["get_data", "sync", "sync", "get_data", "get_data"]
 
 
 def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing() -> None:

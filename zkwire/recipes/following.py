@@ -7,7 +7,8 @@ slow nothing is kept; only what comes behind a time limit is, for the next call.
 What makes the last state certain is the server's own promise: a watch is set by the very read that
 returned the state, and set again, after a lost connection, with the zxid up to which the client has
 seen changes; the server fires it at once if the node is different (``DataTree.setWatches``).  That
-zxid also keeps a session from servers that have seen less; the next session begins with a sync.
+zxid also keeps a session from servers that have seen less; a supervisor's next session begins
+with a sync.
 
 Which states lay between two that were read is known from their stats only.  ``skipped`` is False
 where these prove that there was none, else True.
@@ -94,23 +95,24 @@ class Follower(Service):
     # --- the session's side -----------------------------------------------------------------------
 
     async def _serve(self, runtime: Background) -> None:
-        behind = self._last is not None  # the server may be: another session saw that state
+        refused = False
         while True:
             await runtime.wait_for(self._asked)
             watch = Watch()
             try:
-                if behind:
-                    await runtime.operations.sync(self._path)
-                    behind = False
+                if refused:
+                    await runtime.operations.exists(self._path)
+                    refused = False
                 if await self._look(runtime.operations, watch):
                     await runtime.event(watch, None)
             except (ConnectionLossError, *BUSY):
                 pass  # only reads were asked for: they are repeated, each with a watch of its own
             except RuntimeError:
-                # The program's add_watch on this path has no answer yet; a sync's comes behind it.
-                if behind:
+                # An add_watch of the program on this path has no answer yet; one that is asked for
+                # now comes behind it.
+                if refused:
                     raise
-                behind = True
+                refused = True
             finally:
                 watch.close()
 
