@@ -41,7 +41,7 @@ _from("recipes.lost")
 __all__ += ["Contender"]
 _from("recipes.contenders")
 __all__ += ["SeenChildren", "SeenData"]
-_from("recipes.following")
+_from("recipes.seen")
 __all__ += ["Supervisor"]
 _from("blocking.supervisor")
 __all__ += ["AsyncSupervisor"]
@@ -143,10 +143,10 @@ if TYPE_CHECKING:
     from zkwire.recipes.cache_event import *
     from zkwire.recipes.cache_tree import *
     from zkwire.recipes.contenders import *
-    from zkwire.recipes.following import *
     from zkwire.recipes.lost import *
     from zkwire.recipes.member import *
     from zkwire.recipes.queue_items import *
+    from zkwire.recipes.seen import *
     from zkwire.recipes.share import *
     from zkwire.session.trace import *
     from zkwire.session.watch import *

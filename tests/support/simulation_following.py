@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower, SeenData
+from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower
 from zkwire.recipes.runtime import persist
+from zkwire.recipes.seen import SeenData
 from zkwire.recipes.service import SESSION_OVER, Background
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario

@@ -21,7 +21,8 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
-from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower, NodeWatches
+from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.seen import NodeWatches
 from zkwire.recipes.service import Background, Condition, Service
 from zkwire.session.waitable import Waitable
 from zkwire.testing.simulation import InTurn, Simulation

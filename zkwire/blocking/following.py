@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final, Self
 
-    from zkwire.recipes.following import Follower, SeenChildren, SeenData
+    from zkwire.recipes.following import Follower
+    from zkwire.recipes.seen import SeenChildren, SeenData
     from zkwire.recipes.service import Sessions
 
 

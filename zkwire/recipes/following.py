@@ -16,11 +16,10 @@ where these prove that there was none, else True.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from operator import attrgetter
 
 from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
-from zkwire.jute.record import Record
+from zkwire.recipes.seen import SeenChildren, SeenData
 from zkwire.recipes.service import Condition, Service
 from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
@@ -34,29 +33,6 @@ if TYPE_CHECKING:
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations
     from zkwire.recipes.service import Background, Sessions
-
-
-class SeenData(Record):
-    """A state of a node: its data and stat, None while it does not exist.
-
-    ``skipped``: states between the one before and this one may have been missed.  With a watch that
-    fires once a reader cannot see each of two changes that follow one another; False is a proof.
-    """
-
-    data: bytes | None
-    stat: Stat | None
-    skipped: bool
-
-
-class SeenChildren(Record):
-    """A state of a node's children: their names, sorted, and the node's stat.
-
-    None while the node does not exist; ``skipped`` as in :class:`SeenData`.
-    """
-
-    children: list[str] | None
-    stat: Stat | None
-    skipped: bool
 
 
 class _Reader:
@@ -81,10 +57,11 @@ class Follower(Service):
         self._readers: list[object] = [] if callback is None else [callback]
         self._last: Any = None  # the state that was delivered last
         self._next: Any = None  # the same, until the reader has taken it
-        self._wanted = callback is not None
+        self._wanted = self._started = callback is not None
         self._asked = Condition(lambda: self._wanted and self._next is None)
-        self._answered = Condition(lambda: self._next is not None or self._over)
-        self._started = callback is not None
+        self._answered = Condition(
+            lambda: self._next is not None or self._closed or self._error is not None
+        )
         if self._started:
             sessions.serve(self)
 
@@ -138,8 +115,8 @@ class Follower(Service):
             if stat is not None and last is not None:
                 if self._zxid(stat) <= self._zxid(last):
                     return
-                changes = self._count(stat) - self._count(last)
-                skipped = stat.czxid != last.czxid or changes != 1
+                following = last.czxid, self._count(last) + 1
+                skipped = (stat.czxid, self._count(stat)) != following
         self._last = self._next = self._kind(value, stat, skipped)
         if self._callback is None:
             self._answered.notify()
@@ -147,10 +124,6 @@ class Follower(Service):
             self._sessions.dispatch(self._call)
 
     # --- the reader's side ------------------------------------------------------------------------
-
-    @property
-    def _over(self) -> bool:
-        return self._closed or self._error is not None
 
     def _changed(self) -> None:
         self._answered.notify()
@@ -193,7 +166,7 @@ class Follower(Service):
             self._asked.notify()
             return self._take() if await self._wait(self._answered, limit) else None
         finally:
-            with suppress(ValueError):  # an interrupt came before it was there
+            if reader in self._readers:  # else an interrupt came before
                 self._readers.remove(reader)
 
     async def __aiter__(self) -> AsyncGenerator[Any, None]:
@@ -213,44 +186,6 @@ class Follower(Service):
     def close(self) -> None:
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
         self._end()
-
-
-class NodeWatches:
-    """What clients and supervisors have in common: watches for ever."""
-
-    @property
-    def _sessions(self) -> Sessions:
-        """Where a service runs."""
-        raise NotImplementedError
-
-    def watch_data(self, path: str, callback: Callable[[SeenData], object] | None = None) -> Any:
-        """The data of a node, for ever: an iterator of :class:`SeenData`.
-
-            for seen in client.watch_data("/config"):
-                configure(seen.data)
-
-        It yields the state at this moment first, then each newer one, and ``data`` is None while
-        the node does not exist.  The last state is never missed, and none comes behind a newer one.
-        A reader that is slow gets the newest state when it asks for it, not those between
-        (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
-        server.  ``next(timeout)`` waits for one state only.
-
-        With a ``callback`` each state goes to that, one call at a time, in the callback thread
-        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it.
-
-        A lost connection is no error.  From a client it raises what ended the session; from a
-        supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read.
-        """
-        raise NotImplementedError
-
-    def watch_children(
-        self, path: str, callback: Callable[[SeenChildren], object] | None = None
-    ) -> Any:
-        """The names of a node's children, for ever: an iterator of :class:`SeenChildren`.
-
-        Like :meth:`watch_data`; ``children`` is None while the node does not exist.
-        """
-        raise NotImplementedError
 
 
 class DataFollower(Follower):
