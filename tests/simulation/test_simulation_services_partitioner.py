@@ -10,8 +10,8 @@ from tests.support.simulation_partitioner import FAULTS, PLANTED, shared_out
 from zkwire.testing.simulation import FailedRunError, explore
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
-RUNS = int(150 * FACTOR)
-UNTIL_FOUND = int(1000 * FACTOR)
+RUNS = int(40 * FACTOR)
+UNTIL_FOUND = int(300 * FACTOR)
 
 
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["no faults", "faults"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.service import Background
 
 
-class Member(NodeKeeper):
+class MemberNode(NodeKeeper):
     """The node of a member; ``tell`` is told each change."""
 
     _tell: Callable[[], object]
@@ -65,11 +65,11 @@ class Partition:
         below = f"{self.path}/items"
         return f"{below}/{check_name('an item', item, below)}"
 
-    def join(self, runtime: Background, tell: Callable[[], object]) -> Member:
+    def join(self, runtime: Background, tell: Callable[[], object]) -> MemberNode:
         """Make the member's node in this session, and keep it."""
         self.name = self.name or runtime.unique()
         sessions: Any = runtime  # the driver behind it is one
-        member = Member(sessions, f"{self.members}/{self.name}", self.data, self.acl)
+        member = MemberNode(sessions, f"{self.members}/{self.name}", self.data, self.acl)
         member._tell = tell
         return member
 
