@@ -7,11 +7,11 @@ import os
 import pytest
 
 from tests.support.simulation_partitioner import FAULTS, PLANTED, shared_out
-from zkwire.testing.simulation import FailedRunError, explore
+from zkwire.testing.simulation import FailedRunError, explore, runs
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(40 * FACTOR)
-UNTIL_FOUND = int(300 * FACTOR)
+UNTIL_FOUND = int(150 * FACTOR)
 
 
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["no faults", "faults"])
@@ -26,6 +26,7 @@ def test_with_several_servers() -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = PLANTED[name]
+    monkeypatch.setattr(runs, "_SHRINKING_RUNS", 0)  # a run has a thousand steps
     monkeypatch.setattr(bug.home, bug.attribute, bug.new)
     with pytest.raises(FailedRunError) as caught:
         explore(shared_out(), range(UNTIL_FOUND), most=4, faults=bug.faults)
