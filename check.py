@@ -6,7 +6,7 @@
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
 or any steps by name: format lint mypy pyright unit testbed simulation shell embedded real docker
-coverage explore chaos fuzz following; what follows `--` goes to pytest.
+coverage explore chaos fuzz following partitioner; what follows `--` goes to pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
@@ -41,13 +41,13 @@ from tests.check.steps import Running, Step
 TOOLS = ("format", "lint", "mypy", "pyright")
 FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real")
-LONG = ("explore", "chaos", "fuzz", "following")
+LONG = ("explore", "chaos", "fuzz", "following", "partitioner")
 NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell"),
     ("unit", "testbed", "simulation", "coverage", "explore"),
-    ("real", "docker", "chaos", "following"),
+    ("real", "docker", "chaos", "following", "partitioner"),
     ("fuzz",),
 )
 """What computes and what waits go on side by side; the steps of one lane follow each other."""
@@ -64,7 +64,7 @@ COVERING = (
     "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
     "family",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
-    "convenience", "following", "guard", "time_limits", "unknown_operations",
+    "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
@@ -90,6 +90,7 @@ def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[s
         Step("chaos", [PYTHON, "-m", "tests.long.chaos", "--seconds", "3600"], 2 * HOURS),
         Step("fuzz", [PYTHON, "-m", "tests.long.fuzz", "--seconds", "3600"], 2 * HOURS),
         Step("following", [PYTHON, "-m", "tests.long.following"], HOURS),
+        Step("partitioner", [PYTHON, "-m", "tests.long.partitioner"], HOURS),
     ]
     return {step.name: step for step in made}
 

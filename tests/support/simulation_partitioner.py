@@ -142,7 +142,9 @@ class OneOwner:
         if partitioning._error is not None:
             raise ViolationError("ERROR", f"{worker.name} has ended with {partitioning._error!r}")
         if worker.too_early:
-            raise ViolationError("BACK", f"{worker.too_early} is back before work on it has stopped")
+            raise ViolationError(
+                "BACK", f"{worker.too_early} is back before work on it has stopped"
+            )
         for item, tenure in worker.working.items():
             lock = tenure.lock
             if not (tenure.held or lock._owned or lock.lost.reason):
