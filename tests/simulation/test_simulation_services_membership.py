@@ -7,7 +7,6 @@ planted bugs that must be found.
 from __future__ import annotations
 
 import os
-from functools import partial
 
 import pytest
 
@@ -15,19 +14,21 @@ from tests.conftest import SEED
 from tests.support.simulation_membership import (
     PLANTED,
     Life,
+    NoSyncBeforeDelete,
     group,
     keepers,
     various_group,
     various_keepers,
 )
+from zkwire.recipes.persistent_node import NodeKeeper
 from zkwire.recipes.standing_node import StandingKeeper
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,
     Scenario,
     cancel_everywhere,
-    exhaust,
     explore,
+    replay,
     sweep,
 )
 
@@ -69,11 +70,22 @@ def test_thousands_of_random_runs_with_several_faults(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = PLANTED[name]
-    search = partial(explore, seeds=range(UNTIL_FOUND), most=4)
-    if bug.every:
-        search = partial(exhaust, most=3, frames=False)
     with pytest.raises(FailedRunError) as caught:
-        search(bug.scenario(), faults=bug.faults)
+        explore(bug.scenario(), range(UNTIL_FOUND), faults=bug.faults, most=4)
     assert caught.value.invariant in bug.invariants
     assert {fault.split()[0] for fault in caught.value.faults} <= set(bug.faults)
     print(f"{name}: {caught.value.invariant}, in run {caught.value.runs}")
+
+
+BEHIND = (
+    "run a; run a.background; up a; cut a; cancel a; dial a; lag a; up a; down a; "
+    "run a.background; up a; down a; run a.background; run a"
+)
+"""The reply to the create is lost, the owner closes, the next server does not know of the node."""
+
+
+@pytest.mark.parametrize("kind", [NodeKeeper, NoSyncBeforeDelete])
+def test_a_server_that_is_behind_does_not_hide_a_node(kind: type[NodeKeeper]) -> None:
+    history = replay(keepers(1, Life(sets=0, stay=0), kind=kind), BEHIND)
+    found = history[-1].strip().startswith("LEFT")
+    assert found == (kind is NoSyncBeforeDelete), "\n".join(history)

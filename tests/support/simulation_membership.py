@@ -457,16 +457,6 @@ class LeavesToken(StandingKeeper):
             await runtime.operations.delete(token)
 
 
-class NoSecondLook(MemberGroup):
-    """Does not wait for a group that is not there yet."""
-
-    async def _list(self, operations: Operations, watch: Watch) -> list[str] | None:
-        try:
-            return await operations.get_children(self._path, watch=watch)
-        except NoNodeError:
-            return []
-
-
 class CreatedMeanwhile(MemberGroup):
     """Does not read the group that was created between two looks."""
 
@@ -516,7 +506,6 @@ class Planted(NamedTuple):
     scenario: Callable[[], Scenario]
     faults: tuple[str, ...]
     invariants: set[str]
-    every: bool = False
 
 
 PLANTED: dict[str, Planted] = {
@@ -529,16 +518,12 @@ PLANTED: dict[str, Planted] = {
     "DeletesBlindly": Planted(
         lambda: various_keepers(DeletesBlindly), ("cut", "linger"), {"FOREIGN"}
     ),
-    "NoSyncBeforeDelete": Planted(
-        lambda: keepers(1, kind=NoSyncBeforeDelete), ("cut", "cancel", "lag"), {"LEFT"}, every=True
-    ),
     "OldestWins": Planted(lambda: various_keepers(OldestWins), ("delete",), {"TRUTH"}),
     "LooksWithoutWatch": Planted(lambda: various_keepers(LooksWithoutWatch), (), {"TRUTH"}),
     "NoToken": Planted(
         lambda: various_keepers(NoToken), ("cut", "linger"), {"ONE", "FOREIGN", "TRUTH"}
     ),
     "LeavesToken": Planted(lambda: various_keepers(LeavesToken), ("cut",), {"LEFT"}),
-    "NoSecondLook": Planted(lambda: various_group(NoSecondLook), (), {"TRUTH", "ERROR", "LIVE"}),
     "CreatedMeanwhile": Planted(lambda: various_group(CreatedMeanwhile), (), {"TRUTH"}),
     "KnowsNames": Planted(lambda: various_group(KnowsNames), (), {"TRUTH", "SEEN"}),
     "NotesLate": Planted(lambda: various_group(NotesLate), (), {"SEEN"}),

@@ -1,0 +1,451 @@
+"""Kept nodes and groups against a server: every fault at every request, ended sessions, neighbours.
+
+What their algorithms do in every order of events is shown in simulation; here are both clients, the
+wire, and the recipes of kazoo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from typing import Any
+
+import pytest
+
+from tests.support.lock_helpers import (
+    LONG,
+    PATIENCE,
+    Running,
+    Stage,
+    requests,
+    watch_count,
+    watch_table_size,
+)
+from tests.support.server_control import ZooKeeperServer, poll
+from zkwire import (
+    ACL,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+    AsyncClient,
+    AsyncGroup,
+    AsyncPersistentNode,
+    Client,
+    ClientClosedError,
+    ForkedError,
+    Group,
+    Id,
+    Member,
+    NoAuthError,
+    NodeExistsError,
+    NotEmptyError,
+    OperationTimeoutError,
+    Perms,
+    PersistentNode,
+    SessionExpiredError,
+    Supervisor,
+)
+from zkwire.testing.proxy import cut_after, cut_before
+
+pytestmark = pytest.mark.real
+
+FAULTS = {
+    "before it": (cut_before, False),
+    "behind it": (cut_after, False),
+    "behind the reply": (cut_after, True),
+}
+AT_ONCE = 8
+
+
+def shown(client: Client, path: str) -> tuple[bytes, int] | None:
+    """The data and the owner of a node that another client sees."""
+    if client.exists(path) is None:
+        return None
+    data, stat = client.get_data(path)
+    return data, stat.ephemeral_owner
+
+
+# --- every fault at every request -----------------------------------------------------------------
+
+
+def node_of_a_thread(stage: Stage, path: str, *, ephemeral: bool) -> None:
+    """Make it, write it, have it deleted, close it."""
+    client = stage.client()
+    owner = client.session_id if ephemeral else 0
+    with PersistentNode(client, path, b"1", ephemeral=ephemeral) as node:
+        assert node.wait_present(PATIENCE)
+        node.set_data(b"2", PATIENCE)
+        assert shown(stage.observer, path) == (b"2", owner)
+        stage.observer.delete(path)
+        poll("it is back", lambda: shown(stage.observer, path) == (b"2", owner) or None, PATIENCE)
+    assert stage.observer.exists(path) is None
+    assert watch_table_size(client) == 0
+    assert client.session_id == owner or not ephemeral
+
+
+def ephemeral_node(stage: Stage, path: str) -> None:
+    node_of_a_thread(stage, path, ephemeral=True)
+
+
+def node_of_no_session(stage: Stage, path: str) -> None:
+    node_of_a_thread(stage, path, ephemeral=False)
+    parent, _, name = path.rpartition("/")
+    assert [n for n in stage.observer.get_children(parent) if n.startswith(name)] == []
+
+
+def node_of_a_task(stage: Stage, path: str) -> None:
+    async def live() -> None:
+        async with AsyncClient(stage.proxy.hosts, session_timeout=LONG) as client:
+            async with AsyncPersistentNode(client, path, b"1") as node:
+                assert await node.wait_present(PATIENCE)
+                await node.set_data(b"2", PATIENCE)
+                seen = await asyncio.to_thread(shown, stage.observer, path)
+                assert seen == (b"2", client.session_id)
+            assert await asyncio.to_thread(stage.observer.exists, path) is None
+
+    asyncio.run(live())
+
+
+def group_of_threads(stage: Stage, path: str) -> None:
+    client = stage.client()
+    with Group(client, path) as group, Group(stage.observer, path) as others:
+        changes = others.changes()
+        assert next(changes) == []
+        membership = group.join(b"1", "me", PATIENCE)
+        me = Member("me", b"1", client.session_id, membership.stat.czxid if membership.stat else 0)
+        assert group.members(PATIENCE) == next(changes) == [me]
+        membership.set_data(b"2", PATIENCE)
+        assert (
+            group.members(PATIENCE)
+            == next(changes)
+            == [Member("me", b"2", me.session_id, me.fence)]
+        )
+        group.leave(PATIENCE)
+        assert group.members(PATIENCE) == next(changes) == []
+    assert watch_table_size(client) == 0
+
+
+def group_of_tasks(stage: Stage, path: str) -> None:
+    async def live() -> None:
+        async with (
+            AsyncClient(stage.proxy.hosts, session_timeout=LONG) as client,
+            AsyncGroup(client, path) as group,
+        ):
+            changes = group.changes()
+            assert await anext(changes) == []
+            await group.join(b"1", "me")
+            assert [member.data for member in await anext(changes)] == [b"1"]
+            assert await group.wait_for(1, PATIENCE)
+            await group.leave(PATIENCE)
+            assert await anext(changes) == await group.members(PATIENCE) == []
+            await changes.aclose()
+
+    asyncio.run(live())
+
+
+Life = Callable[[Stage, str], None]
+LIVES: list[Life] = [
+    ephemeral_node, node_of_no_session, node_of_a_task, group_of_threads, group_of_tasks,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_every_cut_at_every_request(
+    zookeeper: ZooKeeperServer,
+    observer: Client,
+    fresh_path: str,
+    capsys: pytest.CaptureFixture[str],
+    life: Life,
+) -> None:
+    def live(name: str, at: int | None, fault: str) -> int:
+        with Stage(zookeeper, observer) as stage:
+            if at is not None:
+                action, reply = FAULTS[fault]
+                stage.proxy.on_frame(at, action, reply=reply)
+            life(stage, f"{fresh_path}/{name}/node")
+            return len(requests(stage.proxy.frames()))
+
+    def wrong(point: tuple[int, str]) -> str | None:
+        at, fault = point
+        try:
+            live(f"{at}-{fault.replace(' ', '-')}", at, fault)
+        except Exception as error:
+            return f"cut {fault} at request {at}: {error!r}"
+        return None
+
+    points = list(itertools.product(range(live("clean", None, "")), FAULTS))
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sweep") as pool:
+        failures = [line for line in pool.map(wrong, points) if line]
+    with capsys.disabled():
+        print(f"\n{life.__name__}: {len(points)} runs, {len(failures)} wrong")
+    assert not failures, "\n".join(failures)
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def test_the_node_of_a_session_that_lives_on_is_waited_for(stage: Stage, fresh_path: str) -> None:
+    """As after a restart: the process before has ended without a word."""
+    before = stage.client()
+    PersistentNode(before, fresh_path, b"before").wait_present(PATIENCE)
+    with Client(stage.hosts) as client, PersistentNode(client, fresh_path, b"now") as node:
+        poll("the conflict is seen", lambda: node.conflict, PATIENCE)
+        assert node.conflict is not None
+        assert node.conflict.ephemeral_owner == before.session_id
+        assert not node.present
+        assert node.stat is None
+        assert shown(stage.observer, fresh_path) == (b"before", before.session_id)
+        stage.expire(before)
+        assert node.wait_present(PATIENCE)
+        assert shown(stage.observer, fresh_path) == (b"now", client.session_id)
+        assert node.conflict is None
+    assert stage.observer.exists(fresh_path) is None
+
+
+def test_a_foreign_node_outlives_the_close(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    observer.create(fresh_path, b"foreign")
+    with Client(zookeeper.hosts) as client, PersistentNode(client, fresh_path) as node:
+        poll("the conflict is seen", lambda: node.conflict, PATIENCE)
+        with pytest.raises(OperationTimeoutError):
+            node.set_data(b"mine", 0.05)
+    assert shown(observer, fresh_path) == (b"foreign", 0)
+
+
+def killed(supervisor: Supervisor, hosts: str) -> int:
+    """End the session of a supervisor; its id."""
+    client = supervisor.client(PATIENCE)
+    credentials = client.credentials
+    with Client(hosts, resume=credentials) as other:
+        other.connect(PATIENCE)
+    return credentials.session_id
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_a_new_session_puts_the_node_back_with_its_last_data(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, ephemeral: bool
+) -> None:
+    with (
+        Supervisor(zookeeper.hosts) as supervisor,
+        PersistentNode(supervisor, fresh_path, b"1", ephemeral=ephemeral) as node,
+    ):
+        assert node.wait_present(PATIENCE)
+        node.set_data(b"2", PATIENCE)
+        for _ in range(3):
+            before = killed(supervisor, zookeeper.hosts)
+
+            def back(before: int = before) -> bool | None:
+                seen = shown(observer, fresh_path)
+                return (seen is not None and seen[1] != before and node.present) or None
+
+            poll("it is back", back, PATIENCE)
+            node.set_data(b"2", PATIENCE)
+            seen = shown(observer, fresh_path)
+            assert seen is not None
+            assert seen[0] == b"2"
+    assert observer.exists(fresh_path) is None
+
+
+def test_a_group_outlives_its_session(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    with (
+        Supervisor(zookeeper.hosts) as supervisor,
+        Group(supervisor, fresh_path) as group,
+        Group(observer, fresh_path) as others,
+    ):
+        name = group.join(b"me").name
+        (first,) = others.members(PATIENCE)
+        killed(supervisor, zookeeper.hosts)
+        lists = others.changes()
+        member = next(m for members in lists for m in members if m.session_id != first.session_id)
+        assert (member.name, member.data) == (name, b"me")
+        assert member.fence > first.fence
+        assert group.members(PATIENCE) == [member]
+
+
+def test_the_end_of_a_plain_session_is_an_error(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    node, group = PersistentNode(client, fresh_path), Group(client, f"{fresh_path}-group")
+    assert node.wait_present(PATIENCE)
+    assert group.members(PATIENCE) == []
+    waiting = Running(lambda: list(group.changes()))
+    stage.expire(client)
+    with pytest.raises(SessionExpiredError):
+        waiting.result()
+    with pytest.raises(SessionExpiredError):
+        node.set_data(b"", PATIENCE)
+    poll("it is not present", lambda: not node.present or None, PATIENCE)
+    node.close()
+    group.close()
+    for call in (node.wait_present, group.members, group.join):
+        with pytest.raises((SessionExpiredError, ClientClosedError)):
+            call()
+    with pytest.raises(SessionExpiredError):
+        PersistentNode(client, fresh_path)
+
+
+def test_a_close_is_bounded_and_goes_on_behind_its_end(stage: Stage, fresh_path: str) -> None:
+    node = PersistentNode(stage.client(), fresh_path)
+    assert node.wait_present(PATIENCE)
+    stage.proxy.refuse()
+    stage.proxy.cut_all()
+    with pytest.raises(OperationTimeoutError) as caught:
+        node.close(0.05)
+    assert caught.value.maybe_applied
+    assert node.present
+    stage.heal()
+    poll("the node is gone", lambda: stage.observer.exists(fresh_path) is None or None, PATIENCE)
+    node.close()
+
+
+def test_a_body_that_fails_is_not_replaced_by_a_close_that_does(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = stage.client()
+
+    def too_long(*_: object) -> None:
+        raise OperationTimeoutError("not in time")
+
+    monkeypatch.setattr(PersistentNode, "close", too_long)
+    with pytest.raises(KeyError), PersistentNode(client, fresh_path):
+        raise KeyError
+    with pytest.raises(OperationTimeoutError), PersistentNode(client, f"{fresh_path}-2"):
+        pass
+
+
+# --- refusals, and wrong use ----------------------------------------------------------------------
+
+
+def test_two_objects_of_one_client_are_refused(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    with Client(zookeeper.hosts) as client, PersistentNode(client, fresh_path, b"1") as node:
+        assert node.wait_present(PATIENCE)
+        with pytest.raises(NodeExistsError, match="another object of this client"):
+            PersistentNode(client, fresh_path, b"2").wait_present(PATIENCE)
+        with Group(client, fresh_path) as group, pytest.raises(ValueError, match="one name"):
+            group.join(b"", "a/b")
+        with pytest.raises(RuntimeError, match="is held"):
+            client.detach()
+        assert shown(observer, fresh_path) == (b"1", client.session_id)
+
+
+def test_what_a_server_refuses_is_raised(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    read_and_delete = [ACL(Perms.READ | Perms.DELETE, Id("world", "anyone"))]
+    with Client(zookeeper.hosts) as client:
+        observer.create(fresh_path, acl=READ_ACL_UNSAFE)
+        with pytest.raises(NoAuthError):
+            PersistentNode(client, f"{fresh_path}/below").wait_present(PATIENCE)
+        with PersistentNode(client, f"{fresh_path}-2", b"1", acl=read_and_delete) as node:
+            assert node.wait_present(PATIENCE)
+            with pytest.raises(NoAuthError):
+                node.set_data(b"2", PATIENCE)
+            assert shown(observer, f"{fresh_path}-2") == (b"1", client.session_id)
+        standing = PersistentNode(client, f"{fresh_path}-3", ephemeral=False)
+        assert standing.wait_present(PATIENCE)
+        client.create(f"{fresh_path}-3/child")
+        with pytest.raises(NotEmptyError):
+            standing.close()
+        client.delete_tree(f"{fresh_path}-3")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "error"),
+    [
+        (PersistentNode, ("relative",), ValueError),
+        (PersistentNode, ("/",), ValueError),
+        (PersistentNode, ("/a", "text"), TypeError),
+        (Group, ("relative",), ValueError),
+        (Group, ("/",), ValueError),
+    ],
+)
+def test_wrong_arguments(observer: Client, kind: Any, arguments: Any, error: Any) -> None:
+    with pytest.raises(error):
+        kind(observer, *arguments)
+    with pytest.raises(TypeError):
+        kind(observer, "/a", acl=OPEN_ACL_UNSAFE[0])
+    with pytest.raises(TypeError):
+        kind("127.0.0.1:2181", "/a")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "/", ".", 7])
+def test_wrong_names_leave_nothing(observer: Client, fresh_path: str, name: Any) -> None:
+    with Group(observer, fresh_path) as group, pytest.raises((ValueError, TypeError)):
+        group.join(b"", name)
+    with Group(observer, fresh_path) as group, pytest.raises(TypeError):
+        group.join("text")  # type: ignore[arg-type]
+    assert observer.exists(fresh_path) is None
+
+
+def test_a_closed_one_says_so(observer: Client, fresh_path: str) -> None:
+    with Group(observer, fresh_path) as group:
+        membership = group.join(name="me")
+        assert repr(membership) == f"<PersistentNode {fresh_path}/me present>"
+        with pytest.raises(NodeExistsError):
+            group.join(name="me")
+    for call in (group.join, group.members, membership.wait_present):
+        with pytest.raises(ClientClosedError):
+            call()
+    assert list(group.changes()) == []
+    group.close()
+    membership.close()
+
+
+def test_a_fork_has_neither(observer: Client, fresh_path: str) -> None:
+    with PersistentNode(observer, fresh_path) as node:
+        assert node.wait_present(PATIENCE)
+        child = os.fork()
+        if not child:
+            code = 1
+            with suppress(BaseException):
+                try:
+                    node.set_data(b"child", PATIENCE)
+                except ForkedError:
+                    node.close()
+                    code = 0
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert node.present
+        assert shown(observer, fresh_path) == (b"", observer.session_id)
+
+
+# --- neighbours -----------------------------------------------------------------------------------
+
+
+def test_kazoo_sees_the_members_and_is_one(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    kazoo = pytest.importorskip("kazoo.client")
+    with ExitStack() as stack, Group(observer, fresh_path) as group:
+        theirs = stack.enter_context(closing(kazoo.KazooClient(zookeeper.hosts)))
+        stack.callback(theirs.stop)
+        theirs.start(PATIENCE)
+        party = theirs.Party(fresh_path, "kazoo")
+        group.join(b"zkwire")
+        party.join()
+        assert set(party) == {"zkwire", "kazoo"}
+        assert len(party) == 2
+        assert [member.data for member in group.members(PATIENCE)] == [b"zkwire", b"kazoo"]
+        group.leave()
+        assert set(party) == {"kazoo"}
+        party.leave()
+        assert group.members(PATIENCE) == []
+
+
+def test_nothing_is_watched_behind_a_close(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    before = watch_count(zookeeper)
+    with Group(observer, fresh_path) as group:
+        group.join(b"1")
+        group.join(b"2")
+        assert len(group.members(PATIENCE)) == 2
+    poll("no watch is left", lambda: watch_count(zookeeper) == before or None, PATIENCE)
+    assert observer.exists(f"{fresh_path}/x") is None
