@@ -272,7 +272,7 @@ class Groups:
 def members_in(sim: Simulation) -> tuple[Member, ...]:
     """The members that are on the server."""
     found = [
-        Member(path.rpartition("/")[2], node.data, node.owner, node.czxid)
+        Member(path.rpartition("/")[2], node.data or b"", node.owner, node.czxid)
         for path, node in sim.tree.nodes.items()
         if path.startswith(f"{GROUP}/")
     ]
