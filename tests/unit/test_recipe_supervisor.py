@@ -16,6 +16,7 @@ from zkwire.errors import (
     NoAuthError,
     NotReadOnlyError,
     SessionExpiredError,
+    ThrottledOpError,
     UnreachableError,
     ZooKeeperError,
 )
@@ -250,7 +251,13 @@ def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "syncs"), [([], 1), ([ConnectionLossError("lost")], 2), ([NotReadOnlyError()], 1)]
+    ("answers", "syncs"),
+    [
+        ([], 1),
+        ([ConnectionLossError("lost")], 2),
+        ([NotReadOnlyError()], 1),
+        ([ThrottledOpError()], 2),
+    ],
 )
 def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs: int) -> None:
     shell = Shell(*expired(1.0))

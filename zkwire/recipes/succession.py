@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import AuthFailedError, ClientClosedError, ZooKeeperError
+from zkwire.errors import BUSY, AuthFailedError, ClientClosedError, NotReadOnlyError
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.service import SESSION_OVER, Condition
 
@@ -178,9 +178,19 @@ class Succession:
     async def _connect(self, driver: Any) -> None:
         await driver.connected(None)
         if self._present[0] > 0:
-            with suppress(ZooKeeperError):  # a read-only server refuses it
-                await persist(driver, None, driver.operations.sync, "/")
+            await self._catch_up(driver)
             driver.check_open()
+
+    async def _catch_up(self, driver: Any) -> None:
+        """See to it that the server is not behind the one of the last session."""
+        while True:
+            try:
+                await persist(driver, None, driver.operations.sync, "/")
+                return
+            except BUSY:
+                pass  # a server that takes its time to refuse is asked again at once
+            except NotReadOnlyError:
+                return  # a read-only server is behind, and says so
 
     def _enter(self, client: Any) -> None:
         with self._shell.mutex:
