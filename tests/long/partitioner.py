@@ -202,8 +202,8 @@ def judge(trial: Trial, rng: Random, rounds: int, members: int) -> bool:
     right = not (double or left) and max(kills + joins) <= 2 * TIMEOUT
     print(
         f"{'right' if right else 'WRONG'}: {trial.number} items, {members} members, {rounds} "
-        f"killed and as many joined: {len(work)} tenures, {len(double)} with two owners at a moment, all "
-        f"owned again within {max(kills):.2f} s of a kill ({sum(kills) / rounds:.2f} s on average) "
+        f"killed and as many joined: {len(work)} tenures, {len(double)} with two owners at a "
+        f"moment, all owned again within {max(kills):.2f} s of a kill ({sum(kills) / rounds:.2f} s on average) "
         f"and {max(joins):.2f} s of a join; two session timeouts are {2 * TIMEOUT:.0f} s; "
         f"{left} nodes left; {time.monotonic() - began:.0f} s"
     )

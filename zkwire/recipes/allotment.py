@@ -1,9 +1,10 @@
 """Which member gets which items: the same answer wherever the same question is asked.
 
 Every member computes it by itself from the names alone, so it must depend on nothing else.  Each
-item scores each member by a hash of both names, and of all pairs the one with the highest score is
-joined first, as long as the member has room.  A pair keeps its score whatever others there are, so most
-pairs outlive a member that comes or goes: about a fifth more items move than have to.
+pair of an item and a member has a score, a hash of both names, and the pairs with the best scores
+are joined first, as far as the member has room.  A pair keeps its score whatever others there are,
+so most pairs outlive a member that comes or goes: with five members a quarter more items move than
+have to.
 """
 
 from __future__ import annotations

@@ -1,0 +1,526 @@
+"""Partitioners, as both clients show them: who owns what, who is told, and what each end leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.shell.test_client_threads import forks, in_child
+from tests.support.aio_helpers import eventually
+from tests.support.following_helpers import watches
+from tests.support.lock_helpers import ALICE, LONG, PATIENCE, SHORT, Running, Stage
+from tests.support.server_control import ZooKeeperServer, poll
+from zkwire import (
+    CREATOR_ALL_ACL,
+    AsyncClient,
+    AsyncPartitioner,
+    Client,
+    ClientClosedError,
+    ForkedError,
+    LockLostError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    Partitioner,
+    SequentialLock,
+    SessionExpiredError,
+    Share,
+    Supervisor,
+)
+from zkwire.testing.proxy import Action, Frame, cut_after, cut_before
+
+ITEMS = ["a", "b", "c", "d", "e"]
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
+    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
+    with Stage(zookeeper) as stage:
+        yield stage
+        stage.heal()
+        stage.observer.add_auth(*ALICE)
+        stage.observer.delete_tree(fresh_path)
+
+
+def first(partitioner: Partitioner) -> Share:
+    """The next share, which comes soon."""
+    share = partitioner.next(PATIENCE)
+    assert share is not None
+    return share
+
+
+def hand_over(partitioner: Partitioner, share: Share) -> Share:
+    """The next share, as soon as this one has changed."""
+    assert share.wait(PATIENCE)
+    return first(partitioner)
+
+
+def nodes(client: Client, path: str) -> list[str]:
+    """The nodes of members and of locks; not the containers above them."""
+    found = []
+    for above in [f"{path}/members", *(f"{path}/items/{item}" for item in ITEMS)]:
+        try:
+            found += [f"{above}/{name}" for name in client.get_children(above)]
+        except NoNodeError:
+            continue
+    return found
+
+
+def wait_empty(client: Client, path: str) -> None:
+    poll("nothing is left", lambda: not nodes(client, path) or None, PATIENCE)
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+
+def test_one_member_has_everything(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    with Partitioner(client, fresh_path, reversed(ITEMS), name="me") as partitioner:
+        share = first(partitioner)
+        assert list(share) == ITEMS
+        assert len(set(share.values())) == 5
+        assert (share.changed, share.leaving, share.lost) == (False, set(), set())
+        assert (partitioner.state, partitioner.name) == ("acquired", "me")
+        locks = {item: stage.observer.get_children(f"{fresh_path}/items/{item}") for item in ITEMS}
+        for item, (lock,) in locks.items():
+            data, stat = stage.observer.get_data(f"{fresh_path}/items/{item}/{lock}")
+            assert (stat.czxid, data) == (share[item], b"me")
+        assert not share.wait(0)
+        assert partitioner.next(0) is None
+    assert share.lost == set(ITEMS)
+    assert nodes(stage.observer, fresh_path) == []
+    assert client._session.watch_count == 0
+    assert client._driver.engaged == set()
+    assert client._driver.services == {}
+
+
+def test_an_item_moves_when_work_on_it_has_stopped(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS, name="m0") as one:
+        share = first(one)
+        with Partitioner(stage.client(), fresh_path, ITEMS, name="m1") as other:
+            assert share.wait(PATIENCE)
+            assert 2 <= len(share.leaving) <= 3
+            assert share.changed
+            assert (one.state, other.state) == ("releasing", "allocating")
+            assert other.next(0.2) is None, "no item was let go"
+            for item in share.leaving:
+                share.check(item)
+            left = first(one)
+            assert set(left) == set(share) - share.leaving
+            theirs = first(other)
+            assert set(theirs) == share.leaving
+            assert all(theirs[item] > share[item] for item in theirs)
+            assert all(left[item] == share[item] for item in left)
+            with pytest.raises(LockLostError, match="no longer"):
+                share.check(next(iter(theirs)))
+            assert (one.state, other.state) == ("acquired", "acquired")
+        assert set(hand_over(one, left)) == set(ITEMS)
+
+
+def test_a_reader_that_never_looks_stops_what_the_next_share_leaves_out(
+    stage: Stage, fresh_path: str
+) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS, name="m0") as one:
+        share = first(one)
+        with Partitioner(stage.client(), fresh_path, ITEMS, name="m1") as other:
+            left = first(one)
+            gone = set(share) - set(left)
+            assert gone
+            assert other.next(0.2) is None, "the next call has not confirmed what it only tells"
+            assert left.changed
+            assert left.leaving == set()
+            assert set(first(one)) == set(left)
+            assert set(first(other)) == gone
+
+
+def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None:
+    partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
+    seen: list[Mapping[str, int]] = []
+
+    def work() -> None:
+        for share in partitioner:
+            seen.append(share)
+            share.wait()
+
+    running = Running(work)
+    poll("a share has come", lambda: seen or None, PATIENCE)
+    partitioner.close()
+    running.result()
+    partitioner.close()
+    assert partitioner.state == "closed"
+    assert repr(partitioner) == f"<Partitioner {fresh_path} closed>"
+    with pytest.raises(ClientClosedError):
+        partitioner.next(0)
+    assert nodes(stage.observer, fresh_path) == []
+
+
+def test_more_members_than_items(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    with Partitioner(client, fresh_path, ["only"], name="m0") as one:
+        share = first(one)
+        with Partitioner(stage.client(), fresh_path, ["only"], name="m1") as other:
+            idle = other if not share.wait(0.3) else one
+            poll("it has nothing to do", lambda: idle.state == "acquired" or None, PATIENCE)
+            assert other.next(0) is None, "a share is never empty"
+
+
+def test_one_reader_at_a_time(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
+        first(partitioner)
+        waiting = Running(lambda: partitioner.next(PATIENCE))
+        poll("it waits", lambda: partitioner._algorithm._keep is not None or None, PATIENCE)
+        with pytest.raises(RuntimeError, match="one reader"):
+            partitioner.next(0)
+        partitioner.close()
+        with pytest.raises(ClientClosedError):
+            waiting.result()
+
+
+# --- what is lost ---------------------------------------------------------------------------------
+
+
+def test_an_outsider_deletes_a_lock(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
+        share = first(partitioner)
+        (lock,) = stage.observer.get_children(f"{fresh_path}/items/b")
+        stage.observer.delete(f"{fresh_path}/items/b/{lock}")
+        assert share.wait(PATIENCE)
+        assert share.lost == share.leaving == {"b"}
+        poll("all is its own", lambda: partitioner.state != "allocating" or None, PATIENCE)
+        again = first(partitioner)
+        while set(again) != set(ITEMS):
+            again = hand_over(partitioner, again)
+        assert again["b"] > share["b"]
+        assert {item for item in ITEMS if again[item] != share[item]} == {"b"}
+
+
+def test_an_outsider_deletes_a_member(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as partitioner:
+        first(partitioner)
+        stage.observer.delete(f"{fresh_path}/members/me")
+        poll(
+            "it is a member again",
+            lambda: stage.observer.exists(f"{fresh_path}/members/me"),
+            PATIENCE,
+        )
+        poll("all is its own", lambda: partitioner.state == "acquired" or None, PATIENCE)
+
+
+def test_a_session_that_ends_takes_everything(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    partitioner = Partitioner(client, fresh_path, ITEMS)
+    share = first(partitioner)
+    waiting = Running(lambda: share.wait(PATIENCE))
+    stage.expire(client)
+    assert waiting.result()
+    assert share.lost == share.leaving == set(ITEMS)
+    with pytest.raises(SessionExpiredError):
+        partitioner.next(PATIENCE)
+    poll("it has noticed", lambda: partitioner.state == "allocating" or None, PATIENCE)
+    partitioner.close()
+    wait_empty(stage.observer, fresh_path)
+
+
+def test_a_supervisor_goes_on(stage: Stage, fresh_path: str) -> None:
+    with (
+        Supervisor(stage.proxy.hosts, session_timeout=LONG) as supervisor,
+        Partitioner(supervisor, fresh_path, ITEMS) as partitioner,
+    ):
+        share, name = first(partitioner), partitioner.name
+        end_session_of(stage, supervisor.client())
+        assert share.wait(PATIENCE)
+        assert share.lost == set(ITEMS)
+        again = first(partitioner)
+        assert set(again) == set(ITEMS)
+        assert min(again.values()) > max(share.values())
+        assert partitioner.name == name
+    wait_empty(stage.observer, fresh_path)
+
+
+def end_session_of(stage: Stage, client: Client) -> None:
+    """Another connection resumes the session, and closes it."""
+    with Client(stage.hosts, resume=client.credentials) as other:
+        other.connect()
+
+
+def test_the_death_of_a_member(stage: Stage, fresh_path: str) -> None:
+    dying = stage.client(timeout=SHORT)
+    lost = first(Partitioner(dying, fresh_path, ITEMS, name="m0"))
+    with Partitioner(stage.client(), fresh_path, ITEMS, name="m1") as other:
+        stage.proxy.black_hole(True)
+        poll("the lease has ended", lambda: lost.lost == set(ITEMS) or None, PATIENCE)
+        assert lost.changed
+        stage.proxy.black_hole(False)
+        dying.close()
+        share = first(other)
+        while set(share) != set(ITEMS):
+            share = hand_over(other, share)
+        assert all(share[item] > lost[item] for item in ITEMS)
+
+
+# --- what can go wrong ----------------------------------------------------------------------------
+
+
+def test_other_items_than_the_oldest_member(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS, name="old") as one:
+        share = first(one)
+        newcomer = Partitioner(stage.client(), fresh_path, [*ITEMS, "f"], name="new")
+        with pytest.raises(ValueError, match="member 'old' shares out other items"):
+            newcomer.next(PATIENCE)
+        assert newcomer.state == "failed"
+        newcomer.close()
+        assert not share.wait(0.2)
+        assert set(share) == set(ITEMS)
+        poll(
+            "the newcomer has left",
+            lambda: stage.observer.get_children(f"{fresh_path}/members") == ["old"] or None,
+            PATIENCE,
+        )
+
+
+def test_a_foreign_node_among_the_members(stage: Stage, fresh_path: str) -> None:
+    stage.observer.ensure_path(f"{fresh_path}/members/hand-made")
+    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
+        assert set(first(partitioner)) == set(ITEMS)
+
+
+def test_a_name_of_another_session(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as one:
+        share = first(one)
+        with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as other:
+            assert other.next(0.3) is None
+            assert not share.changed
+            one.close()
+            assert set(first(other)) == set(ITEMS)
+
+
+def test_a_name_twice_in_one_client(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    with Partitioner(client, fresh_path, ITEMS, name="me") as one:
+        first(one)
+        second = Partitioner(client, fresh_path, ITEMS, name="me")
+        with pytest.raises(NodeExistsError, match="another object"):
+            second.next(PATIENCE)
+        second.close()
+        assert one.state == "acquired"
+
+
+def test_a_lock_that_is_no_session_s(stage: Stage, fresh_path: str) -> None:
+    stage.observer.ensure_path(f"{fresh_path}/items/b/x-lock-0000000000")
+    partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
+    with pytest.raises(NodeExistsError, match="not ephemeral"):
+        deque(partitioner)
+    partitioner.close()
+    poll(
+        "its nodes are gone",
+        lambda: (
+            nodes(stage.observer, fresh_path) == [f"{fresh_path}/items/b/x-lock-0000000000"] or None
+        ),
+        PATIENCE,
+    )
+
+
+def test_nodes_of_its_own_alone(stage: Stage, fresh_path: str) -> None:
+    stage.observer.add_auth(*ALICE)
+    stage.observer.ensure_path(fresh_path, CREATOR_ALL_ACL)
+    partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
+    with pytest.raises(NoAuthError):
+        partitioner.next(PATIENCE)
+    partitioner.close()
+    allowed = stage.client()
+    allowed.add_auth(*ALICE)
+    with Partitioner(allowed, fresh_path, ITEMS, acl=CREATOR_ALL_ACL) as mine:
+        first(mine)
+        acl, _ = stage.observer.get_acl(f"{fresh_path}/members/{mine.name}")
+        assert [one.id.scheme for one in acl] == ["digest"]
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"items": []}, ValueError, "no items"),
+    ({"items": ["a", "b", "a"]}, ValueError, "'a' is there twice"),
+    ({"items": ["a/b"]}, ValueError, "an item must not contain a slash: 'a/b'"),
+    ({"items": [""]}, ValueError, "must not end"),
+    ({"items": [".."]}, ValueError, "must not contain"),
+    ({"items": "abc"}, TypeError, "a list of names"),
+    ({"items": 5}, TypeError, "a list of names"),
+    ({"items": [5]}, TypeError, "an item must be a str, not int"),
+    ({"name": "a/b"}, ValueError, "a member's name must not contain a slash"),
+    ({"name": 5}, TypeError, "a member's name must be a str"),
+    ({"path": "p"}, ValueError, "must start with '/'"),
+    ({"path": "/"}, ValueError, "cannot be the root"),
+    ({"acl": [5]}, TypeError, "ACL"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind", "match"), BAD, ids=str)
+def test_bad_arguments(
+    stage: Stage, fresh_path: str, arguments: dict[str, Any], kind: type[Exception], match: str
+) -> None:
+    given: dict[str, Any] = {"path": fresh_path, "items": ITEMS, **arguments}
+    with pytest.raises(kind, match=match):
+        Partitioner(stage.observer, given.pop("path"), **given)
+    assert stage.observer.exists(fresh_path) is None
+
+
+def test_an_ended_client(stage: Stage, fresh_path: str) -> None:
+    client = Client(stage.hosts)
+    client.close()
+    with pytest.raises(ClientClosedError):
+        Partitioner(client, fresh_path, ITEMS)
+    wrong: Any = SequentialLock(stage.observer, fresh_path)
+    with pytest.raises(TypeError, match="client must be a Client or a Supervisor"):
+        Partitioner(wrong, fresh_path, ITEMS)
+
+
+def test_a_supervisor_that_has_no_server(fresh_path: str) -> None:
+    with Supervisor("127.0.0.1:1") as supervisor:
+        partitioner = Partitioner(supervisor, fresh_path, ITEMS)
+        assert partitioner.next(0.05) is None
+        assert partitioner.state == "allocating"
+        partitioner.close()
+        with pytest.raises(ClientClosedError):
+            partitioner.next()
+
+
+@forks
+def test_in_a_forked_child(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
+        share = first(partitioner)
+
+        def child() -> None:
+            assert share.lost == set(ITEMS)
+            with pytest.raises(ForkedError):
+                partitioner.next(0)
+
+        in_child(child)
+
+
+class CutAt:
+    """A rule: it cuts the connection off at one request."""
+
+    def __init__(self, number: int, cut: Action) -> None:
+        self.seen, self._number, self._cut = 0, number, cut
+
+    def __call__(self, frame: Frame) -> Action | None:
+        if frame.kind != "request":
+            return None
+        self.seen += 1
+        return self._cut if self.seen == self._number else None
+
+
+@pytest.mark.parametrize("cut", [cut_before, cut_after])
+def test_every_request_cut_off(stage: Stage, fresh_path: str, cut: Action) -> None:
+    """At each request of the whole life of a member the connection breaks once."""
+    client, number, done = stage.client(), 0, False
+    while not done:
+        number += 1
+        rule = CutAt(number, cut)
+        stage.proxy.rule(rule)
+        with Partitioner(client, fresh_path, ["a", "b"], name="me") as partitioner:
+            share = first(partitioner)
+            while set(share) != {"a", "b"}:
+                share = hand_over(partitioner, share)
+        stage.heal()
+        wait_empty(stage.observer, fresh_path)
+        done = rule.seen < number
+    assert number > 10
+    assert client._session.watch_count == 0
+    poll("no watch is left", lambda: watches(stage.server) == 0 or None, PATIENCE)
+
+
+# --- asyncio --------------------------------------------------------------------------------------
+
+
+async def test_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as second:
+        async with AsyncPartitioner(client, fresh_path, ITEMS, name="m0") as one:
+            rounds: list[Mapping[str, int]] = []
+
+            async def work() -> None:
+                async for share in one:
+                    rounds.append(share)
+                    await share.wait()
+                    assert share.changed
+
+            task = asyncio.create_task(work())
+            await eventually("it has all", lambda: rounds and set(rounds[-1]) == set(ITEMS))
+            async with AsyncPartitioner(second, fresh_path, ITEMS, name="m1") as other:
+                share = await other.next(PATIENCE)
+                assert share is not None
+                assert (one.name, other.state) == ("m0", "acquired")
+                assert not await share.wait(0)
+            await eventually("it has all again", lambda: set(rounds[-1]) == set(ITEMS))
+        await task
+        assert await second.get_children(f"{fresh_path}/members") == []
+        assert client._session.watch_count == 0
+        await second.delete_tree(fresh_path)
+
+
+async def test_a_cancelled_reader_has_confirmed_nothing_for_later(
+    zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        async with AsyncPartitioner(client, fresh_path, ITEMS) as partitioner:
+            share = await partitioner.next(PATIENCE)
+            assert share is not None
+            task = asyncio.create_task(partitioner.next())
+            await eventually("it waits", lambda: partitioner._algorithm._keep is not None)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert partitioner._algorithm._keep is None
+            assert share.lost == set()
+        await client.delete_tree(fresh_path)
+
+
+async def test_a_close_in_time_or_not(
+    monkeypatch: pytest.MonkeyPatch, zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    async def late(_: object = None) -> None:
+        raise OperationTimeoutError("too late")
+
+    async with AsyncClient(zookeeper.hosts) as client:
+        partitioner = AsyncPartitioner(client, fresh_path, ITEMS)
+        with monkeypatch.context() as patched:
+            patched.setattr(partitioner, "close", late)
+            with pytest.raises(OperationTimeoutError):
+                async with partitioner:
+                    pass
+            with pytest.raises(KeyError):
+                async with partitioner:
+                    raise KeyError
+        await partitioner.close()
+        await client.delete_tree(fresh_path)
+
+
+def test_a_close_that_takes_too_long(stage: Stage, fresh_path: str) -> None:
+    """It goes on in the background; an error of the body is not hidden by it."""
+    client = stage.client()
+    partitioner = Partitioner(client, fresh_path, ITEMS)
+    first(partitioner)
+    stage.proxy.refuse()
+    stage.proxy.cut_all()
+    with pytest.raises(OperationTimeoutError):
+        partitioner.close(0.1)
+    stage.heal()
+    partitioner.close()
+    wait_empty(stage.observer, fresh_path)
+
+
+def test_the_end_of_a_with(monkeypatch: pytest.MonkeyPatch, stage: Stage, fresh_path: str) -> None:
+    def late() -> None:
+        raise OperationTimeoutError("too late")
+
+    partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
+    with monkeypatch.context() as patched:
+        patched.setattr(partitioner, "close", late)
+        with pytest.raises(OperationTimeoutError), partitioner:
+            pass
+        with pytest.raises(KeyError), partitioner:
+            raise KeyError
+    partitioner.close()
