@@ -84,7 +84,8 @@ def test_one_member_has_everything(stage: Stage, fresh_path: str) -> None:
         share = first(partitioner)
         assert list(share) == ITEMS
         assert len(set(share.values())) == 5
-        assert (share.changed, share.leaving, share.lost) == (False, set(), set())
+        assert not (share.changed or share.leaving or share.lost)
+        assert repr(share) == "<Share a, b, c, d, e>"
         assert (partitioner.state, partitioner.name) == ("acquired", "me")
         locks = {item: stage.observer.get_children(f"{fresh_path}/items/{item}") for item in ITEMS}
         for item, (lock,) in locks.items():

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 
 def allot(items: Iterable[str], members: Iterable[str]) -> dict[str, str]:
-    """The member of each item; the numbers of items of two members differ by one at most."""
-    items, rooms = sorted(items), dict.fromkeys(sorted(members), 0)
-    if not rooms:
-        return {}
+    """The member of each item, of one member at least; none has two more items than another."""
+    items, rooms = sorted(items), dict.fromkeys(members, 0)
     each, larger = divmod(len(items), len(rooms))
     pairs = ((sha256(f"{item}/{member}".encode()).digest(), item, member)
              for item in items for member in rooms)  # fmt: skip
