@@ -182,15 +182,14 @@ def test_a_call_in_doubt_says_so(stage: Stage, fresh_path: str) -> None:
     poll("one mark", lambda: len(marks(stage.observer, fresh_path)) == 1 or None, GRACE)
 
 
-def test_a_place_in_the_queue_that_does_not_come(stage: Stage, fresh_path: str) -> None:
+def test_a_turn_that_does_not_come(stage: Stage, fresh_path: str) -> None:
+    """The one whose turn it is may be cut off: nothing waits for it for long."""
     counter = Counter(stage.client(), fresh_path)
     counter.add(1)
     counter._algorithm._crowded = True
     with SequentialLock(stage.observer, fresh_path):
-        with pytest.raises(OperationTimeoutError, match="nothing was changed") as caught:
-            counter.add(1, 0.2)
-        assert not caught.value.maybe_applied
-    assert counter.add(1) == 2
+        assert counter.add(1) == 2
+    assert counter.add(1) == 3
     assert counter._algorithm._crowded is False
     left = stage.observer.get_children
     poll("no place is left", lambda: len(left(fresh_path)) == 1 or None, GRACE)

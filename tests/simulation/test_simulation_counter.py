@@ -16,17 +16,18 @@ RUNS = int(300 * FACTOR)
 
 @pytest.mark.parametrize("late", ["", "a"])
 def test_every_single_fault_at_every_step(late: str) -> None:
-    print(sweep(adding(2, 2), lambda: InTurn(late), faults=NETWORK))
+    print(sweep(adding(2, 2, crowded=bool(late)), lambda: InTurn(late), faults=NETWORK))
 
 
-def test_a_cancellation_at_every_await() -> None:
-    print(cancel_everywhere(adding(3, 2), lambda: InTurn("")))
+@pytest.mark.parametrize("crowded", [False, True])
+def test_a_cancellation_at_every_await(crowded: bool) -> None:
+    print(cancel_everywhere(adding(2, 2, crowded=crowded), lambda: InTurn("")))
 
 
-@pytest.mark.parametrize("servers", [1, 3])
-def test_random_runs_with_several_faults(servers: int) -> None:
-    seeds = range(SEED, SEED + RUNS)
-    print(explore(adding(3, 2), seeds, most=4, faults=NETWORK, servers=servers))
+@pytest.mark.parametrize(("servers", "crowded"), [(1, False), (1, True), (3, False), (3, True)])
+def test_random_runs_with_several_faults(servers: int, crowded: bool) -> None:
+    scenario, seeds = adding(3, 2, crowded=crowded), range(SEED, SEED + RUNS)
+    print(explore(scenario, seeds, most=4, faults=NETWORK, servers=servers))
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -13,7 +13,8 @@ from zkwire.errors import ZooKeeperError
 from zkwire.operations.multi import Operation, SetData
 from zkwire.recipes.counter import SharedCounter
 from zkwire.recipes.mark import Mark, Marks
-from zkwire.recipes.turns import stand_in_line
+from zkwire.recipes.runtime import within
+from zkwire.recipes.turns import Turns
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
@@ -98,15 +99,19 @@ def adding(
     number: int = 2,
     times: int = 2,
     core: Callable[..., SharedCounter] = SharedCounter,
+    *,
+    crowded: bool = False,
 ) -> Scenario:
-    """So many clients that add so many times each."""
+    """So many clients that add so many times each; ``crowded``: they queue from the beginning."""
 
     def scenario(sim: Simulation) -> None:
         sums = Sums()
         sim.checks.append(sums)
         for _ in range(number):
             client = sim.client()
-            client.spawn(add(client, core(client.world, PATH), sums, times))
+            counter = core(client.world, PATH)
+            counter._crowded = crowded
+            client.spawn(add(client, counter, sums, times))
 
     return scenario
 
@@ -206,7 +211,7 @@ class StaysInLine(SharedCounter):
         self, change: Callable[[int], int | None], timeout: float | None
     ) -> int | None:
         if self._crowded:
-            await stand_in_line(self._runtime, self._path, None, self._deadline(timeout))
+            await Turns(self._runtime, self._path, None).come(within(self._runtime, timeout))
         self._crowded = True
         return await super()._change(change, timeout)
 

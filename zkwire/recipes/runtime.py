@@ -12,6 +12,7 @@ the effects of the first.
 from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError
+from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -216,6 +217,12 @@ def in_time(runtime: Runtime, deadline: float | None) -> float:
         return deadline
     limit = runtime.operation_timeout
     return runtime.now() + (2 * runtime.session_timeout if limit is None else limit)
+
+
+def within(runtime: Runtime, timeout: float | None) -> float:
+    """The deadline of a call with this limit in seconds, without one that of :func:`in_time`."""
+    limit = check_timeout("timeout", timeout)
+    return in_time(runtime, None if limit is None else runtime.now() + limit)
 
 
 async def persist(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from zkwire.errors import LockTimeoutError, OperationTimeoutError
+from contextlib import suppress
+
+from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.sequential import SequentialQueue
 from zkwire.wire.paths import sequence_number
 
@@ -16,10 +18,25 @@ if TYPE_CHECKING:
     from zkwire.recipes.runtime import Runtime
 
 
-class Turns(SequentialQueue):
-    """One place in the queue."""
+PATIENCE = 0.5  # seconds
 
-    alone = False  # no other stood there when this one came
+
+class Turns(SequentialQueue):
+    """One place in the queue; ``alone``: no other stood there when this one came."""
+
+    alone = False
+
+    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
+        super().__init__(runtime, path, acl=acl)
+        self._kept = path  # the node itself is to stay when the queue is gone
+
+    async def come(self, deadline: float) -> None:
+        """Wait for a turn, which ``_release_later`` ends; after ``PATIENCE`` go on without one.
+
+        The one whose turn it is may have lost its connection, and then nothing moves in the queue.
+        """
+        with suppress(OperationTimeoutError):
+            await self._acquire_by(min(deadline, self._runtime.now() + PATIENCE), True)
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
         names = await super()._join(attempt, deadline)
@@ -28,18 +45,3 @@ class Turns(SequentialQueue):
 
     def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         """Its loss changes nothing."""
-
-
-async def stand_in_line(
-    runtime: Runtime, path: str, acl: Sequence[ACL] | None, deadline: float
-) -> Turns:
-    """Wait for a turn, which ``_release_later`` ends."""
-    turns = Turns(runtime, path, acl=acl)
-    turns._kept = path  # the node itself is to stay when the queue is gone
-    try:
-        await turns._acquire_by(deadline, True)
-    except LockTimeoutError:
-        raise OperationTimeoutError(
-            "too many others change it at once; nothing was changed", path=path
-        ) from None
-    return turns

@@ -1,0 +1,83 @@
+"""A barrier: closed while its node is there, for as many clients as wait.
+
+The layout is that of kazoo's Barrier and Curator's DistributedBarrier: one persistent node, of
+which nothing but its being there matters.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import ConnectionLossError, NoNodeError, OperationTimeoutError
+from zkwire.operations.checks import check_acl
+from zkwire.recipes.runtime import in_time, persist, within
+from zkwire.recipes.trees import ensure_path
+from zkwire.recipes.view import PathView
+from zkwire.session.waitable import check_timeout
+from zkwire.session.watch import Watch
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.runtime import Runtime
+
+
+class NodeBarrier(PathView):
+    """The algorithm of a barrier; see :class:`zkwire.Barrier`."""
+
+    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
+        if check_path(path) == "/":
+            raise ValueError("the root cannot be a barrier")
+        self._runtime = runtime
+        self._path = path
+        self._acl = None if acl is None else check_acl(acl)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Close the barrier; nothing happens if it is closed.
+
+        A lost connection is no error.  OperationTimeoutError after ``timeout`` seconds, without one
+        after the ``operation_timeout``: call it again, or ``open``.
+        """
+        await ensure_path(self._runtime, self._path, self._acl, within(self._runtime, timeout))
+
+    async def open(self, timeout: float | None = None) -> None:
+        """Open the barrier for all that wait; nothing happens if it is open.
+
+        Ends as :meth:`close` does.  NotEmptyError if the node has children: it is then no barrier.
+        """
+        try:
+            delete = self._runtime.operations.delete
+            await persist(self._runtime, within(self._runtime, timeout), delete, self._path)
+        except NoNodeError:
+            pass
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
+
+        Without a limit it waits as long as it takes; with 0 it looks once.  A lost connection is no
+        error, and no watch stays behind.
+        """
+        limit = check_timeout("timeout", timeout)
+        deadline = None if limit is None else self._runtime.now() + limit
+        answer = in_time(self._runtime, None) if limit == 0 else deadline
+        operations = self._runtime.operations
+        while True:
+            watch = Watch()
+            try:
+                # sync: what another client has closed before this call is closed for this one.
+                # get_data and not exists: that leaves no watch behind where there is no node.
+                synced = operations.sync(self._path)
+                read = operations.get_data(self._path, watch=watch)
+                await self._runtime.until(synced, answer)
+                await self._runtime.until(read, answer)
+                if await self._runtime.event(watch, deadline) is None:
+                    return False
+            except NoNodeError:
+                return True
+            except ConnectionLossError:
+                continue
+            except OperationTimeoutError:
+                return False
+            finally:
+                watch.close()

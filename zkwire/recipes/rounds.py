@@ -1,0 +1,120 @@
+"""The rounds of a double barrier: what its nodes say, and how a round begins and ends.
+
+    /path                  persistent; its version is the number of rounds that have begun
+    /path/<member>         ephemeral, whatever its name; kazoo, Curator and zkwire make them alike
+    /path/ready            there while a round is on
+
+A round has the zxid of its ``ready``.  Its members are the children that are older than that.  It
+is on while ``ready`` and a member are there; a ``ready`` without one is what a round has left
+whose last member has died, and it is deleted.
+
+Invariants:
+
+* A round begins in a multi that checks that ``count`` members are there, and raises the version of
+  the path: so of two that begin one at once, one does.
+* ``ready`` is deleted only together with a check of that version, or with a member of its round.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+)
+from zkwire.operations.multi import Check, Create, Delete, SetData
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from zkwire.jute.records import ACL
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.runtime import Runtime
+    from zkwire.session.watch import Watch
+
+READY = "ready"
+ANY = 1 << 63  # a round that is known to have begun, and no more: all that stand there are in it
+
+
+class Seen:
+    """The children of a double barrier, at one moment: ``round`` is 0 if none has begun."""
+
+    def __init__(self, names: list[str], version: int, round: int) -> None:
+        self.names = sorted(name for name in names if name != READY)
+        self.version = version
+        self.round = round
+
+
+class Rounds:
+    """What members read and write together."""
+
+    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
+        self._runtime = runtime
+        self._path = path
+        self._acl = acl
+        self._ages: dict[str, int] = {}  # the czxids of children, by name
+
+    async def look(self, deadline: float | None, watch: Watch | None = None) -> Seen:
+        """The children; ``watch`` tells when ``ready`` comes or goes.  NoNodeError without a path.
+
+        The list is read first: a member of the round that it does not show is gone for good.
+        """
+        operations, until = self._runtime.operations, self._runtime.until
+        while True:
+            listing = operations.get_children_with_stat(self._path)
+            ready = operations.exists(f"{self._path}/{READY}", watch=watch)
+            try:
+                names, stat = await until(listing, deadline)
+                found = await until(ready, deadline)
+                return Seen(names, stat.version, 0 if found is None else found.czxid)
+            except ConnectionLossError:
+                pass
+
+    async def members(self, seen: Seen, round: int, deadline: float | None) -> list[str]:
+        """The members of a round that are there, sorted."""
+        operations, until = self._runtime.operations, self._runtime.until
+        self._ages = {name: age for name, age in self._ages.items() if name in seen.names}
+        while unknown := [name for name in seen.names if name not in self._ages]:
+            replies = [operations.exists(f"{self._path}/{name}") for name in unknown]
+            try:
+                for name, reply in zip(unknown, replies, strict=True):
+                    stat = await until(reply, deadline)
+                    self._ages[name] = ANY if stat is None else stat.czxid  # gone: no member
+            except ConnectionLossError:
+                pass
+        return [name for name in seen.names if self._ages[name] < round]
+
+    async def begin(self, seen: Seen, deadline: float | None) -> int:
+        """Begin a round of all that were seen; its zxid, or 0: then a look says what has changed."""
+        checks = [Check(f"{self._path}/{name}") for name in seen.names]
+        steps = [
+            SetData(self._path, b"", seen.version),
+            Create(f"{self._path}/{READY}", b"", self._acl),
+        ]
+        results = await self._unless_changed([*checks, *steps], deadline)
+        return int(results[-2].mzxid) if results else 0
+
+    async def end(self, seen: Seen, own: str | None, deadline: float | None) -> bool:
+        """Delete ``ready``, and with it the own node; False: a look says what has changed."""
+        steps = [Check(self._path, seen.version), Delete(f"{self._path}/{READY}")]
+        if own is not None:
+            steps.insert(1, Delete(f"{self._path}/{own}"))
+        return bool(await self._unless_changed(steps, deadline))
+
+    async def _unless_changed(
+        self, steps: list[Operation], deadline: float | None
+    ) -> list[Any] | None:
+        """The results of a multi; None if it was refused for what has changed, or is in doubt."""
+        try:
+            return await self._runtime.until(self._runtime.operations.multi(steps), deadline)
+        except ConnectionLossError:
+            return None
+        except MultiError as error:
+            refusal = error.results[error.index] or error
+            if not isinstance(refusal, (BadVersionError, NodeExistsError, NoNodeError)):
+                raise refusal from None
+            return None
