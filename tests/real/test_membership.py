@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from typing import Any
@@ -48,7 +48,8 @@ from zkwire import (
     SessionExpiredError,
     Supervisor,
 )
-from zkwire.testing.proxy import cut_after, cut_before
+from zkwire.testing.proxy import Frame, cut_after, cut_before
+from zkwire.testing.proxy.faults import Step
 
 pytestmark = pytest.mark.real
 
@@ -287,6 +288,35 @@ def test_the_end_of_a_plain_session_is_an_error(stage: Stage, fresh_path: str) -
             call()
     with pytest.raises(SessionExpiredError):
         PersistentNode(client, fresh_path)
+
+
+def test_the_end_of_a_session_leaves_a_node_that_is_not_ephemeral(
+    stage: Stage, fresh_path: str
+) -> None:
+    client = stage.client()
+    node = PersistentNode(client, fresh_path, ephemeral=False)
+    assert node.wait_present(PATIENCE)
+    stage.expire(client)
+    with pytest.raises(SessionExpiredError):
+        node.close()
+    assert shown(stage.observer, fresh_path) == (b"", 0)
+
+
+def test_a_token_whose_node_is_gone_is_in_nobodys_way(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+
+    def lose(frame: Frame) -> Iterable[Step]:
+        stage.proxy.refuse()
+        return cut_after(frame)
+
+    stage.proxy.on("multi", action=lose)
+    with PersistentNode(client, fresh_path, ephemeral=False) as node:
+        poll("it is made", lambda: stage.observer.exists(fresh_path), PATIENCE)
+        stage.observer.delete(fresh_path)
+        stage.proxy.refuse(False)
+        assert node.wait_present(PATIENCE)
+    name = fresh_path[1:]
+    assert [child for child in stage.observer.get_children("/") if child.startswith(name)] == []
 
 
 def test_a_close_is_bounded_and_goes_on_behind_its_end(stage: Stage, fresh_path: str) -> None:

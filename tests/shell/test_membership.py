@@ -1,0 +1,134 @@
+"""Kept nodes and groups on zkwire's own server: what only that one can be made to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.server_control import poll
+from zkwire import (
+    AsyncClient,
+    AsyncGroup,
+    AsyncPersistentNode,
+    Client,
+    Group,
+    OperationTimeoutError,
+    PersistentNode,
+)
+from zkwire.testing import Server
+
+SECONDS = 10.0
+BUSY = -127
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def test_a_read_only_server_is_waited_out(server: Server) -> None:
+    with Client(server.hosts, read_only=True) as client, Client(server.hosts) as writer:
+        server.set_read_only(True)
+        with PersistentNode(client, "/node") as node:
+            assert not node.wait_present(0.1)
+            server.set_read_only(False)
+            assert node.wait_present(SECONDS)
+            server.set_read_only(True)
+            with pytest.raises(OperationTimeoutError):
+                node.close(0.1)
+            server.set_read_only(False)
+            poll("it is gone", lambda: "/node" not in server.tree.nodes or None, SECONDS)
+        del writer
+
+
+@pytest.mark.parametrize("operation", ["create", "exists", "set_data", "delete", "sync"])
+def test_a_busy_server_is_asked_again(server: Server, operation: str) -> None:
+    with Client(server.hosts) as client:
+        server.refuse_next(operation, BUSY)
+        with PersistentNode(client, "/node", b"1") as node:
+            assert node.wait_present(SECONDS)
+            node.set_data(b"2", SECONDS)
+            assert server.tree.nodes["/node"].data == b"2"
+        assert "/node" not in server.tree.nodes
+
+
+@pytest.mark.parametrize("operation", ["get_children", "get_data", "exists"])
+def test_a_busy_server_is_asked_for_members_again(server: Server, operation: str) -> None:
+    with Client(server.hosts) as client, Group(client, "/group") as group:
+        server.refuse_next(operation, BUSY)
+        assert group.members(SECONDS) == []
+        group.join(b"1", timeout=SECONDS)
+        assert len(group.members(SECONDS)) == 1
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_a_node_that_goes_while_it_is_deleted(server: Server, ephemeral: bool) -> None:
+    with Client(server.hosts) as client:
+        node = PersistentNode(client, "/node", ephemeral=ephemeral)
+        assert node.wait_present(SECONDS)
+        server.refuse_next("delete", -101)
+        node.close(SECONDS)
+        with PersistentNode(client, "/node"):
+            pass
+
+
+def test_members_in_time(server: Server) -> None:
+    with Client(server.hosts) as client:
+        group = Group(client, "/group")
+        assert group.members(SECONDS) == []
+        server.stop()
+        with pytest.raises(OperationTimeoutError):
+            group.members(0.05)
+        assert not group.wait_for(1, 0.05)
+        server.start()
+        assert group.members(SECONDS) == []
+        group.close()
+
+
+def test_a_join_that_is_cancelled_leaves_no_member(server: Server) -> None:
+    async def live() -> None:
+        async with AsyncClient(server.hosts) as client, AsyncGroup(client, "/group") as group:
+            await client.ensure_path("/group/me")
+            joining = asyncio.ensure_future(group.join(name="me"))
+            await asyncio.sleep(0.05)
+            joining.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await joining
+            await client.delete("/group/me")
+            membership = await group.join(name="me")
+            await membership.close()
+            assert await group.members() == []
+
+    asyncio.run(live())
+
+
+def test_a_task_is_told_of_a_close_that_takes_too_long(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def too_long(*_: object) -> None:
+        raise OperationTimeoutError("not in time")
+
+    async def live() -> None:
+        async with AsyncClient(server.hosts) as client:
+            with pytest.raises(KeyError):
+                async with AsyncPersistentNode(client, "/node"):
+                    raise KeyError
+            with pytest.raises(OperationTimeoutError):
+                async with AsyncPersistentNode(client, "/other"):
+                    pass
+
+    monkeypatch.setattr(AsyncPersistentNode, "close", too_long)
+    asyncio.run(live())
+
+
+def test_nothing_is_watched_behind_the_end(server: Server) -> None:
+    with Client(server.hosts) as client:
+        with Group(client, "/group") as group, PersistentNode(client, "/node") as node:
+            group.join()
+            assert len(group.members(SECONDS)) == 1
+            assert node.wait_present(SECONDS)
+            assert len(server._processor.state.watchers) > 0
+        poll("no watch", lambda: len(server._processor.state.watchers) == 0 or None, SECONDS)
