@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
     AsyncClient,
     AsyncGroup,
     AsyncPersistentNode,
     Client,
+    ClientClosedError,
     Group,
     OperationTimeoutError,
     PersistentNode,
@@ -21,6 +23,7 @@ from zkwire.testing import Server
 
 SECONDS = 10.0
 BUSY = -127
+READ_ONLY = -119
 
 
 @pytest.fixture
@@ -29,19 +32,22 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def test_a_read_only_server_is_waited_out(server: Server) -> None:
-    with Client(server.hosts, read_only=True) as client, Client(server.hosts) as writer:
-        server.set_read_only(True)
-        with PersistentNode(client, "/node") as node:
-            assert not node.wait_present(0.1)
-            server.set_read_only(False)
+@pytest.mark.parametrize("operation", ["create", "delete"])
+def test_a_read_only_server_is_waited_out(server: Server, operation: str) -> None:
+    with Client(server.hosts) as client:
+        server.refuse_next(operation, READ_ONLY)
+        node = PersistentNode(client, "/node")
+        if operation == "create":
+            assert not node.wait_present(0.05)
+        else:
             assert node.wait_present(SECONDS)
-            server.set_read_only(True)
             with pytest.raises(OperationTimeoutError):
-                node.close(0.1)
-            server.set_read_only(False)
-            poll("it is gone", lambda: "/node" not in server.tree.nodes or None, SECONDS)
-        del writer
+                node.close(0.05)
+        server.stop()  # which is another state
+        server.start()
+        assert operation == "delete" or node.wait_present(SECONDS)
+        node.close(SECONDS)
+        poll("it is gone", lambda: "/node" not in server.tree.nodes or None, SECONDS)
 
 
 @pytest.mark.parametrize("operation", ["create", "exists", "set_data", "delete", "sync"])
@@ -73,6 +79,27 @@ def test_a_node_that_goes_while_it_is_deleted(server: Server, ephemeral: bool) -
         node.close(SECONDS)
         with PersistentNode(client, "/node"):
             pass
+
+
+def test_a_group_that_is_made_between_two_looks(server: Server) -> None:
+    with Client(server.hosts) as client, Group(client, "/group") as group:
+        group.join(b"1")
+        server.refuse_next("get_children", -101)
+        assert len(group.members(SECONDS)) == 1
+
+
+def test_what_ends_the_changes(server: Server) -> None:
+    client = Client(server.hosts)
+    client.connect()
+    group, other = Group(client, "/group"), Group(client, "/group")
+    ended = Running(lambda: list(group.changes()))
+    failed = Running(lambda: list(other.changes()))
+    assert group.members(SECONDS) == other.members(SECONDS) == []
+    group.close()
+    assert ended.result() == [[]]
+    client.close()
+    with pytest.raises(ClientClosedError):
+        failed.result()
 
 
 def test_members_in_time(server: Server) -> None:

@@ -64,8 +64,6 @@ class MemberGroup(GroupOwner):
             self._note(watch)  # data that has changed before the list is read for these requests
         if names is None:
             return
-        for name in self._known.keys() - names:
-            del self._known[name]
         stale = [name for name in names if name not in self._known]
         for start in range(0, len(stale), WINDOW):
             window = stale[start : start + WINDOW]
@@ -74,7 +72,7 @@ class MemberGroup(GroupOwner):
                 with suppress(NoNodeError):  # gone meanwhile, which the watch on the list tells
                     data, stat = await reply
                     self._known[name] = Member(name, data, stat.ephemeral_owner, stat.czxid)
-        self._publish(requests)
+        self._publish(names, requests)
 
     async def _list(self, operations: Operations, watch: Watch) -> list[str] | None:
         """The names of the members; None if they must be read again."""
@@ -92,8 +90,9 @@ class MemberGroup(GroupOwner):
                     self._names = None
                 self._known.pop(event.path.rpartition("/")[2], None)
 
-    def _publish(self, requests: tuple[ListRequest, ...]) -> None:
-        members = tuple(sorted(self._known.values(), key=lambda m: (m.fence, m.name)))
+    def _publish(self, names: list[str], requests: tuple[ListRequest, ...]) -> None:
+        known = [self._known[name] for name in names if name in self._known]
+        members = tuple(sorted(known, key=lambda m: (m.fence, m.name)))
         if self._members != members:
             self._members = members
         del self._requests[: len(requests)]
