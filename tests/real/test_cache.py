@@ -272,7 +272,10 @@ def test_a_closed_cache_calls_no_callback(stage: Stage, fresh_path: str) -> None
     with Client(stage.hosts) as client:
         with Cache(client, fresh_path, on_event=wait):
             assert first.wait(PATIENCE)
+        done, dispatch = threading.Event(), client._driver.dispatch
+        dispatch(lambda: dispatch(done.set))  # behind what the callback's end has dispatched
         go_on.set()
+        assert done.wait(PATIENCE)
     assert kinds == ["added"]
 
 
