@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 from tests.support.installed_servers import find_installed
@@ -108,13 +109,13 @@ def shown(cache: Cache) -> Content:
     return {node.path: (node.data, node.stat) for node in nodes if node is not None}
 
 
-def is_equal(cache: Cache, wanted: Content) -> bool:
-    return cache.fresh and shown(cache) == wanted
+def is_equal(cache: Cache, wanted: Content) -> bool | None:
+    return (cache.fresh and shown(cache) == wanted) or None
 
 
-def are_told(copies: list[Copy], wanted: Content) -> bool:
+def are_told(copies: list[Copy], wanted: Content) -> bool | None:
     data = {path: content for path, (content, _) in wanted.items()}
-    return all(copy.data == data for copy in copies)
+    return all(copy.data == data for copy in copies) or None
 
 
 class Faults:
@@ -165,7 +166,7 @@ def run(seconds: float, seed: int) -> list[str]:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 stop = threading.Event()
-                busy = Running(lambda: write(writer, random, names, stop))
+                busy = Running(partial(write, writer, random, names, stop))
                 for _ in range(random.randint(1, 3)):
                     faults.happen()  # here: a server ends with the thread that has started it
                 stop.set()
@@ -173,10 +174,8 @@ def run(seconds: float, seed: int) -> list[str]:
                 quiet += 1
                 wanted = truth(writer)
                 try:
-                    poll(
-                        "equal", lambda: (cache.fresh and shown(cache) == wanted) or None, PATIENCE
-                    )
-                    poll("told", lambda: are_told(copies, wanted) or None, PATIENCE)
+                    poll("equal", partial(is_equal, cache, wanted), PATIENCE)
+                    poll("told", partial(are_told, copies, wanted), PATIENCE)
                 except TimeoutError as error:
                     found.append(f"quiet moment {quiet}: not {error}")
                     break
