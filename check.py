@@ -62,7 +62,7 @@ TELL_SECONDS = 30.0
 COVERING = (
     "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
     "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
-    "family",
+    "family", "cache", "simulation_services_cache",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
 )  # fmt: skip
@@ -90,6 +90,7 @@ def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[s
         Step("chaos", [PYTHON, "-m", "tests.long.chaos", "--seconds", "3600"], 2 * HOURS),
         Step("fuzz", [PYTHON, "-m", "tests.long.fuzz", "--seconds", "3600"], 2 * HOURS),
         Step("following", [PYTHON, "-m", "tests.long.following"], HOURS),
+        Step("cache", [PYTHON, "-m", "tests.long.cache"], HOURS),
         Step("partitioner", [PYTHON, "-m", "tests.long.partitioner"], HOURS),
     ]
     return {step.name: step for step in made}

@@ -19,6 +19,7 @@ from zkwire import (
     READ_ACL_UNSAFE,
     AclAndStat,
     AsyncBlockingLock,
+    AsyncCache,
     AsyncClient,
     AsyncElection,
     AsyncGroup,
@@ -35,6 +36,10 @@ from zkwire import (
     AsyncShare,
     AsyncTransaction,
     BlockingLock,
+    Cache,
+    CachedNode,
+    CacheEvent,
+    CacheFullError,
     Check,
     ChildrenAndStat,
     Client,
@@ -201,6 +206,13 @@ def locks(client: Client) -> None:
         assert_type(members.join(b"data", "me"), PersistentNode)
         for list_of_members in members.changes():
             assert_type(list_of_members, list[Member])
+    with Cache(client, "/c", max_bytes=10**6, decode=str) as cache:
+        assert_type(cache.wait_ready(1.0), bool)
+        assert_type(cache.get("/c/a"), CachedNode | None)
+        assert_type(cache.children("/c"), list[str])
+        for change in cache.events():
+            assert_type(change, CacheEvent)
+    assert issubclass(CacheFullError, ValueError)
     with Partitioner(client, "/p", ["a", "b"], name="me") as partitioner:
         assert_type(partitioner.next(1.0), Share | None)
         for share in partitioner:
@@ -249,6 +261,10 @@ async def asynchronously(client: AsyncClient) -> None:
         assert_type(await members.join(), AsyncPersistentNode)
         async for list_of_members in members.changes():
             assert_type(list_of_members, list[Member])
+    async with AsyncCache(client, "/c", depth=1) as cache:
+        assert_type(await cache.wait_ready(1.0), bool)
+        async for change in cache.events():
+            assert_type(change, CacheEvent)
     async with AsyncPartitioner(client, "/p", ["a"]) as partitioner:
         assert_type(await partitioner.next(1.0), AsyncShare | None)
         async for share in partitioner:
