@@ -1,9 +1,7 @@
 """A mirror of a node, its children or its whole tree, kept up to date by watches.
 
 Where the server knows persistent watches (since 3.6) one recursive watch tells of every change;
-elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.  How
-nodes are read: :mod:`zkwire.recipes.cache_reading`.
-
+elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.
 After a gap what is known is compared with the server by its stats, and only what differs is read
 again.  Watches that fire once need that in a new session only: setting them again compares.
 """
@@ -55,7 +53,7 @@ class TreeCache(CacheView, Service):
         self._reading = Reading(self._tree, self._scope)
         self._readers: list[CacheReader] = []
         self._runtime: Any = None  # that it runs in at this moment
-        self._watch: Watch | None = None
+        self._watch: Any = None
         self._is_ready = False
         self._loaded = Condition(lambda: self._is_ready or self._over)
         self._wanted = Condition(lambda: any(reader.wants for reader in list(self._readers)))
@@ -113,8 +111,9 @@ class TreeCache(CacheView, Service):
     @property
     def _is_fresh(self) -> bool:
         runtime, watch = self._runtime, self._watch
-        still = runtime is not None and self._reading.quiet and not self._over
-        return still and watch is not None and runtime.usable and not watch.ready
+        if runtime is None or self._over:
+            return False
+        return self._reading.quiet and runtime.usable and not watch.ready
 
     def _changed(self) -> None:
         self._loaded.notify()
