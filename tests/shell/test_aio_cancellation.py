@@ -29,6 +29,7 @@ from tests.support.aio_helpers import (
     cancelled_at,
     complaints,
     eventually,
+    every_point,
     watch_count,
 )
 from tests.support.lock_helpers import LONG, PATIENCE
@@ -183,7 +184,7 @@ async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(ver
     async with bed() as b:
         session_id = b.client.session_id
         for how, cut in every_way:
-            for nth in itertools.count(1):
+            for cancelling in every_point(how, b.cutting(cut)):
                 await b.observer.ensure_path("/a/b")
                 await b.observer.ensure_path("/a/gone")
                 for made in ("/a/new", "/a/m"):
@@ -192,13 +193,10 @@ async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(ver
                 await b.observer.delete_tree("/x")
                 if verb == "remove_watches":
                     await b.client.exists("/watched", watch=Watch())
-                cancelling = Cancelling(nth, how, b.cutting(cut))
                 with suppress(ZooKeeperError):
                     await cancelled_at(_called(VERBS[verb], b.client), cancelling)
                 tried += cancelling.happened
                 await b.assert_in_step()
-                if not cancelling.happened:
-                    break
         assert b.client.session_id == session_id
     if verb == "two in a row":  # when the first fails, the second is not awaited
         gc.collect()
@@ -248,7 +246,7 @@ async def _entered(client: AsyncClient) -> None:
 async def test_the_ends_of_a_session_cancelled_anywhere(life: str, server: Server) -> None:
     async with AsyncClient(server.hosts) as observer:
         for how, cut in itertools.product(HOWS, (False, True)):
-            for nth in itertools.count(1):
+            for cancelling in every_point(how, server.cut_all if cut else None):
                 client = AsyncClient(server.hosts, session_timeout=LONG)
                 if life in ("close", "detach"):
                     await client.create("/e", ephemeral=True)
@@ -258,7 +256,6 @@ async def test_the_ends_of_a_session_cancelled_anywhere(life: str, server: Serve
                     "close": lambda c: c.close(),
                     "detach": lambda c: c.detach(),
                 }
-                cancelling = Cancelling(nth, how, server.cut_all if cut else None)
                 with suppress(ZooKeeperError):
                     await cancelled_at(awaited(call[life](client)), cancelling)
                 if life != "connect":
@@ -268,8 +265,6 @@ async def test_the_ends_of_a_session_cancelled_anywhere(life: str, server: Serve
                 await client.close()
                 if life in ("close", "detach"):
                     await _gone(server, observer, life)
-                if not cancelling.happened:
-                    break
 
 
 async def _gone(server: Server, observer: AsyncClient, life: str) -> None:
@@ -364,8 +359,8 @@ async def test_a_free_lock_cancelled_anywhere(
             if kind is AsyncSequentialLock:
                 await b.observer.create("/locks/l")
         points = 0
-        for nth in itertools.count(1):
-            path = f"/locks{nth}/a/b/l" if call == "missing" else "/locks/l"
+        for cancelling in every_point(how, b.cutting(cut)):
+            path = f"/locks{cancelling.nth}/a/b/l" if call == "missing" else "/locks/l"
             lock = kind(b.client, path)
 
             async def cycle(lock: AsyncLock = lock) -> bool:
@@ -376,15 +371,12 @@ async def test_a_free_lock_cancelled_anywhere(
                 asked = lock.try_acquire() if call == "try_acquire" else lock.acquire()
                 return await asked
 
-            cancelling = Cancelling(nth, how, b.cutting(cut))
             held = await cancelled_at(cycle(), cancelling)
             if held:
                 assert lock.held
                 await lock.release()
             await assert_nothing_left(b, lock, kind, path)
             points += cancelling.happened
-            if not cancelling.happened:
-                break
         assert points >= (2 if call == "enter" else 1)
 
 
@@ -399,7 +391,7 @@ async def test_a_taken_lock_cancelled_anywhere(
         await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
         points = 0
         guards = 1 if kind is AsyncSequentialLock else 0  # the next one watches its own node
-        for nth in itertools.count(1):
+        for cancelling in every_point(how, b.cutting(cut)):
             rival, lock = kind(b.observer, "/locks/l"), kind(b.client, "/locks/l")
             assert await rival.acquire()
             releasing: list[asyncio.Future[None]] = []
@@ -408,7 +400,7 @@ async def test_a_taken_lock_cancelled_anywhere(
                 if watch_count(b.client) > guards and not to:
                     to.append(asyncio.ensure_future(rival.release()))
 
-            cancelling = Cancelling(nth, how, b.cutting(cut), also=release)
+            cancelling.also = release
             held = await cancelled_at(lock.acquire(PATIENCE if timed else None), cancelling)
             assert bool(held) != cancelling.happened
             if held:
@@ -420,8 +412,6 @@ async def test_a_taken_lock_cancelled_anywhere(
             await asyncio.gather(*releasing)
             await assert_nothing_left(b, lock, kind, "/locks/l")
             points += cancelling.happened
-            if not cancelling.happened:
-                break
         assert points >= 3
 
 
@@ -433,10 +423,9 @@ async def test_a_try_on_a_taken_lock_cancelled_anywhere(
 ) -> None:
     async with bed() as b:
         await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
-        for nth in itertools.count(1):
+        for cancelling in every_point(how, b.cutting(cut)):
             rival, lock = kind(b.observer, "/locks/l"), kind(b.client, "/locks/l")
             assert await rival.acquire()
-            cancelling = Cancelling(nth, how, b.cutting(cut))
             assert not await cancelled_at(lock.try_acquire(), cancelling)
             assert not lock.held
 
@@ -449,8 +438,6 @@ async def test_a_try_on_a_taken_lock_cancelled_anywhere(
             assert rival.held
             await rival.release()
             await assert_nothing_left(b, lock, kind, "/locks/l")
-            if not cancelling.happened:
-                break
 
 
 @pytest.mark.parametrize(("how", "cut"), every_way)
@@ -459,10 +446,9 @@ async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str)
     """It frees the lock nevertheless; the claim has ended before."""
     async with bed() as b:
         points = 0
-        for nth in itertools.count(1):
+        for cancelling in every_point(how, b.cutting(cut)):
             lock = kind(b.client, "/locks/l")
             assert await lock.acquire()
-            cancelling = Cancelling(nth, how, b.cutting(cut))
             await cancelled_at(lock.release(), cancelling)
             assert not lock.held
             with pytest.raises(RuntimeError, match="does not hold"):
@@ -470,8 +456,6 @@ async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str)
             assert not lock.lost.is_set()
             await assert_nothing_left(b, lock, kind, "/locks/l")
             points += cancelling.happened
-            if not cancelling.happened:
-                break
         assert points >= 1
 
 

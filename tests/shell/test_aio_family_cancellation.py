@@ -8,7 +8,6 @@ connection is in step, others get the lock, and so does the same object.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.shell.test_aio_cancellation import Bed, bed, every_way
-from tests.support.aio_helpers import Cancelling, cancelled_at, eventually, watch_count
+from tests.support.aio_helpers import cancelled_at, eventually, every_point, watch_count
 from tests.support.lock_helpers import PATIENCE, guards_at_once
 from zkwire import (
     AsyncClient,
@@ -178,17 +177,14 @@ async def assert_nothing_left(b: Bed, subject: Subject, made: Any, path: str) ->
 async def _all_of_a_free_one(subject: Subject, how: str, cut: str, *, there: bool) -> None:
     async with bed() as b:
         points = 0
-        for nth in itertools.count(1):
-            path = "/locks/l" if there else f"/l{nth}/l"
+        for cancelling in every_point(how, b.cutting(cut)):
+            path = "/locks/l" if there else f"/l{cancelling.nth}/l"
             if there:
                 await prepared(b, subject, path)
             made = subject.make(b.client, path)
-            cancelling = Cancelling(nth, how, b.cutting(cut))
             await cancelled_at(subject.live(made), cancelling)
             points += cancelling.happened
             await assert_nothing_left(b, subject, made, path)
-            if not cancelling.happened:
-                break
         print(f"{points} points")
         assert points >= subject.least
 
@@ -227,7 +223,7 @@ async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: s
         points = 0
         path = "/locks/l"
         await prepared(b, subject, path)
-        for nth in itertools.count(1):
+        for cancelling in every_point(how, b.cutting(cut)):
             rival, made = subject.rival(b.observer, path), subject.make(b.client, path)
             assert await rival.acquire()
             own = await nodes(b, subject, path)
@@ -239,7 +235,7 @@ async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: s
                     waits.append(rival.held)
                     to.append(asyncio.ensure_future(rival.release()))
 
-            cancelling = Cancelling(nth, how, b.cutting(cut), also=release)
+            cancelling.also = release
             await cancelled_at(subject.live(made), cancelling)
             assert none_held(made)
             if not releasing:
@@ -251,7 +247,6 @@ async def test_a_taken_one_cancelled_anywhere(subject: Subject, how: str, cut: s
             await assert_nothing_left(b, subject, made, path)
             if not cancelling.happened:
                 assert releasing
-                break
         print(f"{points} points")
         assert points >= subject.least + 2
 
@@ -264,7 +259,7 @@ async def test_a_downgrade_before_a_writer_cancelled_anywhere(how: str, cut: str
         shared: Any = b.client._driver
         shared.caller = bool  # the same for all: what is cancelled is a task of its own
         path, points = "/l", 0
-        for nth in itertools.count(1):
+        for cancelling in every_point(how, b.cutting(cut)):
             pair = AsyncReadWriteLock(b.client, path)
             assert await pair.write.acquire()
             writer = AsyncReadWriteLock(b.observer, path).write
@@ -278,7 +273,7 @@ async def test_a_downgrade_before_a_writer_cancelled_anywhere(how: str, cut: str
             def together(pair: AsyncReadWriteLock = pair, writer: Any = writer) -> None:
                 assert none_held(pair) or not writer.held
 
-            cancelling = Cancelling(nth, how, b.cutting(cut), also=together)
+            cancelling.also = together
             await cancelled_at(read_instead(pair), cancelling)
             assert none_held(pair)
             async with asyncio.timeout(PATIENCE):
@@ -286,8 +281,6 @@ async def test_a_downgrade_before_a_writer_cancelled_anywhere(how: str, cut: str
                 await writer.release()
             points += cancelling.happened
             await assert_nothing_left(b, subject, pair, path)
-            if not cancelling.happened:
-                break
         print(f"{points} points")
         assert points >= 3
 
@@ -319,11 +312,10 @@ async def test_a_try_on_a_taken_one_cancelled_anywhere(name: str, how: str, cut:
         path = "/locks/l"
         await prepared(b, subject, path)
         points = 0
-        for nth in itertools.count(1):
+        for cancelling in every_point(how, b.cutting(cut)):
             rival, made = subject.rival(b.observer, path), subject.make(b.client, path)
             assert await rival.acquire()
             own = await nodes(b, subject, path)
-            cancelling = Cancelling(nth, how, b.cutting(cut))
             await cancelled_at(TRIES[name](made), cancelling)
             assert none_held(made)
             await only_left(b, subject, path, own)
@@ -331,7 +323,5 @@ async def test_a_try_on_a_taken_one_cancelled_anywhere(name: str, how: str, cut:
             await rival.release()
             points += cancelling.happened
             await assert_nothing_left(b, subject, made, path)
-            if not cancelling.happened:
-                break
         print(f"{points} points")
         assert points >= 1

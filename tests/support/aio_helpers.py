@@ -11,6 +11,7 @@ import asyncio
 import functools
 import gc
 import inspect
+import itertools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
@@ -215,14 +216,15 @@ class Cancelling:
         also: Callable[[], object] | None = None,
     ) -> None:
         self.happened = False
-        self._nth, self._how, self._cut, self._also = nth, how, cut, also
+        self.nth, self.also = nth, also
+        self._how, self._cut = how, cut
 
     def __call__(self, number: int, future: asyncio.Future[Any] | None) -> None:
-        if self._also is not None:
-            self._also()
+        if self.also is not None:
+            self.also()
         task = asyncio.current_task()
         assert task is not None
-        if number == self._nth:
+        if number == self.nth:
             self.happened = True
             if self._cut is not None:
                 self._cut()
@@ -232,6 +234,16 @@ class Cancelling:
                 task.cancel()
         elif self.happened and self._how == "twice":
             task.cancel()
+
+
+def every_point(
+    how: str = "waiting", cut: Callable[[], object] | None = None
+) -> Iterator[Cancelling]:
+    """A cancellation at the first suspension, at the second, ..., until there is no such one."""
+    for nth in itertools.count(1):
+        yield (cancelling := Cancelling(nth, how, cut))
+        if not cancelling.happened:
+            return
 
 
 async def cancelled_at(awaitable: Awaitable[T], cancelling: Cancelling) -> T | None:
