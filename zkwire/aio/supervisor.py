@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from random import Random
 
@@ -158,9 +158,10 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
         The ``async with`` swallows the errors that say that this session is over, and no other:
         behind a lost connection it waits for the next, to know.
         """
-        async with aclosing(self._algorithm.clients()) as clients:
-            async for client in clients:
-                yield _scope(client)
+        number = 0
+        while (later := await self._algorithm.later(number)) is not None:
+            number, client = later
+            yield _scope(client)
 
     async def __aenter__(self) -> Self:
         self._algorithm.begin()

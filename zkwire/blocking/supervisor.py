@@ -7,7 +7,7 @@ from itertools import count
 from random import Random
 
 from zkwire.blocking.client import Client
-from zkwire.blocking.run import blocking, iterate, run
+from zkwire.blocking.run import blocking, run
 from zkwire.blocking.waiting import Sleeper
 from zkwire.blocking.watching import ThreadNodeWatches
 from zkwire.errors import ForkedError
@@ -168,7 +168,9 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         The ``with`` swallows the errors that say that this session is over, and no other: behind a
         lost connection it waits for the next, to know.
         """
-        for client in iterate(self._algorithm.clients()):
+        number = 0
+        while (later := run(self._algorithm.later(number))) is not None:
+            number, client = later
             yield SessionScope(client)
 
     def __enter__(self) -> Self:

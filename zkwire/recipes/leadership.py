@@ -6,7 +6,7 @@ only that a candidate comes back: behind a term, a lost lock, and a session that
 
 from __future__ import annotations
 
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 from zkwire.errors import ConnectionLossError, LockLostError, OperationTimeoutError
 from zkwire.recipes.service import SESSION_OVER
@@ -69,15 +69,16 @@ async def lead(
     sessions: Sequence, shell: Shell, path: str, function: Callable[[Any], Any], text: str
 ) -> None:
     """Run for leader for ever; errors of the function that are not the network's are raised."""
-    async with aclosing(sessions.clients()) as clients:
-        async for client in clients:
-            lock = shell.make_lock(client, path, text)
-            while not is_over(client):
-                try:
-                    await shell.under(lock, function)
-                except Exception as error:
-                    if not _ends_a_term(client, error):
-                        raise
+    number = 0
+    while (later := await sessions.later(number)) is not None:
+        number, client = later
+        lock = shell.make_lock(client, path, text)
+        while not is_over(client):
+            try:
+                await shell.under(lock, function)
+            except Exception as error:
+                if not _ends_a_term(client, error):
+                    raise
 
 
 class SupervisorView:

@@ -15,7 +15,7 @@ from zkwire.session.waitable import Either, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
 
@@ -55,17 +55,17 @@ class Sequence(Succession):
         finally:
             self._waiting.discard(newer)
 
-    async def clients(self) -> AsyncGenerator[Any, None]:
-        """The client of each session as it comes; of sessions missed meanwhile the last."""
-        number = 0
-        while not self._closed:
-            try:
-                number, client = await self._newer(number, None)
-            except ClientClosedError:
-                break
-            yield client
+    async def later(self, number: int) -> tuple[int, Any] | None:
+        """The number and the client of a session behind that one, of several the last.
+
+        None at the end of the supervisor; raises what has ended it.
+        """
+        if not self._closed:
+            with suppress(ClientClosedError):
+                return await self._newer(number, None)
         self._shell.check()
         self.raise_error()
+        return None
 
     async def client(self, timeout: float | None = None) -> Any:
         """The client of the present session, for requests now; wait up to ``timeout`` s for one.

@@ -1,0 +1,303 @@
+"""The world of supervisors: processes whose clients follow one another, and planted bugs.
+
+Each process runs a service and is a candidate.  Whatever happens to its sessions, it has one at a
+time, the service runs in it, and terms of all processes never overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from random import Random
+from typing import Any, NamedTuple
+
+from zkwire.errors import NoNodeError
+from zkwire.recipes.leadership import lead
+from zkwire.recipes.runtime import persist
+from zkwire.recipes.sequential import SequentialQueue
+from zkwire.recipes.service import Condition, Service
+from zkwire.recipes.succession import Succession
+from zkwire.recipes.supervisor import Sequence
+from zkwire.session.states import StateWait
+from zkwire.session.waitable import Waitable
+from zkwire.testing.server.acl import Credentials
+from zkwire.testing.server.node import NewNode
+from zkwire.testing.simulation import Scenario
+from zkwire.testing.simulation.client import Client, Task, ViolationError
+from zkwire.testing.simulation.invariants import Claims
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.wire.model import OPEN_ACL_UNSAFE
+
+ELECTION, NODE = "/election", "/node"
+NETWORK = ("cut", "unsent", "linger", "partition", "blip", "slow", "lag", "pause")
+FAULTS = (*NETWORK, "expire", "abandon", "crash")
+
+
+class Connected:
+    """A client of the simulation, as a supervisor sees one."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._driver = client.world
+
+
+class Process:
+    """The shell of a supervisor; its tasks stand still, and die, with its newest client."""
+
+    def __init__(self, sim: Simulation, name: str, claims: Claims) -> None:
+        self.mutex = nullcontext()
+        self.sim, self.name, self.claims = sim, name, claims
+        self.rng = Random(sim.seed)
+        self.clients: list[Client] = []
+        self.tasks: list[Task] = []
+        self.terms = 0
+        self.sequence = Sequence(self)
+        self.service = Reader(self.sequence)
+        self.sequence.serve(self.service)
+        self.sequence.run(
+            lambda: lead(self.sequence, self, ELECTION, self.work, name), "leadership"
+        )
+        self.begin(self.live(), "life")
+
+    @property
+    def newest(self) -> Client:
+        return self.clients[-1]
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is what it is for: in a living session, and it has led."""
+        living = self.sim.sessions.get(self.newest.session.session_id) is not None
+        return living and self.service.running and self.terms > 0
+
+    async def live(self) -> None:
+        """Until there were as many sessions as it takes for what can go wrong."""
+        await self.newest.sleep(self.rng.choice((0.0, 10.0, 30.0)))
+        while not self.settled:
+            await self.newest.sleep(1.0)
+        await self.sequence.stop()
+
+    async def work(self, lock: SequentialQueue) -> None:
+        """Lead for a while, and look before each act."""
+        self.terms += 1
+        for _ in range(self.rng.choice((1, 3))):
+            lock.check()
+            acts = self.acts(lock)
+            if acts:
+                raise ViolationError("TERM", acts)
+            await self.newest.turn()
+        await self.newest.sleep(self.rng.choice((1.0, 3.0)))
+        lock.check()
+
+    def acts(self, lock: SequentialQueue) -> str:
+        """Act; what is wrong with that, but for a session that was killed."""
+        client = next(c for c in self.clients if c.world is lock._runtime)
+        highest = max((grant.fence for grant in self.claims.grants), default=0)
+        if not client.killed and lock.fence not in self.sim.stolen and lock.fence < highest:
+            return f"{client.name} acts with the fence {lock.fence} behind {highest}"
+        return ""
+
+    # --- the shell --------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.sim.now
+
+    def check(self) -> None:
+        """There is one loop."""
+
+    def jitter(self) -> float:
+        return self.rng.uniform(0.5, 1.0)
+
+    def make_client(self) -> Connected:
+        client = self.sim.client(f"{self.name}{len(self.clients) + 1}", connected=False)
+        self.clients.append(client)
+        for task in self.tasks:
+            task.client = client
+        return Connected(client)
+
+    async def close_client(self, connected: Connected) -> None:
+        client = connected.client
+        if client.session.ended:
+            return
+        if client.close_at is None:
+            client.world.closing = self.sim.timeout
+            client.session.close(self.sim.now)
+            client.close_at = self.sim.now + self.sim.timeout
+            client.call_due()
+            client.flush()
+        over = StateWait((), client.session.state)
+        client.world.attach(over)
+        try:
+            await client.world.within(over)
+        finally:
+            client.world.detach(over)
+
+    async def until_idle(self, connected: Connected) -> None:
+        """What is dismissed ends at once."""
+
+    def make_lock(self, connected: Connected, path: str, text: str) -> SequentialQueue:
+        lock = SequentialQueue(connected.client.world, path, text)
+        self.claims.add(lock, connected.client)
+        return lock
+
+    async def under(self, lock: SequentialQueue, function: Callable[[Any], Any]) -> None:
+        async with lock:
+            await function(lock)
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        stem = f"{self.name}.{name}"
+        self.tasks.append(self.sim.add_task(self.newest, work, stem, background=True))
+
+    async def within(self, waitable: Waitable, timeout: float | None) -> bool:
+        return await self.newest.world.within(waitable, timeout)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        self.newest.world.dispatch(function)
+
+
+class Reader(Service):
+    """Reads a node at the beginning of each session: what it has seen never gets older."""
+
+    def __init__(self, sessions: Any) -> None:
+        super().__init__(sessions)
+        self.running = False
+        self._seen = 0
+
+    async def _serve(self, runtime: Any) -> None:
+        if self.running:
+            raise ViolationError("RUNS", "its run in the session before has not ended")
+        self.running = True
+        try:
+            _, stat = await persist(runtime, None, runtime.operations.get_data, NODE)
+        except NoNodeError:
+            raise ViolationError("OLDER", "a node is gone that had been there before") from None
+        if stat.mzxid < self._seen:
+            raise ViolationError("OLDER", f"{stat.mzxid} is read behind {self._seen}")
+        self._seen = stat.mzxid
+        await runtime.wait_for(Condition(lambda: False))
+
+    def _session_ended(self) -> None:
+        self.running = False
+
+
+class OneSession:
+    """ONE: of a process's clients all but the newest are closed, and nothing is served by them."""
+
+    def __init__(self, processes: list[Process]) -> None:
+        self.processes = processes
+
+    def step(self, sim: Simulation) -> None:
+        for process in self.processes:
+            for error in (process.sequence._error, process.service._error):
+                if error is not None:
+                    raise error if isinstance(error, ViolationError) else _error(process, error)
+            for client in process.clients[:-1]:
+                if not client.session.ended:
+                    raise ViolationError("ONE", f"{client.name} lives beside {process.newest.name}")
+                if client.world.services:
+                    raise ViolationError("RUNS", f"a service still runs in {client.name}")
+
+    def end(self, sim: Simulation) -> None:
+        """Nothing is left to check."""
+
+
+def _error(process: Process, error: BaseException) -> ViolationError:
+    return ViolationError("ERROR", f"{process.name} has ended with {error!r}")
+
+
+def write(sim: Simulation) -> None:
+    """An outsider writes the node."""
+    sim.tree_history.remember(sim.tree)
+    sim.tree.begin(round(sim.now * 1000))
+    _, events = sim.tree.set_data(NODE, b"", -1, Credentials())
+    sim.processor.state.send_events(events)
+    sim.collect()
+
+
+def supervised(number: int = 2, process: type[Process] = Process) -> Scenario:
+    """So many processes, and an outsider that writes what their services read."""
+
+    def scenario(sim: Simulation) -> None:
+        for path in (ELECTION, NODE):
+            sim.tree.begin(0)
+            sim.tree.create(NewNode(path, b"", OPEN_ACL_UNSAFE), Credentials())
+        claims = Claims()
+        writer = sim.client("writer")
+        processes = [process(sim, name, claims) for name in "abc"[:number]]
+        sim.checks += [claims, OneSession(processes)]
+
+        async def change() -> None:
+            for _ in range(20):
+                write(sim)
+                await writer.sleep(1.0)
+
+        sim.add_task(writer, change(), "change", background=True)
+
+    return scenario
+
+
+# --- planted bugs ---------------------------------------------------------------------------------
+
+
+async def _impatient(sequence: Any, client: Connected) -> bool:
+    """Takes a lost connection for the end of the session, and leaves the client as it is."""
+    driver = client._driver
+    await sequence._connect(driver)
+    sequence._enter(client)
+    while driver.usable and not sequence._closed:
+        await sequence._shell.within(sequence._stopped, 1.0)
+    sequence._present = (sequence._present[0], None)
+    for service in tuple(driver.services):
+        driver.dismiss(service)
+    return True
+
+
+def _begins_once(sequence: Any, client: Any) -> None:
+    """Does not begin the services again."""
+    if sequence._present[0] == 0:
+        _enter(sequence, client)
+        return
+    services, sequence._services = sequence._services, {}
+    _enter(sequence, client)
+    sequence._services = services
+
+
+async def _no_sync(sequence: Any, driver: Any) -> None:
+    await driver.connected(None)
+
+
+async def _not_dismissed(sequence: Any, client: Connected) -> None:
+    """Leaves it to the services to notice the end of their session."""
+    sequence._present = (sequence._present[0], None)
+    await sequence._shell.close_client(client)
+
+
+def _never_checks(lock: Any) -> None:
+    """Goes on when the term is over."""
+
+
+_enter = Succession._enter
+
+
+class Bug(NamedTuple):
+    """What is replaced and by what, the faults that show it, the invariants that it breaks."""
+
+    home: type
+    attribute: str
+    new: object
+    faults: tuple[str, ...]
+    invariants: set[str]
+    most: int = 4  # faults in a run
+
+
+PLANTED = {
+    "another session beside the old": Bug(Succession, "_run", _impatient, ("cut",), {"ONE"}),
+    "a service is begun once": Bug(Succession, "_enter", _begins_once, ("expire",), {"LIVE"}),
+    "no sync": Bug(Succession, "_connect", _no_sync, ("expire", "lag"), {"OLDER"}, 12),
+    "the old run goes on": Bug(
+        Succession, "_leave", _not_dismissed, ("expire", "slow"), {"RUNS"}
+    ),
+    "a term outlasts its lock": Bug(
+        SequentialQueue, "check", _never_checks, ("pause", "partition"), {"TERM"}
+    ),
+}  # fmt: skip
+"""Bugs, each of which some thousand runs find."""
