@@ -41,13 +41,15 @@ from tests.check.steps import Running, Step
 TOOLS = ("format", "lint", "mypy", "pyright")
 FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real")
-LONG = ("explore", "chaos", "fuzz", "following", "partitioner")
+TRIALS = ("following", "cache", "supervisor", "partitioner", "counter")
+"""Commands of tests/long for recipes, each with its figures."""
+LONG = ("explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell"),
     ("unit", "testbed", "simulation", "coverage", "explore"),
-    ("real", "docker", "chaos", "following", "partitioner"),
+    ("real", "docker", "chaos", *TRIALS),
     ("fuzz",),
 )
 """What computes and what waits go on side by side; the steps of one lane follow each other."""
@@ -89,9 +91,7 @@ def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[s
         Step("explore", [PYTHON, "-m", "tests.long.explore"], 48 * HOURS, computes=True),
         Step("chaos", [PYTHON, "-m", "tests.long.chaos", "--seconds", "3600"], 2 * HOURS),
         Step("fuzz", [PYTHON, "-m", "tests.long.fuzz", "--seconds", "3600"], 2 * HOURS),
-        Step("following", [PYTHON, "-m", "tests.long.following"], HOURS),
-        Step("cache", [PYTHON, "-m", "tests.long.cache"], HOURS),
-        Step("partitioner", [PYTHON, "-m", "tests.long.partitioner"], HOURS),
+        *(Step(name, [PYTHON, "-m", f"tests.long.{name}"], HOURS) for name in TRIALS),
     ]
     return {step.name: step for step in made}
 

@@ -23,6 +23,10 @@ def test_what_supervisors_promise_on_three_servers() -> None:
     print(explore(supervised(2), range(RUNS), most=5, faults=FAULTS, servers=3))
 
 
+def test_a_later_session_sees_nothing_older_on_a_server_that_is_behind() -> None:
+    print(explore(supervised(1, lagging=True), range(RUNS), most=5, faults=FAULTS))
+
+
 def test_every_end_of_a_session_at_every_step() -> None:
     print(sweep(supervised(1), InTurn, faults=("expire", "abandon")))
 
@@ -32,6 +36,8 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     bug = PLANTED[name]
     monkeypatch.setattr(bug.home, bug.attribute, bug.new)
     with pytest.raises(FailedRunError) as caught:
-        explore(supervised(), range(UNTIL_FOUND), most=bug.most, faults=bug.faults)
+        explore(
+            supervised(lagging="lag" in bug.faults), range(UNTIL_FOUND), most=4, faults=bug.faults
+        )
     assert caught.value.invariant in bug.invariants
     print(f"{name}: {caught.value.invariant} in run {caught.value.runs}, {caught.value.faults}")
