@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -60,6 +60,13 @@ def hand_over(partitioner: Partitioner, share: Share) -> Share:
     return first(partitioner)
 
 
+def until(partitioner: Partitioner, share: Share, items: Iterable[str]) -> Share:
+    """A share of these items; they may come one by one."""
+    while set(share) != set(items):
+        share = hand_over(partitioner, share)
+    return share
+
+
 def nodes(client: Client, path: str) -> list[str]:
     """The nodes of members and of locks; not the containers above them."""
     found = []
@@ -113,14 +120,13 @@ def test_an_item_moves_when_work_on_it_has_stopped(stage: Stage, fresh_path: str
                 share.check(item)
             left = first(one)
             assert set(left) == set(share) - share.leaving
-            theirs = first(other)
-            assert set(theirs) == share.leaving
+            theirs = until(other, first(other), share.leaving)
             assert all(theirs[item] > share[item] for item in theirs)
             assert all(left[item] == share[item] for item in left)
             with pytest.raises(LockLostError, match="no longer"):
                 share.check(next(iter(theirs)))
             assert (one.state, other.state) == ("acquired", "acquired")
-        assert set(hand_over(one, left)) == set(ITEMS)
+        until(one, left, ITEMS)
 
 
 def test_a_reader_that_never_looks_stops_what_the_next_share_leaves_out(
@@ -136,7 +142,7 @@ def test_a_reader_that_never_looks_stops_what_the_next_share_leaves_out(
             assert left.changed
             assert left.leaving == set()
             assert set(first(one)) == set(left)
-            assert set(first(other)) == gone
+            until(other, first(other), gone)
 
 
 def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None:
@@ -193,9 +199,7 @@ def test_an_outsider_deletes_a_lock(stage: Stage, fresh_path: str) -> None:
         assert share.wait(PATIENCE)
         assert share.lost == share.leaving == {"b"}
         poll("all is its own", lambda: partitioner.state != "allocating" or None, PATIENCE)
-        again = first(partitioner)
-        while set(again) != set(ITEMS):
-            again = hand_over(partitioner, again)
+        again = until(partitioner, first(partitioner), ITEMS)
         assert again["b"] > share["b"]
         assert {item for item in ITEMS if again[item] != share[item]} == {"b"}
 
@@ -236,8 +240,7 @@ def test_a_supervisor_goes_on(stage: Stage, fresh_path: str) -> None:
         end_session_of(stage, supervisor.client())
         assert share.wait(PATIENCE)
         assert share.lost == set(ITEMS)
-        again = first(partitioner)
-        assert set(again) == set(ITEMS)
+        again = until(partitioner, first(partitioner), ITEMS)
         assert min(again.values()) > max(share.values())
         assert partitioner.name == name
     wait_empty(stage.observer, fresh_path)
@@ -258,9 +261,7 @@ def test_the_death_of_a_member(stage: Stage, fresh_path: str) -> None:
         assert lost.changed
         stage.proxy.black_hole(False)
         dying.close()
-        share = first(other)
-        while set(share) != set(ITEMS):
-            share = hand_over(other, share)
+        share = until(other, first(other), ITEMS)
         assert all(share[item] > lost[item] for item in ITEMS)
 
 
@@ -297,7 +298,7 @@ def test_a_name_of_another_session(stage: Stage, fresh_path: str) -> None:
             assert other.next(0.3) is None
             assert not share.changed
             one.close()
-            assert set(first(other)) == set(ITEMS)
+            until(other, first(other), ITEMS)
 
 
 def test_a_name_twice_in_one_client(stage: Stage, fresh_path: str) -> None:
@@ -423,9 +424,7 @@ def test_every_request_cut_off(stage: Stage, fresh_path: str, cut: Action) -> No
         rule = CutAt(number, cut)
         stage.proxy.rule(rule)
         with Partitioner(client, fresh_path, ["a", "b"], name="me") as partitioner:
-            share = first(partitioner)
-            while set(share) != {"a", "b"}:
-                share = hand_over(partitioner, share)
+            until(partitioner, first(partitioner), ["a", "b"])
         stage.heal()
         wait_empty(stage.observer, fresh_path)
         done = rule.seen < number

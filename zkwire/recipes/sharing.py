@@ -99,7 +99,7 @@ class Sharing(AwaitedService):
             raise RuntimeError("the shares go to one reader")
         share = self._share
         told: list[frozenset[str]] = [] if share is None else share._told
-        keep = frozenset(share or ()).difference(*told)
+        keep = frozenset(share or ()).difference(*told[:1])
         self._again = bool(told)
         try:
             while True:
