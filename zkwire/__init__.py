@@ -58,6 +58,10 @@ __all__ += ["CacheEvent"]
 _from("recipes.cache_event")
 __all__ += ["CacheFullError", "CachedNode"]
 _from("recipes.cache_tree")
+__all__ += ["Barrier", "DoubleBarrier"]
+_from("blocking.barriers")
+__all__ += ["AsyncBarrier", "AsyncDoubleBarrier"]
+_from("aio.barriers")
 __all__ += ["Counter"]
 _from("blocking.counter")
 __all__ += ["AsyncCounter"]
@@ -118,6 +122,7 @@ _from("errors")
 
 TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:
+    from zkwire.aio.barriers import *
     from zkwire.aio.cache import *
     from zkwire.aio.client import *
     from zkwire.aio.counter import *
@@ -127,6 +132,7 @@ if TYPE_CHECKING:
     from zkwire.aio.partitioner import *
     from zkwire.aio.queue import *
     from zkwire.aio.supervisor import *
+    from zkwire.blocking.barriers import *
     from zkwire.blocking.cache import *
     from zkwire.blocking.client import *
     from zkwire.blocking.counter import *

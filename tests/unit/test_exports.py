@@ -46,6 +46,7 @@ FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "S
 SERVICES = {
     *("Cache",),
     *("Queue",),
+    *("Barrier", "DoubleBarrier"),
     *("Counter",),
     *("ChildrenWatch", "DataWatch"),
     *("Supervisor",),

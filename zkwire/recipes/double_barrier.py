@@ -10,13 +10,16 @@ A member that comes while a round is on waits for the next one.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
+
 from zkwire.errors import NodeExistsError, NoNodeError, OperationTimeoutError
+from zkwire.operations.multi import Check, Delete
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.entry import Entry
-from zkwire.recipes.runtime import persist
 from zkwire.recipes.rounds import ANY, READY, Rounds, Seen
+from zkwire.recipes.runtime import persist
 from zkwire.recipes.sequential_entry import encoded
-from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
 from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
@@ -24,11 +27,13 @@ from zkwire.wire.model import EventType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
     from zkwire.recipes.runtime import Runtime
+    from zkwire.wire.model import Event
 
 
 class Member(PathView, Entry):
@@ -45,6 +50,7 @@ class Member(PathView, Entry):
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a double barrier has at least one member, not {count!r}")
         super().__init__(runtime, path, acl)
+        self._kept = path
         self._count = count
         self._data = encoded(text)
         self._rounds = Rounds(runtime, path, self._acl)
@@ -75,7 +81,9 @@ class Member(PathView, Entry):
             raise RuntimeError("this member is not inside: enter first")
         return await self._in_time(self._exit, timeout)
 
-    async def _in_time(self, step: Any, timeout: float | None) -> bool:
+    async def _in_time(
+        self, step: Callable[[float | None], Coroutine[Any, Any, None]], timeout: float | None
+    ) -> bool:
         limit = check_timeout("timeout", timeout)
         deadline = None if limit is None else self._runtime.now() + limit
         self._runtime.check()
@@ -98,21 +106,116 @@ class Member(PathView, Entry):
     async def _enter(self, deadline: float | None) -> None:
         await self._runtime.connected(deadline)
         attempt = Attempt(self._runtime.session_id, self._runtime.unique())
+        self._pending_cleanup, self._round, begun = attempt, 0, False
         attempt.node, attempt.entered = f"{self._path}/{attempt.id}", True
-        self._pending_cleanup = attempt
-        begun = False
         while not self._round:
             watch = Watch()
             try:
-                seen = await self._look(attempt, deadline, watch)
-                if begun and seen.round == 0:
+                seen = await self._stand(attempt, deadline, watch)
+                if begun and not seen.round:
                     self._round = ANY  # kazoo's first member to leave deletes what says which
-                elif await self._step(attempt, seen, deadline, watch):
-                    event = await self._runtime.event(watch, deadline)
-                    if event is None:
-                        raise OperationTimeoutError
-                    begun = event.type is EventType.NODE_CREATED
+                elif await self._waits(attempt, seen, deadline, watch):
+                    begun = (await self._event(watch, deadline)).type is EventType.NODE_CREATED
             finally:
                 watch.close()
-        # interrupt-safe: the last two stores
-        self._inside, self._pending_cleanup = attempt, None
+        self._inside = attempt
+        self._pending_cleanup = None
+
+    async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Seen:
+        """What is there, the own node included."""
+        runtime, operations, node = self._runtime, self._runtime.operations, attempt.node or ""
+        create = partial(operations.create_with_stat, ephemeral=True)
+        while True:
+            try:
+                if attempt.stat is None:
+                    with suppress(NodeExistsError):  # the reply was lost
+                        await persist(runtime, deadline, create, node, self._data, self._acl)
+                    attempt.stat = await persist(runtime, deadline, operations.exists, node)
+                seen = await self._rounds.look(deadline, watch)
+                if attempt.stat is not None and attempt.id in seen.names:
+                    return seen
+                attempt.stat = None  # an outsider has deleted it
+            except NoNodeError:
+                await self._provide(self._path, deadline)
+                attempt.stat = None
+
+    async def _waits(
+        self, attempt: Attempt, seen: Seen, deadline: float | None, watch: Watch
+    ) -> bool:
+        """Enter a round, or begin one, or return True: nothing is to be done before an event."""
+        assert attempt.stat is not None
+        if seen.round > attempt.stat.czxid:
+            self._round = seen.round
+        elif seen.round:
+            before = await self._rounds.members(seen, seen.round, deadline)
+            if before:
+                path = f"{self._path}/{before[0]}"
+                look = self._runtime.operations.exists
+                return await persist(self._runtime, deadline, look, path, watch=watch) is not None
+            await self._rounds.end(seen, None, deadline)
+        elif len(seen.names) < self._count:
+            return True
+        else:
+            self._round = await self._rounds.begin(seen, deadline)
+        return False
+
+    async def _exit(self, deadline: float | None) -> None:
+        attempt = self._pending_cleanup = self._inside
+        assert attempt is not None
+        self._inside = None
+        delete = self._runtime.operations.delete
+        with suppress(NoNodeError):
+            while True:
+                seen = await self._rounds.look(deadline)
+                own = attempt.id if attempt.id in seen.names else None
+                members = await self._rounds.members(seen, self._round, deadline)
+                others = [name for name in members if name != attempt.id]
+                if not others and seen.round != self._round:
+                    break  # the clean-up deletes the own node
+                if not others:
+                    if await self._rounds.end(seen, own, deadline):
+                        break
+                elif own is not None and own < others[0]:
+                    await self._gone(others[-1], deadline)
+                else:
+                    if own is not None:
+                        with suppress(NoNodeError):
+                            await persist(self._runtime, deadline, delete, attempt.node or "")
+                    await self._gone(others[0], deadline)
+
+    async def _gone(self, name: str, deadline: float | None) -> None:
+        """Wait until a member has gone, or something has happened to it."""
+        watch = Watch()
+        try:
+            read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
+            await persist(self._runtime, deadline, read, path, watch=watch)
+            await self._event(watch, deadline)
+        except NoNodeError:
+            pass
+        finally:
+            watch.close()
+
+    async def _event(self, watch: Watch, deadline: float | None) -> Event:
+        event = await self._runtime.event(watch, deadline)
+        if event is None:
+            raise OperationTimeoutError("the other members were not there in time")
+        return event
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        with suppress(NoNodeError):
+            await operations.delete(attempt.node or "")
+        names, stat = await operations.get_children_with_stat(self._path)
+        if names == [READY]:
+            ready = Delete(f"{self._path}/{READY}")
+            await operations.multi([Check(self._path, stat.version), ready])
+
+    def _give_up(self) -> None:
+        """Leave without a wait; called where nothing may await."""
+        if self._inside is not None and not self._busy:
+            self._pending_cleanup = self._inside
+            self._inside = None
+        self._resume_cleanup()
+
+    @property
+    def _owned(self) -> bool:
+        return self._inside is not None

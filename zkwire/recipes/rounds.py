@@ -89,7 +89,7 @@ class Rounds:
         return [name for name in seen.names if self._ages[name] < round]
 
     async def begin(self, seen: Seen, deadline: float | None) -> int:
-        """Begin a round of all that were seen; its zxid, or 0: then a look says what has changed."""
+        """Begin a round of all that were seen; its zxid, or 0: a look says why not."""
         checks = [Check(f"{self._path}/{name}") for name in seen.names]
         steps = [
             SetData(self._path, b"", seen.version),
