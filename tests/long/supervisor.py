@@ -200,10 +200,15 @@ class Killer:
     def kill(self, name: str) -> float:
         session_id, _, credentials = self.story.sessions[name]
         self.story.killed.add(session_id)
-        at = now()
-        with suppress(LookupError):  # it is over already
-            end_session(self.story.hosts, ConnectResponse(0, 10_000, *credentials, False))
-        return at
+        while True:
+            at = now()
+            try:
+                end_session(self.story.hosts, ConnectResponse(0, 10_000, *credentials, False))
+                return at
+            except LookupError:
+                return at  # it is over already
+            except (EOFError, OSError):
+                pass  # its own client has taken it back
 
     def _alive(self, name: str) -> bool:
         known = self.story.sessions.get(name)

@@ -142,6 +142,11 @@ def test_the_example_of_each_session(server: Server) -> None:
         program.running.result()
 
 
+def test_the_readme_has_the_same() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert [block for block in blocks if "Supervisor" in block] == BLOCKS[:3]
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_examples_are_short(number: int) -> None:
     lines = [line for line in BLOCKS[number].splitlines() if line and "import" not in line]
