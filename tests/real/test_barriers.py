@@ -1,0 +1,286 @@
+"""Barriers on a server: nobody passes early, nothing is left, and kazoo's members are as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, timed
+from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import sweep
+from zkwire import (
+    AsyncBarrier,
+    AsyncClient,
+    AsyncDoubleBarrier,
+    Barrier,
+    Client,
+    DoubleBarrier,
+    NotEmptyError,
+    SessionExpiredError,
+)
+
+LIMIT = 0.3
+
+
+@pytest.fixture
+def kazoo(zookeeper: ZooKeeperServer) -> Iterator[Any]:
+    """A client of kazoo's."""
+    made = pytest.importorskip("kazoo.client").KazooClient(zookeeper.hosts)
+    made.start(PATIENCE)
+    yield made
+    made.stop()
+    made.close()
+
+
+def children(client: Client, path: str) -> int:
+    stat = client.exists(path)
+    return 0 if stat is None else stat.num_children
+
+
+def nothing_left(client: Client, path: str) -> None:
+    poll("nothing is left", lambda: client.get_children(path) == [] or None, GRACE)
+
+
+# --- a barrier ------------------------------------------------------------------------------------
+
+
+def test_a_barrier(observer: Client, fresh_path: str) -> None:
+    barrier = Barrier(observer, f"{fresh_path}/deep")
+    assert barrier.wait(0)
+    barrier.close()
+    barrier.close()
+    assert not barrier.wait(0)
+    assert not barrier.wait(0.05)
+    waiting = [Running(barrier.wait) for _ in range(3)]
+    barrier.open()
+    assert all(running.result() for running in waiting)
+    barrier.open()
+    assert barrier.wait(0)
+    barrier.close()
+    observer.create(f"{barrier.path}/child")
+    with pytest.raises(NotEmptyError):
+        barrier.open()
+
+
+async def test_a_barrier_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        barrier = AsyncBarrier(client, fresh_path)
+        await barrier.close()
+        waiting = asyncio.create_task(barrier.wait())
+        assert not await barrier.wait(0)
+        await barrier.open()
+        assert await waiting
+
+
+def test_a_wait_without_a_server(stage: Stage, fresh_path: str) -> None:
+    barrier = Barrier(stage.client(), fresh_path)
+    stage.proxy.refuse()
+    stage.proxy.cut_all()
+    passed, seconds = timed(lambda: barrier.wait(LIMIT))
+    assert not passed
+    assert LIMIT <= seconds < GRACE
+    stage.proxy.refuse(False)
+
+
+def test_kazoos_barrier_is_the_same(observer: Client, kazoo: Any, fresh_path: str) -> None:
+    ours, theirs = Barrier(observer, fresh_path), kazoo.Barrier(fresh_path)
+    theirs.create()
+    assert not ours.wait(0)
+    waiting = Running(ours.wait)
+    assert theirs.remove()
+    assert waiting.result()
+    ours.close()
+    waiting = Running(lambda: theirs.wait(PATIENCE))
+    ours.open()
+    assert waiting.result()
+    assert not theirs.remove()
+
+
+def test_every_cut_at_every_request_of_a_barrier(
+    zookeeper: ZooKeeperServer,
+    observer: Client,
+    fresh_path: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def life(stage: Stage, client: Client, path: str) -> None:
+        barrier = Barrier(client, path)
+        barrier.close(PATIENCE)
+        assert stage.observer.exists(path)
+        assert not barrier.wait(0)
+        waiting = Running(barrier.wait)
+        stage.observer.delete(path)
+        assert waiting.result()
+        barrier.close(PATIENCE)
+        barrier.open(PATIENCE)
+        assert stage.observer.exists(path) is None
+
+    runs = sweep(zookeeper, observer, fresh_path, life)
+    with capsys.disabled():
+        print(f"\nbarrier: {runs} runs, 0 wrong")
+
+
+# --- a double barrier -----------------------------------------------------------------------------
+
+
+def test_a_group_enters_and_leaves_together(observer: Client, fresh_path: str) -> None:
+    size, rounds = 4, 3
+    inside: list[int] = []
+
+    def take_part(number: int) -> list[int]:
+        seen, member = [], DoubleBarrier(observer, fresh_path, size, f"member {number}")
+        for _ in range(rounds):
+            with member:
+                inside.append(number)
+                assert observer.exists(f"{fresh_path}/ready")
+            seen.append(len(inside))  # all have been inside, and none is again before all have left
+        return seen
+
+    with ThreadPoolExecutor(size) as pool:
+        for seen in pool.map(take_part, range(size)):
+            assert all(s >= size * (n + 1) for n, s in enumerate(seen))
+    nothing_left(observer, fresh_path)
+
+
+async def test_a_group_of_tasks(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+
+        async def take_part() -> None:
+            async with AsyncDoubleBarrier(client, fresh_path, 3):
+                assert await client.exists(f"{fresh_path}/ready")
+
+        await asyncio.gather(*(take_part() for _ in range(3)))
+        with pytest.raises(ZeroDivisionError):
+            async with AsyncDoubleBarrier(client, fresh_path, 1):
+                print(1 / 0)
+        while await client.get_children(fresh_path):
+            await asyncio.sleep(0.01)
+
+
+def test_arguments_and_misuse(observer: Client, fresh_path: str) -> None:
+    for count in (0, True, 1.5):
+        with pytest.raises(ValueError, match="at least one member"):
+            DoubleBarrier(observer, fresh_path, count)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the root"):
+        Barrier(observer, "/")
+    member = DoubleBarrier(observer, fresh_path, 1, "one")
+    with pytest.raises(RuntimeError, match="not inside"):
+        member.leave()
+    assert member.enter()
+    (name,) = [name for name in observer.get_children(fresh_path) if name != "ready"]
+    assert observer.get_data(f"{fresh_path}/{name}").data == b"one"
+    with pytest.raises(RuntimeError, match="inside already"), member:
+        pass
+    assert member.leave()
+    nothing_left(observer, fresh_path)
+    alone = DoubleBarrier(observer, fresh_path, 2)
+    entering = Running(alone.enter)
+    poll("it waits", lambda: observer.get_children(fresh_path) or None, GRACE)
+    with pytest.raises(RuntimeError, match="another thread"):
+        alone.enter()
+    assert DoubleBarrier(observer, fresh_path, 2).enter()
+    assert entering.result()
+
+
+def test_a_timeout_leaves_nothing_and_nobody_stuck(observer: Client, fresh_path: str) -> None:
+    members = [DoubleBarrier(observer, fresh_path, 2) for _ in range(3)]
+    assert not members[0].enter(0.1)
+    nothing_left(observer, fresh_path)
+    entering = Running(members[0].enter)
+    assert members[1].enter()
+    assert entering.result()
+    late = Running(members[2].enter)  # while the round is on
+    poll("it waits", lambda: len(observer.get_children(fresh_path)) == 4 or None, GRACE)
+    assert not members[0].leave(0.1)
+    assert not late.ended
+    assert members[1].leave()
+    assert members[0].enter()  # with the late one
+    assert late.result()
+    leaving = Running(members[0].leave)
+    assert members[2].leave()
+    assert leaving.result()
+    nothing_left(observer, fresh_path)
+
+
+def test_a_member_that_dies(stage: Stage, fresh_path: str) -> None:
+    """It counts as one that has left; and what a round has left that died is no round."""
+    dying = stage.client(timeout=SHORT)
+    other, third = (DoubleBarrier(stage.observer, fresh_path, 2) for _ in range(2))
+    dead = DoubleBarrier(dying, fresh_path, 2)
+    entering = Running(dead.enter)
+    assert other.enter()
+    assert entering.result()
+    leaving = Running(other.leave)
+    stage.expire(dying)
+    assert leaving.result()
+    with pytest.raises(SessionExpiredError):
+        dead.leave()
+    stage.observer.create(f"{fresh_path}/ready")  # as of a round of which all have died
+    entering = Running(third.enter)
+    assert other.enter()
+    assert entering.result()
+    leaving = Running(third.leave)
+    assert other.leave()
+    assert leaving.result()
+    nothing_left(stage.observer, fresh_path)
+
+
+def test_nodes_that_an_outsider_deletes(observer: Client, fresh_path: str) -> None:
+    """A member stands anew as soon as it hears of anything; one that leaves has left."""
+    observer.create(fresh_path)
+    member, other = (DoubleBarrier(observer, fresh_path, 2) for _ in range(2))
+    entering = Running(member.enter)
+    (name,) = poll("it waits", lambda: observer.get_children(fresh_path) or None, GRACE)
+    observer.delete(f"{fresh_path}/{name}")
+    observer.create(f"{fresh_path}/ready")
+    poll("it is back", lambda: observer.get_children(fresh_path) == [name] or None, GRACE)
+    assert other.enter()
+    assert entering.result()
+    observer.delete_tree(fresh_path)
+    assert other.leave()
+    assert member.leave()
+
+
+def test_kazoos_members_are_as_ours(observer: Client, kazoo: Any, fresh_path: str) -> None:
+    """Three members, one or two of them kazoo's, enter and leave together, round by round."""
+    for ours in (1, 2):
+        theirs = [kazoo.DoubleBarrier(f"{fresh_path}-{ours}", 3) for _ in range(3 - ours)]
+        members = [DoubleBarrier(observer, f"{fresh_path}-{ours}", 3) for _ in range(ours)]
+        for _ in range(3):
+            entering = [Running(member.enter) for member in (*theirs, *members)]
+            for running in entering:
+                running.result()
+            leaving = [Running(member.leave) for member in (*theirs, *members)]
+            for running in leaving:
+                running.result()
+            nothing_left(observer, f"{fresh_path}-{ours}")
+
+
+def test_every_cut_at_every_request_of_a_double_barrier(
+    zookeeper: ZooKeeperServer,
+    observer: Client,
+    fresh_path: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def life(stage: Stage, client: Client, path: str) -> None:
+        """Once the other has begun the round, once this one; and so it is with the leaving."""
+        subject, other = DoubleBarrier(client, path, 2), DoubleBarrier(stage.observer, path, 2)
+        for first, second in ((subject, other), (other, subject)):
+            begun = time.monotonic()
+            entering = Running(lambda: first.enter(PATIENCE))  # noqa: B023
+            poll("it waits", lambda: children(stage.observer, path) or None, GRACE)
+            assert second.enter(PATIENCE)
+            assert entering.result()
+            leaving = Running(lambda: first.leave(PATIENCE))  # noqa: B023
+            assert second.leave(PATIENCE)
+            assert leaving.result()
+            assert time.monotonic() - begun < GRACE
+            nothing_left(stage.observer, path)
+
+    runs = sweep(zookeeper, observer, fresh_path, life)
+    with capsys.disabled():
+        print(f"\ndouble barrier: {runs} runs, 0 wrong")
