@@ -277,6 +277,8 @@ BAD_PATHS: list[tuple[Any, type[Exception], str]] = [
     ("", ValueError, "start with '/'"),
     ("a", ValueError, "start with '/'"),
     ("/a//b", ValueError, "empty name"),
+    ("//a", ValueError, "empty name"),
+    ("/\U0001f600", ValueError, "U+1F600"),
     ("/a/./b", ValueError, "'.' or '..'"),
     ("/..", ValueError, "'.' or '..'"),
     ("/a\0b", ValueError, "U+0000"),
@@ -291,6 +293,7 @@ BAD_DATA: list[tuple[Any, type[Exception], str]] = [
     ("text", TypeError, "use .encode()"),
     (None, TypeError, "data must be bytes"),
     (bytearray(b"x"), TypeError, "data must be bytes"),
+    (memoryview(b"x"), TypeError, "data must be bytes"),
     (7, TypeError, "data must be bytes"),
     (bytes(SEND_LIMIT), ValueError, "jute.maxbuffer"),
 ]
@@ -323,6 +326,9 @@ BAD_WATCHES: list[tuple[Any, type[Exception], str]] = [
     (True, TypeError, "a Watch or a callable"),
     ("watch", TypeError, "a Watch or a callable"),
     (Watch, TypeError, "a Watch or a callable"),
+    (0, TypeError, "a Watch or a callable"),
+    (b"", TypeError, "a Watch or a callable"),
+    ([], TypeError, "a Watch or a callable"),
 ]
 
 # Never to be tried on a real server: one that got a wrong TTL would end for good.
@@ -406,16 +412,16 @@ ARGUMENTS: dict[str, list[Argument]] = {
     ],
     "remove_watches": [
         PATH,
-        ("which", 3, [(w, ValueError, "not a valid WatchType") for w in (0, 6, "any", None)]),
+        ("which", 3, [(w, ValueError, "not a valid WatchType") for w in (0, 6, -1, "any", None)]),
     ],
     "add_auth": [
-        ("scheme", "digest", [(b"digest", TypeError, "scheme must be a str")]),
+        ("scheme", "digest", [(w, TypeError, "scheme must be a str") for w in (b"a", None, 7)]),
         (
             "secret",
             b"a:b",
             [
                 ("a:b", TypeError, "secret must be bytes"),
-                (None, TypeError, "secret must be bytes"),
+                *((w, TypeError, "secret must be bytes") for w in (None, 7, bytearray(b"a:b"))),
                 (bytes(SEND_LIMIT), ValueError, "jute.maxbuffer"),
             ],
         ),
