@@ -1,9 +1,9 @@
 """Sessions that are killed under supervisors: ``python3 -m tests.long.supervisor``.
 
 ``[--kills N] [--seed N] [--real]``.  Two supervisors, first of threads and then of asyncio, run 20
-services: nodes that are kept, watches for ever, candidacies for the same elections.  Another client
-resumes the session of one of them and closes it, at a random moment, sometimes when the session has
-just begun.  After each kill everything has to be back; the figures are the seconds from the kill.
+services: nodes that are kept, watches for ever, candidacies for the same elections.  The session of
+one of them is ended, at a random moment, sometimes when it has just begun.  After each kill everything has
+to be back; the figures are the seconds from the kill.
 Exit code 1 if anything was wrong.
 
 By fence: the leaders write with ``guard``, and the order of these writes is that of their fences.
@@ -24,16 +24,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.support.embedded_servers import EmbeddedBackend
 from tests.support.installed_servers import find_installed
 from tests.support.lock_helpers import end_session
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncPersistentNode,
     AsyncSupervisor,
     Client,
+    Credentials,
     Event,
     EventType,
     PersistentNode,
@@ -42,6 +41,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.jute.records import ConnectResponse
+from zkwire.testing import Server
 
 NODES, WATCHES, ELECTIONS = 4, 3, 3  # of each supervisor
 NAMES = ("a", "b")
@@ -176,11 +176,21 @@ class Tasks:
         await self.reader
 
 
+class Stage(NamedTuple):
+    """A server, how a session is ended there, and what is done."""
+
+    hosts: str
+    end: Callable[[Credentials], object]
+    kills: int
+    rng: Random
+
+
 class Killer:
     """Kills sessions, and measures how long everything takes to be back."""
 
-    def __init__(self, story: Story, kills: int, rng: Random) -> None:
-        self.story, self.kills, self.rng = story, kills, rng
+    def __init__(self, stage: Stage) -> None:
+        self.story = story = Story(stage.hosts)
+        self.kills, self.rng, self.end = stage.kills, stage.rng, stage.end
         self.observer = Client(story.hosts)
         self.observer.add_watch("/", story.event, recursive=True)
         self.seconds: dict[str, list[float]] = {"session": [], "node": [], "watch": [], "lead": []}
@@ -200,15 +210,9 @@ class Killer:
     def kill(self, name: str) -> float:
         session_id, _, credentials = self.story.sessions[name]
         self.story.killed.add(session_id)
-        while True:
-            at = now()
-            try:
-                end_session(self.story.hosts, ConnectResponse(0, 10_000, *credentials, False))
-                return at
-            except LookupError:
-                return at  # it is over already
-            except (EOFError, OSError):
-                pass  # its own client has taken it back
+        at = now()
+        self.end(credentials)
+        return at
 
     def _alive(self, name: str) -> bool:
         known = self.story.sessions.get(name)
@@ -292,10 +296,10 @@ def nothing_left(kind: str, wrong: list[str]) -> Iterator[None]:
         wrong.append(f"{kind}: threads are left: {threading.enumerate()}")
 
 
-def with_threads(server: ZooKeeperServer, kills: int, rng: Random) -> list[str]:
+def with_threads(stage: Stage) -> list[str]:
     wrong = list[str]()
     with nothing_left("threads", wrong):
-        killer = Killer(Story(server.hosts), kills, rng)
+        killer = Killer(stage)
         supervised = [Threads(killer.story, name) for name in NAMES]
         killer.run()
         for each in supervised:
@@ -303,8 +307,8 @@ def with_threads(server: ZooKeeperServer, kills: int, rng: Random) -> list[str]:
     return wrong + report("threads", killer)
 
 
-def with_tasks(server: ZooKeeperServer, kills: int, rng: Random) -> list[str]:
-    wrong, killer = list[str](), Killer(Story(server.hosts), kills, rng)
+def with_tasks(stage: Stage) -> list[str]:
+    wrong, killer = list[str](), Killer(stage)
 
     async def main() -> None:
         supervised = [Tasks(killer.story, name) for name in NAMES]
@@ -322,6 +326,27 @@ def with_tasks(server: ZooKeeperServer, kills: int, rng: Random) -> list[str]:
     return wrong + report("asyncio", killer)
 
 
+@contextmanager
+def on_the_embedded_server() -> Iterator[tuple[str, Callable[[Credentials], object]]]:
+    with Server() as server:
+        yield server.hosts, lambda known: server.expire(known.session_id)
+
+
+@contextmanager
+def on_a_real_server() -> Iterator[tuple[str, Callable[[Credentials], object]]]:
+    """Another connection resumes the session and closes it, unless the client takes it back."""
+    with find_installed().standalone() as server:
+
+        def end(known: Credentials) -> None:
+            with suppress(LookupError):  # it is over already
+                while True:
+                    with suppress(EOFError, OSError):
+                        answer = ConnectResponse(0, 10_000, *known, False)
+                        return end_session(server.hosts, answer)
+
+        yield server.hosts, end
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.long.supervisor")
     parser.add_argument("--kills", type=int, default=100)
@@ -330,14 +355,11 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     print(f"seed {chosen.seed}, {chosen.kills} kills", flush=True)
     warnings.simplefilter("error", ResourceWarning)
-    rng, wrong = Random(chosen.seed), list[str]()
-    backend = find_installed() if chosen.real else EmbeddedBackend()
-    with backend.standalone() as server:
-        prepare(server.hosts)
+    wrong = list[str]()
+    with on_a_real_server() if chosen.real else on_the_embedded_server() as (hosts, end):
+        prepare(hosts)
         for run in (with_threads, with_tasks):
-            wrong += run(server, chosen.kills, rng)
-            with Client(server.hosts) as client:
-                client.delete_tree("/nodes")
+            wrong += run(Stage(hosts, end, chosen.kills, Random(chosen.seed)))
     for line in wrong:
         print(f"WRONG: {line}")
     return 1 if wrong else 0
