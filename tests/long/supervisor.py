@@ -2,8 +2,8 @@
 
 ``[--kills N] [--seed N] [--real]``.  Two supervisors, first of threads and then of asyncio, run 20
 services: nodes that are kept, watches for ever, candidacies for the same elections.  The session of
-one of them is ended, at a random moment, sometimes when it has just begun.  After each kill everything has
-to be back; the figures are the seconds from the kill.
+one of them is ended, at a random moment, sometimes when it has just begun.  After each kill
+everything has to be back; the figures are the seconds from the kill.
 Exit code 1 if anything was wrong.
 
 By fence: the leaders write with ``guard``, and the order of these writes is that of their fences.
@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import Random
 from statistics import median
 from typing import Any, NamedTuple
@@ -110,7 +111,7 @@ class Threads:
         self.nodes = [PersistentNode(self.supervisor, f"/nodes/{name}-{n}") for n in range(NODES)]
         for number in range(WATCHES):
             path = config(name, number)
-            self.supervisor.watch_data(path, lambda seen, path=path: self.see(path, seen))
+            self.supervisor.watch_data(path, partial(self.see, path))
         for number in range(ELECTIONS):
             self.supervisor.lead(f"/election{number}", self.work, name)
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -148,7 +149,7 @@ class Tasks:
         ]
         for number in range(WATCHES):
             path = config(name, number)
-            self.supervisor.watch_data(path, lambda seen, path=path: self.see(path, seen))
+            self.supervisor.watch_data(path, partial(self.see, path))
         for number in range(ELECTIONS):
             self.supervisor.lead(f"/election{number}", self.work, name)
         self.reader = asyncio.ensure_future(self.read())
@@ -203,7 +204,7 @@ class Killer:
                 name = self.rng.choice(NAMES)
                 if self.rng.random() < 0.2:
                     self.kill(name)
-                    self._wait("a session", lambda name=name: self._alive(name))
+                    self._wait("a session", partial(self._alive, name))
                 at = self.kill(name)
                 self._all_back(observer, (name,), number, at)
 
@@ -217,6 +218,15 @@ class Killer:
     def _alive(self, name: str) -> bool:
         known = self.story.sessions.get(name)
         return known is not None and known[0] not in self.story.killed
+
+    def _created(self, paths: list[str], at: float) -> bool:
+        return all(self.story.created.get(path, 0.0) > at for path in paths)
+
+    def _read(self, paths: list[str], value: bytes) -> bool:
+        return all(self.story.read.get(path, (None, 0.0))[0] == value for path in paths)
+
+    def _candidates(self, keys: list[tuple[str, int]]) -> bool:
+        return all(key in self.story.candidates for key in keys)
 
     def _wait(self, what: str, probe: Callable[[], bool]) -> None:
         latest = now() + LONGEST
@@ -233,24 +243,17 @@ class Killer:
                 with suppress(ZooKeeperError):
                     observer.set_data(config(name, number), value)
         for name in names:
-            self._wait("a session", lambda name=name: self._alive(name))
+            self._wait("a session", partial(self._alive, name))
             session_id, began, _ = story.sessions[name]
             found = {"session": [began]}
             paths = [f"/nodes/{name}-{n}" for n in range(NODES)]
-            self._wait(
-                "a node", lambda paths=paths: all(story.created.get(p, 0) > at for p in paths)
-            )
+            self._wait("a node", partial(self._created, paths, at))
             found["node"] = [story.created[path] for path in paths]
             configs = [config(name, n) for n in range(WATCHES)]
-            self._wait(
-                "a watch",
-                lambda configs=configs: all(
-                    story.read.get(path, (None, 0.0))[0] == value for path in configs
-                ),
-            )
+            self._wait("a watch", partial(self._read, configs, value))
             found["watch"] = [story.read[path][1] for path in configs]
             keys = [(f"/election{n}", session_id) for n in range(ELECTIONS)]
-            self._wait("a candidate", lambda keys=keys: all(k in story.candidates for k in keys))
+            self._wait("a candidate", partial(self._candidates, keys))
             found["lead"] = [story.candidates[key] for key in keys]
             for kind, times in found.items() if kill else ():
                 self.seconds[kind] += [moment - at for moment in times]
@@ -341,7 +344,7 @@ def on_a_real_server() -> Iterator[tuple[str, Callable[[Credentials], object]]]:
             with suppress(LookupError):  # it is over already
                 while True:
                     with suppress(EOFError, OSError):
-                        answer = ConnectResponse(0, 10_000, *known, False)
+                        answer = ConnectResponse(0, 10_000, known.session_id, known.passwd, False)
                         return end_session(server.hosts, answer)
 
         yield server.hosts, end

@@ -52,11 +52,12 @@ class Process:
         self.clients: list[Client] = []
         self.tasks: list[Task] = []
         self.terms = 0
-        self.sequence = Sequence(self)
+        shell: Any = self
+        self.sequence = Sequence(shell)
         self.service = Reader(self.sequence)
         self.sequence.serve(self.service)
         self.sequence.run(
-            lambda: lead(self.sequence, self, ELECTION, self.work, name), "leadership"
+            lambda: lead(self.sequence, shell, ELECTION, self.work, name), "leadership"
         )
         self.begin(self.live(), "life")
 
