@@ -6,10 +6,8 @@ shell's matter (:class:`zkwire.net.background.BackgroundTask` asks it).
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 
-from zkwire.errors import ZooKeeperError
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes.service import Background
 from zkwire.session.states import StateWait
@@ -101,16 +99,6 @@ class Serving:
             self.leave(either)
         if not any(waitable.ready for waitable in waitables):
             self.check_open()
-
-    async def until_ended(self) -> None:
-        """Wait until the session is over."""
-        over = StateWait((), self.session.state)
-        self.attach(over)
-        try:
-            with suppress(ZooKeeperError):  # a thread's wait raises what ended the session
-                await self.within(over)
-        finally:
-            self.detach(over)
 
     def leave(self, either: Either) -> None:
         """Wait for ``either`` no longer: those of its parts that did not come must not keep it."""
