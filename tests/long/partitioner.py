@@ -203,9 +203,9 @@ def judge(trial: Trial, rng: Random, rounds: int, members: int) -> bool:
     print(
         f"{'right' if right else 'WRONG'}: {trial.number} items, {members} members, {rounds} "
         f"killed and as many joined: {len(work)} tenures, {len(double)} with two owners at a "
-        f"moment, all owned again within {max(kills):.2f} s of a kill ({sum(kills) / rounds:.2f} s on average) "
-        f"and {max(joins):.2f} s of a join; two session timeouts are {2 * TIMEOUT:.0f} s; "
-        f"{left} nodes left; {time.monotonic() - began:.0f} s"
+        f"moment, all owned again within {max(kills):.2f} s of a kill ({sum(kills) / rounds:.2f} s "
+        f"on average) and {max(joins):.2f} s of a join; two session timeouts are "
+        f"{2 * TIMEOUT:.0f} s; {left} nodes left; {time.monotonic() - began:.0f} s"
     )
     return right
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.aio_helpers import eventually
 from tests.support.following_helpers import watches
 from tests.support.lock_helpers import ALICE, LONG, PATIENCE, SHORT, Running, Stage
 from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import sweep
 from zkwire import (
     CREATOR_ALL_ACL,
     AsyncClient,
@@ -32,7 +34,7 @@ from zkwire import (
     Share,
     Supervisor,
 )
-from zkwire.testing.proxy import Action, Frame, cut_after, cut_before
+from zkwire.testing.proxy import Action, Frame, Gate, cut_after, hold
 
 ITEMS = ["a", "b", "c", "d", "e"]
 
@@ -146,6 +148,19 @@ def test_a_reader_that_never_looks_stops_what_the_next_share_leaves_out(
             until(other, first(other), gone)
 
 
+def test_a_call_that_does_not_wait_confirms(stage: Stage, fresh_path: str) -> None:
+    with Partitioner(stage.client(), fresh_path, ["a"], name="m0") as one:
+        share = first(one)
+        with Partitioner(stage.client(), fresh_path, ["a"], name="m1") as other:
+            assert share.wait(PATIENCE)
+            assert one.next(0) is None
+            theirs = first(other)
+            share.changed  # noqa: B018 - the reader looks again, and is told nothing new
+            assert one.next(0) is None
+        poll("it has come back", lambda: one.next(0), PATIENCE)
+        assert theirs.lost == {"a"}
+
+
 def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None:
     partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
     seen: list[Mapping[str, int]] = []
@@ -181,7 +196,7 @@ def test_one_reader_at_a_time(stage: Stage, fresh_path: str) -> None:
     with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
         first(partitioner)
         waiting = Running(lambda: partitioner.next(PATIENCE))
-        poll("it waits", lambda: partitioner._algorithm._keep is not None or None, PATIENCE)
+        poll("it waits", lambda: partitioner._algorithm._reading or None, PATIENCE)
         with pytest.raises(RuntimeError, match="one reader"):
             partitioner.next(0)
         partitioner.close()
@@ -403,35 +418,76 @@ def test_in_a_forked_child(stage: Stage, fresh_path: str) -> None:
         in_child(child)
 
 
-class CutAt:
-    """A rule: it cuts the connection off at one request."""
+def test_a_lost_connection_is_no_error(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    stage.proxy.on("get_children", action=cut_after)
+    with Partitioner(client, fresh_path, ITEMS) as partitioner:
+        assert set(first(partitioner)) == set(ITEMS)
 
-    def __init__(self, number: int, cut: Action) -> None:
-        self.seen, self._number, self._cut = 0, number, cut
+
+def life(stage: Stage, client: Client, path: str) -> None:
+    """A member gets an item, gives it to another member, gets it back, and leaves."""
+    with Partitioner(client, path, ["a"], name="m0") as one:
+        share = first(one)
+        with Partitioner(stage.observer, path, ["a"], name="m1") as other:
+            assert share.wait(PATIENCE)
+            assert one.next(0) is None
+            fence = first(other)["a"]
+            assert fence > share["a"]
+        assert first(one)["a"] > fence
+    wait_empty(stage.observer, path)
+    assert client._session.watch_count == 0
+    assert client._driver.services == {}
+
+
+def test_every_request_cut_off(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    assert sweep(zookeeper, observer, fresh_path, life) > 300
+    poll("no watch is left", lambda: watches(zookeeper) == 0 or None, PATIENCE)
+    observer.delete_tree(fresh_path)
+
+
+class HoldAt:
+    """A rule: it holds one request back."""
+
+    def __init__(self, number: int) -> None:
+        self.seen, self.gate, self._number = 0, Gate(), number
 
     def __call__(self, frame: Frame) -> Action | None:
-        if frame.kind != "request":
-            return None
-        self.seen += 1
-        return self._cut if self.seen == self._number else None
+        self.seen += frame.kind == "request"
+        return hold(self.gate) if frame.kind == "request" and self.seen == self._number else None
+
+    @property
+    def reached(self) -> bool:
+        return self.seen >= self._number
 
 
-@pytest.mark.parametrize("cut", [cut_before, cut_after])
-def test_every_request_cut_off(stage: Stage, fresh_path: str, cut: Action) -> None:
-    """At each request of the whole life of a member the connection breaks once."""
-    client, number, done = stage.client(), 0, False
-    while not done:
-        number += 1
-        rule = CutAt(number, cut)
-        stage.proxy.rule(rule)
-        with Partitioner(client, fresh_path, ["a", "b"], name="me") as partitioner:
-            until(partitioner, first(partitioner), ["a", "b"])
+def test_a_session_killed_at_every_request(stage: Stage, fresh_path: str) -> None:
+    """With a supervisor a member comes back, wherever its session has ended."""
+
+    def work(supervisor: Supervisor) -> None:
+        with Partitioner(supervisor, fresh_path, ["a", "b"], name="me") as partitioner:
+            share = until(partitioner, first(partitioner), ["a", "b"])
+            assert set(share) == {"a", "b"}
+        poll("it has left", lambda: not nodes(stage.observer, fresh_path) or None, PATIENCE)
+
+    def live(number: int) -> bool:
+        """Kill the session at one request; False if there are not so many."""
+        rule = HoldAt(number)
+        with Supervisor(stage.proxy.hosts, session_timeout=LONG) as supervisor:
+            client = supervisor.client(PATIENCE)
+            stage.proxy.rule(rule)
+            working = Running(lambda: work(supervisor))
+            poll("it is there", lambda: rule.reached or working.ended or None, PATIENCE)
+            if rule.reached:
+                end_session_of(stage, client)
+                rule.gate.release()
+            working.result()
         stage.heal()
-        wait_empty(stage.observer, fresh_path)
-        done = rule.seen < number
-    assert number > 10
-    assert client._session.watch_count == 0
-    poll("no watch is left", lambda: watches(stage.server) == 0 or None, PATIENCE)
+        return rule.reached
+
+    assert next(number for number in count(1) if not live(number)) > 10
 
 
 # --- asyncio --------------------------------------------------------------------------------------
@@ -463,7 +519,7 @@ async def test_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> Non
         await second.delete_tree(fresh_path)
 
 
-async def test_a_cancelled_reader_has_confirmed_nothing_for_later(
+async def test_another_reader_may_follow_a_cancelled_one(
     zookeeper: ZooKeeperServer, fresh_path: str
 ) -> None:
     async with AsyncClient(zookeeper.hosts) as client:
@@ -471,12 +527,12 @@ async def test_a_cancelled_reader_has_confirmed_nothing_for_later(
             share = await partitioner.next(PATIENCE)
             assert share is not None
             task = asyncio.create_task(partitioner.next())
-            await eventually("it waits", lambda: partitioner._algorithm._keep is not None)
+            await eventually("it waits", lambda: partitioner._algorithm._reading)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert partitioner._algorithm._keep is None
             assert share.lost == set()
+            assert await partitioner.next(0.05) is None
         await client.delete_tree(fresh_path)
 
 

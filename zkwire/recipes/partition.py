@@ -46,9 +46,9 @@ class Partition:
             raise ValueError("the path of a partitioner cannot be the root")
         if isinstance(items, str) or not isinstance(items, Iterable):
             raise TypeError(f"the items must be a list of names, not {items!r}")
-        self.path = path
-        self.members = f"{path}/members"
-        self.items = tuple(items)
+        self.path: str = path
+        self.members: str = f"{path}/members"
+        self.items: tuple[str, ...] = tuple(items)
         for item in self.items:
             self.item(item)
         if not self.items:
@@ -56,9 +56,11 @@ class Partition:
         if len(set(self.items)) < len(self.items):
             twice = next(item for item in self.items if self.items.count(item) > 1)
             raise ValueError(f"the item {twice!r} is there twice")
-        self.name = None if name is None else check_name("a member's name", name, self.members)
-        self.acl = None if acl is None else check_acl(acl)
-        self.data = digest(self.items)
+        self.name: str | None = (
+            None if name is None else check_name("a member's name", name, self.members)
+        )
+        self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
+        self.data: bytes = digest(self.items)
 
     def item(self, item: str) -> str:
         """The path of an item's lock."""

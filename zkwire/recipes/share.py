@@ -78,6 +78,7 @@ class ShareView(Mapping[str, int]):
         partitioning = self._partitioning
         return (
             partitioning._share is not self
+            or partitioning._next not in (None, self)
             or partitioning._news
             or not all(map(self._keeps, self._tenures.values()))
         )

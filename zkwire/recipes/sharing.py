@@ -3,7 +3,8 @@
 Invariants, beside those of :mod:`zkwire.recipes.partitioner`:
 
 * ``_given`` is what the program may be working on: handed out, and not confirmed to be over.
-* Background steps alone change it.  A reader leaves what it confirms in ``_keep``, and waits.
+* Background steps alone change it.  A reader leaves what it confirms in ``_asked``, and waits; that
+  counts until it takes the next share, however long it waits and however often it asks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
     from zkwire.recipes.tenure import Tenure
 
 
+class Asked:
+    """A reader's wish for the share behind this one.
+
+    ``keep`` is what the reader may go on working on meanwhile.  ``changed``: it has seen the share
+    changed, and is to get another one in any case.
+    """
+
+    __slots__ = ("changed", "keep", "share")
+
+    def __init__(self, share: ShareView | None) -> None:
+        told = [] if share is None else share._told[:1]
+        self.share = share
+        self.keep = frozenset(share or ()).difference(*told)
+        self.changed = bool(told)
+
+
 class Sharing(AwaitedService):
     """The reader's side of a partitioner; see the module's docstring."""
 
@@ -34,8 +51,8 @@ class Sharing(AwaitedService):
         self._given: dict[str, Tenure] = {}
         self._share: Any = None  # that the reader has
         self._next: Any = None  # the one behind it, until the reader takes it
-        self._keep: frozenset[str] | None = None  # of its share; a reader waits for the next
-        self._again = False  # it waits because it has seen its share changed
+        self._asked: Asked | None = None
+        self._reading = False
         self._news = False  # there is something that the reader's share does not say
         self._state = "allocating"
         self._serving = False  # in a session at this moment
@@ -52,10 +69,19 @@ class Sharing(AwaitedService):
         """Take what the reader has confirmed to be over from what is given."""
         if self._leaving:
             self._next = None
-        keep = frozenset[str]() if self._leaving else self._keep
-        if keep is not None and self._next is None:  # else that was given before it was asked for
-            for item in self._given.keys() - keep:
+            self._given.clear()
+        asked = self._current
+        if asked is not None:
+            for item in self._given.keys() - asked.keep:
                 del self._given[item]
+
+    @property
+    def _current(self) -> Asked | None:
+        """What the reader asks for, unless it has been answered."""
+        asked, next_one = self._asked, self._next  # in this order: a reader that takes one
+        if asked is None or next_one is not None or asked.share is not self._share:
+            return None
+        return asked
 
     def _hand_out(self, wanted: dict[str, Tenure]) -> None:
         """Make a share of what is held, if the reader waits for one, and note what has changed."""
@@ -65,11 +91,12 @@ class Sharing(AwaitedService):
         if not all(tenure.settled for tenure in wanted.values()):
             gains = {}  # a moment later there are more of them
         now = {**kept, **gains}
-        differs = self._again or self._share is None or now != self._share._tenures
-        if self._keep is not None and self._next is None and now and differs:
+        asked, share = self._current, self._share
+        differs = share is None or now != share._tenures
+        if asked is not None and now and (asked.changed or differs):
             self._given.update(gains)
             self._next, gains = self._kind(self, now), {}
-        latest = self._next or self._share or ()
+        latest = self._next or share or ()
         self._news = bool(gains) or any(item not in latest for item in self._given)
         releasing = any(owned.get(item) is not tenure for item, tenure in self._given.items())
         complete = "acquired" if len(owned) == len(wanted) else "allocating"
@@ -89,31 +116,29 @@ class Sharing(AwaitedService):
         Asking for it confirms that work has stopped on every item that was in an earlier share and
         not in the last one, and on those that the last one has named as ``leaving``.  The lock of
         such an item is let go then, and not before.  The last share counts on, without them, when
-        this returns None.
+        this returns None; with 0 the answer is there for a later call.
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
         if older members share out other items; NoAuthError and what else a server refuses a node
         with; ClientClosedError behind :meth:`close`; RuntimeError while another reader waits.
         """
-        if self._keep is not None:
+        if self._reading:
             raise RuntimeError("the shares go to one reader")
-        share = self._share
-        told: list[frozenset[str]] = [] if share is None else share._told
-        keep = frozenset(share or ()).difference(*told[:1])
-        self._again = bool(told)
+        self._reading = True
         try:
             while True:
-                self._keep = keep
-                self._tell()
+                if self._next is None:
+                    self._asked = Asked(self._share)
+                    self._tell()
                 if not await self._until(lambda: self._next is not None, timeout):
                     return None
-                self._keep = None  # first: the next but one is not asked for
-                taken, self._next = self._next, None
+                taken = self._next
                 if taken is not None:  # else its session has just ended
                     self._share = taken
+                    self._next = None  # last: what was asked for is answered by now
                     return taken
         finally:
-            self._keep = None
+            self._reading = False
 
     async def __aiter__(self) -> AsyncGenerator[Any, None]:
         while not self._leaving:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ItemLock(SequentialQueue):
     """The lock of one item.  ``waits``: another member was seen to hold it."""
 
-    waits = False
+    waits: bool = False
     tell: Callable[[], object]
 
     async def _look_again(
@@ -52,10 +52,10 @@ class Tenure(Service):
     ) -> None:
         sessions: Any = runtime  # the driver behind it is one
         super().__init__(sessions)
-        self.lock = ItemLock(sessions, path, text, acl)
+        self.lock: ItemLock = ItemLock(sessions, path, text, acl)
         self.lock.tell = self._tell = tell
-        self.wanted = True
-        self.ended = False
+        self.wanted: bool = True
+        self.ended: bool = False
         sessions.serve(self)
 
     async def _serve(self, runtime: Background) -> None:
