@@ -66,6 +66,10 @@ __all__ += ["Counter"]
 _from("blocking.counter")
 __all__ += ["AsyncCounter"]
 _from("aio.counter")
+__all__ += ["OncePer"]
+_from("blocking.once_per")
+__all__ += ["AsyncOncePer"]
+_from("aio.once_per")
 __all__ += ["Cache"]
 _from("blocking.cache")
 __all__ += ["AsyncCache"]
@@ -131,6 +135,7 @@ if TYPE_CHECKING:
     from zkwire.aio.membership import *
     from zkwire.aio.partitioner import *
     from zkwire.aio.queue import *
+    from zkwire.aio.once_per import *
     from zkwire.aio.supervisor import *
     from zkwire.blocking.barriers import *
     from zkwire.blocking.cache import *
@@ -141,6 +146,7 @@ if TYPE_CHECKING:
     from zkwire.blocking.membership import *
     from zkwire.blocking.partitioner import *
     from zkwire.blocking.queue import *
+    from zkwire.blocking.once_per import *
     from zkwire.blocking.supervisor import *
     from zkwire.errors import *
     from zkwire.jute.records import *

@@ -86,7 +86,7 @@ class Worker:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.lines.append(line.split())
+            self.lines.append(line.split())  # the last one of a killed process may be cut short
 
     def kill(self) -> None:
         self.killed = time.monotonic()
@@ -107,9 +107,10 @@ def told_by(workers: list[Worker]) -> Told:
     """The calls of each round, by how they ended: when each began and ended."""
     told: Told = defaultdict(lambda: defaultdict(list))
     for worker in workers:
-        for kind, round, *times in list(worker.lines):
-            if len(times) == 2:
-                told[int(round)][kind].append((float(times[0]), float(times[1])))
+        for words in list(worker.lines):
+            if len(words) == 4:
+                kind, round, begun, ended = words
+                told[int(round)][kind].append((float(begun), float(ended)))
     return told
 
 

@@ -48,6 +48,7 @@ SERVICES = {
     *("Queue",),
     *("Barrier", "DoubleBarrier"),
     *("Counter",),
+    *("OncePer",),
     *("ChildrenWatch", "DataWatch"),
     *("Supervisor",),
     *("Group", "PersistentNode"),
