@@ -44,7 +44,7 @@ class Turns:
                 "NEVER", "it was due, and all were refused though nothing happened"
             )
         alive = [c for c in sim.clients if not (c.dead or c.session.ended)]
-        if node is not None and not times and len(alive) == len(sim.clients):
+        if node is not None and node.data and not times and len(alive) == len(sim.clients):
             raise ViolationError("ORPHAN", f"claimed by none: {node.data!r}")
         if node is not None and node.children:
             raise ViolationError("ORPHAN", f"left: {list(node.children)}")

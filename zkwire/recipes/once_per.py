@@ -5,9 +5,10 @@ time is that of the servers alone: to learn it a client creates, writes and dele
 multi, which leaves nothing, and is told when that was.  A claim sets the data if its version is
 still the one that was found old enough; so of all that claim at once one does.
 
-    /path              persistent: "<attempt id> <text>", its mtime is the time of the claim
+    /path      persistent: "<attempt id> <text>", its mtime is the time of the claim; or empty
 
-After a lost reply the data tells, for no other claims before the period is over.
+After a lost reply the data tells, for no other claims before the period is over.  What is given
+back is empty and not deleted: a node made anew could have a version that an earlier one had.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class PeriodicClaim(PathView, Entry):
         try:
             data, stat = await self._read(deadline)
             if data.startswith(attempt.id.encode()):
-                delete = self._runtime.operations.delete
-                await persist(self._runtime, deadline, delete, self._path, stat.version)
+                write = self._runtime.operations.set_data
+                await persist(self._runtime, deadline, write, self._path, b"", stat.version)
         except (NoNodeError, BadVersionError):
             pass
         except BaseException:
@@ -122,7 +123,7 @@ class PeriodicClaim(PathView, Entry):
             return True
         if seen == data:
             return True
-        if await self._time(deadline) - stat.mtime < self._period:
+        if seen and await self._time(deadline) - stat.mtime < self._period:
             return False
         attempt.entered = True
         await until(operations.set_data(self._path, data, stat.version), deadline)
@@ -146,7 +147,7 @@ class PeriodicClaim(PathView, Entry):
         await synced
         data, stat = await read
         if data.startswith(attempt.id.encode()):
-            await operations.delete(self._path, stat.version)
+            await operations.set_data(self._path, b"", stat.version)
 
     @property
     def _owned(self) -> bool:

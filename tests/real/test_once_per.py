@@ -1,0 +1,126 @@
+"""What is due once per period: one claims of all, on the servers' clock, and nothing is left."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from tests.support.lock_helpers import GRACE, PATIENCE, Stage
+from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import sweep
+from zkwire import (
+    AsyncClient,
+    AsyncOncePer,
+    Client,
+    NoChildrenForEphemeralsError,
+    OncePer,
+    OperationTimeoutError,
+)
+from zkwire.testing.proxy import black_hole
+
+HOUR = timedelta(hours=1)
+
+
+def free(client: Client, path: str) -> bool:
+    stat = client.exists(path)
+    return stat is None or stat.data_length == 0
+
+
+def test_one_of_all_claims(observer: Client, fresh_path: str) -> None:
+    everywhere = [OncePer(observer, f"{fresh_path}/job", HOUR, f"m{n}") for n in range(8)]
+    with ThreadPoolExecutor(len(everywhere)) as pool:
+        for _ in range(3):
+            won = list(pool.map(OncePer.claim, everywhere))
+            if any(won):
+                first = won
+    assert sum(first) == 1
+    data = observer.get_data(f"{fresh_path}/job").data
+    assert data.endswith(b" m%d" % first.index(True))
+    assert observer.get_children(f"{fresh_path}/job") == []
+
+
+def test_a_period_later_it_is_due_again(observer: Client, fresh_path: str) -> None:
+    job = OncePer(observer, fresh_path, 0.4)
+    assert job.claim()
+    first = observer.get_data(fresh_path).stat.mtime
+    poll("it is due", lambda: job.claim() or None, GRACE)
+    second = observer.get_data(fresh_path).stat.mtime
+    assert second - first >= 400
+
+
+def test_it_is_given_back(observer: Client, fresh_path: str) -> None:
+    one, other = (OncePer(observer, fresh_path, HOUR) for _ in range(2))
+    with pytest.raises(RuntimeError, match="nothing was claimed"):
+        one.give_back()
+    assert one.claim()
+    assert not other.claim()
+    one.give_back()
+    assert other.claim()
+    other.give_back()
+    assert one.claim()
+    observer.set_data(fresh_path, b"by hand")
+    one.give_back()  # another has it by now
+    assert observer.get_data(fresh_path).data == b"by hand"
+    assert not other.claim()
+    assert OncePer(observer, f"{fresh_path}-2", HOUR).claim()
+
+
+async def test_it_is_asked_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        job = AsyncOncePer(client, fresh_path, 3600)
+        assert await job.claim()
+        assert not await job.claim()
+        await job.give_back()
+        assert (await client.get_data(fresh_path)).data == b""
+
+
+def test_arguments(observer: Client, fresh_path: str) -> None:
+    for wrong, error in ((0, ValueError), (float("nan"), ValueError), (True, TypeError)):
+        with pytest.raises(error, match="period must be"):
+            OncePer(observer, fresh_path, wrong)
+    with pytest.raises(TypeError, match="period must be"):
+        OncePer(observer, fresh_path, "1h")  # type: ignore[arg-type]
+    observer.create(fresh_path, ephemeral=True)
+    with pytest.raises(NoChildrenForEphemeralsError):
+        OncePer(observer, fresh_path, HOUR).claim()
+
+
+@pytest.mark.parametrize("op", ["get_data", "create", "set_data"])
+def test_a_call_that_is_late_leaves_nothing(stage: Stage, fresh_path: str, op: str) -> None:
+    job = OncePer(stage.client(), fresh_path, HOUR)
+    if op == "set_data":
+        assert job.claim()
+    stage.proxy.on(op, action=black_hole)
+    with pytest.raises(OperationTimeoutError) as caught:
+        job.give_back(0.2) if op == "set_data" else job.claim(0.2)
+    assert not caught.value.maybe_applied or op == "set_data"
+    stage.heal()
+    stage.proxy.cut_all()
+    poll("it is free", lambda: free(stage.observer, fresh_path) or None, GRACE)
+    assert job.claim()
+
+
+def test_every_cut_at_every_request_of_a_claim(
+    zookeeper: ZooKeeperServer,
+    observer: Client,
+    fresh_path: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def life(stage: Stage, client: Client, path: str) -> None:
+        job, short = OncePer(client, path, HOUR), OncePer(client, path, 0.001)
+        other = OncePer(stage.observer, path, HOUR)
+        assert job.claim(PATIENCE)
+        assert not other.claim(PATIENCE)
+        assert not job.claim(PATIENCE)
+        assert short.claim(PATIENCE)
+        job.give_back(PATIENCE)  # of what another has by now
+        assert not other.claim(PATIENCE)
+        short.give_back(PATIENCE)
+        assert other.claim(PATIENCE)
+        assert stage.observer.get_children(path) == []
+
+    runs = sweep(zookeeper, observer, fresh_path, life)
+    with capsys.disabled():
+        print(f"\nonce per period: {runs} runs, 0 wrong")
