@@ -82,7 +82,7 @@ def test_arguments(observer: Client, fresh_path: str) -> None:
             OncePer(observer, fresh_path, wrong)
     with pytest.raises(TypeError, match="period must be"):
         OncePer(observer, fresh_path, "1h")  # type: ignore[arg-type]
-    observer.create(fresh_path, ephemeral=True)
+    observer.create(fresh_path, b"claimed", ephemeral=True)
     with pytest.raises(NoChildrenForEphemeralsError):
         OncePer(observer, fresh_path, HOUR).claim()
 

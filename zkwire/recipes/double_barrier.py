@@ -11,16 +11,12 @@ A member that comes while a round is on waits for the next one.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 
-from zkwire.errors import NodeExistsError, NoNodeError, OperationTimeoutError
-from zkwire.operations.multi import Check, Delete
+from zkwire.errors import NoNodeError, OperationTimeoutError
 from zkwire.recipes.attempt import Attempt, LockInUseError
-from zkwire.recipes.entry import Entry
-from zkwire.recipes.rounds import ANY, READY, Rounds, Seen
+from zkwire.recipes.member_node import MemberNode
+from zkwire.recipes.rounds import ANY, Seen
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.sequential_entry import encoded
-from zkwire.recipes.view import PathView
 from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
@@ -31,12 +27,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.jute.records import ACL
-    from zkwire.operations import Operations
     from zkwire.recipes.runtime import Runtime
-    from zkwire.wire.model import Event
 
 
-class Member(PathView, Entry):
+class Member(MemberNode):
     """The algorithm of one member; see :class:`zkwire.DoubleBarrier`."""
 
     def __init__(
@@ -49,12 +43,8 @@ class Member(PathView, Entry):
     ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a double barrier has at least one member, not {count!r}")
-        super().__init__(runtime, path, acl)
-        self._kept = path
+        super().__init__(runtime, path, text, acl)
         self._count = count
-        self._data = encoded(text)
-        self._rounds = Rounds(runtime, path, self._acl)
-        self._inside: Attempt | None = None
         self._round = 0
 
     async def enter(self, timeout: float | None = None) -> bool:
@@ -121,24 +111,6 @@ class Member(PathView, Entry):
         self._inside = attempt
         self._pending_cleanup = None
 
-    async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Seen:
-        """What is there, the own node included."""
-        runtime, operations, node = self._runtime, self._runtime.operations, attempt.node or ""
-        create = partial(operations.create_with_stat, ephemeral=True)
-        while True:
-            try:
-                if attempt.stat is None:
-                    with suppress(NodeExistsError):  # the reply was lost
-                        await persist(runtime, deadline, create, node, self._data, self._acl)
-                    attempt.stat = await persist(runtime, deadline, operations.exists, node)
-                seen = await self._rounds.look(deadline, watch)
-                if attempt.stat is not None and attempt.id in seen.names:
-                    return seen
-                attempt.stat = None  # an outsider has deleted it
-            except NoNodeError:
-                await self._provide(self._path, deadline)
-                attempt.stat = None
-
     async def _waits(
         self, attempt: Attempt, seen: Seen, deadline: float | None, watch: Watch
     ) -> bool:
@@ -182,40 +154,3 @@ class Member(PathView, Entry):
                         with suppress(NoNodeError):
                             await persist(self._runtime, deadline, delete, attempt.node or "")
                     await self._gone(others[0], deadline)
-
-    async def _gone(self, name: str, deadline: float | None) -> None:
-        """Wait until a member has gone, or something has happened to it."""
-        watch = Watch()
-        try:
-            read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
-            await persist(self._runtime, deadline, read, path, watch=watch)
-            await self._event(watch, deadline)
-        except NoNodeError:
-            pass
-        finally:
-            watch.close()
-
-    async def _event(self, watch: Watch, deadline: float | None) -> Event:
-        event = await self._runtime.event(watch, deadline)
-        if event is None:
-            raise OperationTimeoutError("the other members were not there in time")
-        return event
-
-    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        with suppress(NoNodeError):
-            await operations.delete(attempt.node or "")
-        names, stat = await operations.get_children_with_stat(self._path)
-        if names == [READY]:
-            ready = Delete(f"{self._path}/{READY}")
-            await operations.multi([Check(self._path, stat.version), ready])
-
-    def _give_up(self) -> None:
-        """Leave without a wait; called where nothing may await."""
-        if self._inside is not None and not self._busy:
-            self._pending_cleanup = self._inside
-            self._inside = None
-        self._resume_cleanup()
-
-    @property
-    def _owned(self) -> bool:
-        return self._inside is not None
