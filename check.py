@@ -41,7 +41,7 @@ from tests.check.steps import Running, Step
 TOOLS = ("format", "lint", "mypy", "pyright")
 FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real")
-TRIALS = ("following", "cache", "supervisor", "partitioner", "counter")
+TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers")
 """Commands of tests/long for recipes, each with its figures."""
 LONG = ("explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
@@ -67,6 +67,7 @@ COVERING = (
     "family", "cache", "simulation_services_cache",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
+    "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"

@@ -18,9 +18,12 @@ from zkwire import (
     OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,
     AclAndStat,
+    AsyncBarrier,
     AsyncBlockingLock,
     AsyncCache,
     AsyncClient,
+    AsyncCounter,
+    AsyncDoubleBarrier,
     AsyncElection,
     AsyncGroup,
     AsyncLease,
@@ -29,12 +32,14 @@ from zkwire import (
     AsyncNonBlockingLock,
     AsyncPartitioner,
     AsyncPersistentNode,
+    AsyncOncePer,
     AsyncReadWriteLock,
     AsyncReentrantLock,
     AsyncSemaphore,
     AsyncSequentialLock,
     AsyncShare,
     AsyncTransaction,
+    Barrier,
     BlockingLock,
     Cache,
     CachedNode,
@@ -45,11 +50,13 @@ from zkwire import (
     Client,
     ClientInfo,
     Contender,
+    Counter,
     Create,
     Credentials,
     DataAndStat,
     Delete,
     DigestMD5,
+    DoubleBarrier,
     Election,
     Event,
     EventType,
@@ -65,6 +72,7 @@ from zkwire import (
     MultiLock,
     NonBlockingLock,
     Partitioner,
+    OncePer,
     PathAndStat,
     Perms,
     PersistentNode,
@@ -219,6 +227,14 @@ def locks(client: Client) -> None:
             assert_type(share, Share)
             assert_type(share["a"], int)
             assert_type(share.wait(1.0), bool)
+    counter = Counter(client, "/c", format="int64")
+    assert_type(counter.add(2, timeout=1.0), int)
+    assert_type(counter.compare_and_set(2, 3), bool)
+    assert_type(counter.version, int)
+    assert_type(Barrier(client, "/b").wait(1.0), bool)
+    with DoubleBarrier(client, "/d", 2, "me") as member:
+        assert_type(member.leave(1.0), bool)
+    assert_type(OncePer(client, "/o", timedelta(hours=1)).claim(), bool)
 
 
 async def asynchronously(client: AsyncClient) -> None:
@@ -270,4 +286,9 @@ async def asynchronously(client: AsyncClient) -> None:
         async for share in partitioner:
             assert_type(share, AsyncShare)
             assert_type(await share.wait(), bool)
+    assert_type(await AsyncCounter(client, "/c").add(), int)
+    assert_type(await AsyncBarrier(client, "/b").wait(), bool)
+    async with AsyncDoubleBarrier(client, "/d", 2) as member:
+        assert_type(await member.leave(), bool)
+    assert_type(await AsyncOncePer(client, "/o", 3600.0).claim(), bool)
     assert_type(await client.detach(), Credentials)
