@@ -7,7 +7,19 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tests.connection_loss import document, members, operations, recipes, sessions, watches
+from tests.connection_loss import (
+    barriers,
+    classic,
+    deeds,
+    document,
+    losses,
+    members,
+    operations,
+    recipes,
+    services,
+    sessions,
+    watches,
+)
 from tests.connection_loss.case import Scene
 from tests.connection_loss.clients import every_way
 from tests.connection_loss.lagging import Lag, lagging_follower
@@ -22,6 +34,8 @@ class Runs:
 
     operations: operations.Rows
     recipes: recipes.Rows
+    services: losses.Rows
+    classic: losses.Rows
     watches: list[watches.Row]
     sessions: list[sessions.Row]
     members: list[members.Row]
@@ -50,6 +64,8 @@ def run_all(scene: Scene) -> Runs:
         return Runs(
             operations.run_all(scene),
             recipes.run_all(scene),
+            losses.run_all(scene, services.DEEDS),
+            losses.run_all(scene, classic.DEEDS + barriers.DEEDS),
             watches.run_all(scene),
             of_sessions.result(),
             [],
@@ -81,6 +97,8 @@ def run_behind(scene: Scene, lag: Lag) -> Runs:
     return Runs(
         rows,
         recipes.run_behind(scene, lag),
+        {},
+        {},
         watches.run_behind(scene, lag),
         sessions.run_behind(scene, lag),
         members.run_behind(scene, lag),
@@ -99,6 +117,8 @@ def rendered(on_one: Runs, behind: Runs) -> dict[str, str]:
     return {
         "operations": operations.render(of_operations),
         "recipes": recipes.render(of_recipes),
+        "services": losses.render(on_one.services),
+        "classic": losses.render(on_one.classic),
         "sessions": sessions.render(on_one.sessions + behind.sessions),
         "members": members.render(behind.members),
         "watches": watches.render(on_one.watches + behind.watches),

@@ -16,7 +16,16 @@ from xml.etree import ElementTree
 import pytest
 
 import zkwire
-from tests.connection_loss import document, every, points, recipes, watches
+from tests.connection_loss import (
+    barriers,
+    classic,
+    document,
+    every,
+    points,
+    recipes,
+    services,
+    watches,
+)
 from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.clients import BLOCKING, TITLES
 from tests.connection_loss.every import Runs
@@ -31,6 +40,8 @@ TEXT = document.PATH.read_text()
 SECTIONS = document.sections(TEXT)
 IN_OPERATIONS = document.by_title(SECTIONS["operations"])
 IN_RECIPES = document.by_title(SECTIONS["recipes"])
+IN_SERVICES = document.by_title(SECTIONS["services"])
+IN_CLASSIC = document.by_title(SECTIONS["classic"])
 Observed: TypeAlias = Mapping[str, Runs]
 
 clients = pytest.mark.parametrize("client", TITLES)
@@ -100,6 +111,18 @@ def of_operation(observed: Runs, title: str) -> Sequence[Sequence[str]]:
 def test_lock(on_one: Observed, client: str, title: str) -> None:
     name, _, kind = title.partition(" ")
     same(on_one[client].recipes[name, kind], stayed(IN_RECIPES[title]))
+
+
+@clients
+@pytest.mark.parametrize("title", [deed.title for deed in services.DEEDS])
+def test_service(on_one: Observed, client: str, title: str) -> None:
+    same(on_one[client].services[title], IN_SERVICES[title])
+
+
+@clients
+@pytest.mark.parametrize("title", [deed.title for deed in classic.DEEDS + barriers.DEEDS])
+def test_classic_recipe(on_one: Observed, client: str, title: str) -> None:
+    same(on_one[client].classic[title], IN_CLASSIC[title])
 
 
 @clients
