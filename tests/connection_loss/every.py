@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from tests.connection_loss import (
     barriers,
     classic,
-    deeds,
     document,
     losses,
     members,
