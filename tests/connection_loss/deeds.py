@@ -80,7 +80,10 @@ class Play(Case):
             self.home = self.run(lambda: supervisor(self.proxy.hosts, session_timeout=LONG))
             self._exit.callback(self._aside, self.home.close)
         self.session_id: int = self.present().session_id
-        deed.prepare(self)
+
+    def prepare(self) -> None:
+        """Do what comes before the deed; the log begins behind it."""
+        self.deed.prepare(self)
         self.flush()
         self._greeting = greeting(self.proxy, self.session_id)
         self.proxy.reset()
@@ -91,9 +94,9 @@ class Play(Case):
             return self._aside(lambda: self.home.client(PATIENCE))
         return self.home
 
-    def make(self, name: str, *arguments: Any, **named: Any) -> Any:
+    def make(self, kind: str, /, *arguments: Any, **named: Any) -> Any:
         """Make a recipe, which is what the play is about from now on."""
-        made = self.run(lambda: getattr(self.way.recipes, name)(self.home, *arguments, **named))
+        made = self.run(lambda: getattr(self.way.recipes, kind)(self.home, *arguments, **named))
         self.notes["it"] = made
         return made
 

@@ -181,6 +181,7 @@ def run_all(scene: Scene, deeds: Iterable[Deed]) -> Rows:
         deed, point, supervised = cell
         try:
             with Play(scene, deed, supervised=supervised) as play:
+                play.prepare()
                 return point(play)
         except Exception as error:
             error.add_note(f"in {point.__name__} of {deed.title}, with {scene.way.title}")
