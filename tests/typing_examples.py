@@ -21,8 +21,10 @@ from zkwire import (
     AsyncBarrier,
     AsyncBlockingLock,
     AsyncCache,
+    AsyncChildrenWatch,
     AsyncClient,
     AsyncCounter,
+    AsyncDataWatch,
     AsyncDoubleBarrier,
     AsyncElection,
     AsyncGroup,
@@ -30,14 +32,15 @@ from zkwire import (
     AsyncLock,
     AsyncMultiLock,
     AsyncNonBlockingLock,
+    AsyncOncePer,
     AsyncPartitioner,
     AsyncPersistentNode,
-    AsyncOncePer,
     AsyncReadWriteLock,
     AsyncReentrantLock,
     AsyncSemaphore,
     AsyncSequentialLock,
     AsyncShare,
+    AsyncSupervisor,
     AsyncTransaction,
     Barrier,
     BlockingLock,
@@ -47,6 +50,7 @@ from zkwire import (
     CacheFullError,
     Check,
     ChildrenAndStat,
+    ChildrenWatch,
     Client,
     ClientInfo,
     Contender,
@@ -54,6 +58,7 @@ from zkwire import (
     Create,
     Credentials,
     DataAndStat,
+    DataWatch,
     Delete,
     DigestMD5,
     DoubleBarrier,
@@ -71,19 +76,22 @@ from zkwire import (
     MultiError,
     MultiLock,
     NonBlockingLock,
-    Partitioner,
     OncePer,
+    Partitioner,
     PathAndStat,
     Perms,
     PersistentNode,
     ReadWriteLock,
     ReentrantLock,
+    SeenChildren,
+    SeenData,
     Semaphore,
     SequentialLock,
     SetData,
     Share,
     Stat,
     State,
+    Supervisor,
     TraceFrame,
     Transaction,
     Watch,
@@ -235,6 +243,36 @@ def locks(client: Client) -> None:
     with DoubleBarrier(client, "/d", 2, "me") as member:
         assert_type(member.leave(1.0), bool)
     assert_type(OncePer(client, "/o", timedelta(hours=1)).claim(), bool)
+
+
+def for_ever(client: Client) -> None:
+    states = assert_type(client.watch_data("/a"), DataWatch)
+    assert_type(states.next(1.0), SeenData | None)
+    for state in states:
+        assert_type(state.data, bytes | None)
+    names = assert_type(client.watch_children("/a", print), ChildrenWatch)
+    assert_type(names.next(), SeenChildren | None)
+    with Supervisor("zoo:2181", session_timeout=5.0) as supervisor:
+        supervisor.lead("/l", lambda lock: print(lock.fence))
+        assert_type(supervisor.client(1.0), Client)
+        for session in supervisor:
+            with session as newest:
+                assert_type(newest, Client)
+        PersistentNode(supervisor, "/p")
+        supervisor.wait(1.0)
+
+
+async def for_ever_asynchronously(client: AsyncClient) -> None:
+    async with assert_type(client.watch_data("/a"), AsyncDataWatch) as states:
+        async for state in states:
+            assert_type(state, SeenData)
+    names = assert_type(client.watch_children("/a"), AsyncChildrenWatch)
+    assert_type(await names.next(), SeenChildren | None)
+    async with AsyncSupervisor("zoo:2181") as supervisor:
+        async for session in supervisor:
+            async with session as newest:
+                assert_type(newest, AsyncClient)
+        assert_type(await supervisor.client(), AsyncClient)
 
 
 async def asynchronously(client: AsyncClient) -> None:

@@ -133,9 +133,9 @@ if TYPE_CHECKING:
     from zkwire.aio.following import *
     from zkwire.aio.locks import *
     from zkwire.aio.membership import *
+    from zkwire.aio.once_per import *
     from zkwire.aio.partitioner import *
     from zkwire.aio.queue import *
-    from zkwire.aio.once_per import *
     from zkwire.aio.supervisor import *
     from zkwire.blocking.barriers import *
     from zkwire.blocking.cache import *
@@ -144,9 +144,9 @@ if TYPE_CHECKING:
     from zkwire.blocking.following import *
     from zkwire.blocking.locks import *
     from zkwire.blocking.membership import *
+    from zkwire.blocking.once_per import *
     from zkwire.blocking.partitioner import *
     from zkwire.blocking.queue import *
-    from zkwire.blocking.once_per import *
     from zkwire.blocking.supervisor import *
     from zkwire.errors import *
     from zkwire.jute.records import *

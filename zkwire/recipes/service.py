@@ -158,6 +158,7 @@ class Service:
     async def _run(self, runtime: Background) -> None:
         try:
             await self._serve(runtime)
+            self._sessions.dismiss(self)
         except SESSION_OVER:
             pass
         except Exception as error:  # one that went unnoticed would leave callers waiting for ever
