@@ -156,7 +156,12 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         self._algorithm = Sequence(self._shell)
 
     wait: Final = blocking(Sequence.wait)
-    client: Final = blocking(Sequence.client)
+
+    def client(self, timeout: float | None = None) -> Client:
+        client: Client = run(self._algorithm.client(timeout))
+        return client
+
+    client.__doc__ = Sequence.client.__doc__
 
     def __iter__(self) -> Iterator[SessionScope]:
         """The sessions, as they come, each once; the end of the supervisor ends it.
