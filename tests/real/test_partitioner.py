@@ -148,6 +148,20 @@ def test_a_reader_that_never_looks_stops_what_the_next_share_leaves_out(
             until(other, first(other), gone)
 
 
+def test_a_reader_that_never_looks_is_told_that_everything_goes(
+    stage: Stage, fresh_path: str
+) -> None:
+    with Partitioner(stage.client(), fresh_path, ["a"], name="m0") as one:
+        first(one)
+        with Partitioner(stage.client(), fresh_path, ["a"], name="m1") as other:
+            nothing = first(one)
+            assert dict(nothing) == {}
+            assert nothing.wait(0)
+            assert other.next(0.2) is None
+            assert one.next(0) is None
+            assert set(first(other)) == {"a"}
+
+
 def test_a_call_that_does_not_wait_confirms(stage: Stage, fresh_path: str) -> None:
     with Partitioner(stage.client(), fresh_path, ["a"], name="m0") as one:
         share = first(one)
@@ -189,7 +203,7 @@ def test_more_members_than_items(stage: Stage, fresh_path: str) -> None:
         with Partitioner(stage.client(), fresh_path, ["only"], name="m1") as other:
             idle = other if not share.wait(0.3) else one
             poll("it has nothing to do", lambda: idle.state == "acquired" or None, PATIENCE)
-            assert other.next(0) is None, "a share is never empty"
+            assert other.next(0) is None
 
 
 def test_one_reader_at_a_time(stage: Stage, fresh_path: str) -> None:

@@ -39,6 +39,7 @@ class Worker:
         self.sessions = OneAfterAnother(sim)
         self.clients: list[Client] = [self.sessions.client]
         self.rng = Random(f"{sim.seed} {name}")
+        self.attention = self.rng.choice((0.0, 0.5, 1.0))  # how often it looks at its share
         self.working: dict[str, Tenure] = {}
         self.share: AsyncShare | None = None
         self.too_early = ""  # an item that was given out anew
@@ -75,7 +76,7 @@ class Worker:
 
     async def work(self) -> None:
         while True:
-            looks = self.rng.random() < 0.6
+            looks = self.rng.random() < self.attention
             try:
                 limit = self.rng.choice((None, None, 0.0, 1.0, 5.0))
                 share = await self.partitioning.next(limit)
@@ -282,6 +283,13 @@ def _lost_is_kept(tenure: Tenure) -> None:
     """The end of a tenure is not noted."""
 
 
+def _never_empty(sharing: Sharing, wanted: dict[str, Tenure]) -> None:
+    """Does not tell a reader that has not looked that everything has to stop."""
+    _hand_out(sharing, wanted)
+    if sharing._next is not None and not sharing._next:
+        sharing._next = None
+
+
 def _back_at_once(sharing: Sharing, wanted: dict[str, Tenure]) -> None:
     """Gives a lost item out anew before work on it has stopped."""
     for item, tenure in tuple(sharing._given.items()):
@@ -311,6 +319,7 @@ PLANTED = {
     ),
     "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
     "the order of members counts": Bug(partition, "allot", _own_first, (), {"LIVE"}),
+    "a share is never empty": Bug(Sharing, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
     "dead members count": Bug(Partitioning, "_look", _remembers_the_dead, (), {"LIVE"}),
     "a lost item does not come back": Bug(
         Tenure, "_session_ended", _lost_is_kept, ("delete",), {"LIVE"}

@@ -93,11 +93,11 @@ class Sharing(AwaitedService):
         now = {**kept, **gains}
         asked, share = self._current, self._share
         differs = share is None or now != share._tenures
-        if asked is not None and now and (asked.changed or differs):
+        if asked is not None and (now or self._given) and (asked.changed or differs):
             self._given.update(gains)
             self._next, gains = self._kind(self, now), {}
-        latest = self._next or share or ()
-        self._news = bool(gains) or any(item not in latest for item in self._given)
+        latest = share if self._next is None else self._next
+        self._news = bool(gains) or any(item not in (latest or ()) for item in self._given)
         releasing = any(owned.get(item) is not tenure for item, tenure in self._given.items())
         complete = "acquired" if len(owned) == len(wanted) else "allocating"
         self._state = "releasing" if releasing else complete
@@ -111,7 +111,9 @@ class Sharing(AwaitedService):
     # --- the reader's side ------------------------------------------------------------------------
 
     async def next(self, timeout: float | None = None) -> Any:
-        """The next share, never an empty one; None if ``timeout`` seconds pass without one.
+        """The next share; None if ``timeout`` seconds pass without one.
+
+        It is an empty one only if work on everything has to stop that is not known to have stopped.
 
         Asking for it confirms that work has stopped on every item that was in an earlier share and
         not in the last one, and on those that the last one has named as ``leaving``.  The lock of
