@@ -68,6 +68,7 @@ COVERING = (
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
     "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
+    "simulation_once_per",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"

@@ -14,15 +14,21 @@ from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, t
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.sweeping import sweep
 from zkwire import (
+    ACL,
     AsyncBarrier,
     AsyncClient,
     AsyncDoubleBarrier,
     Barrier,
     Client,
+    ClientClosedError,
     DoubleBarrier,
+    Id,
+    NoAuthError,
     NotEmptyError,
+    Perms,
     SessionExpiredError,
 )
+from zkwire.testing.proxy import cut_before
 
 LIMIT = 0.3
 
@@ -85,6 +91,8 @@ def test_a_wait_without_a_server(stage: Stage, fresh_path: str) -> None:
     assert not passed
     assert LIMIT <= seconds < GRACE
     stage.proxy.refuse(False)
+    stage.proxy.on("get_data", action=cut_before)
+    assert barrier.wait(PATIENCE)
 
 
 def test_kazoos_barrier_is_the_same(observer: Client, kazoo: Any, fresh_path: str) -> None:
@@ -184,6 +192,23 @@ def test_arguments_and_misuse(observer: Client, fresh_path: str) -> None:
         alone.enter()
     assert DoubleBarrier(observer, fresh_path, 2).enter()
     assert entering.result()
+
+
+def test_a_member_that_may_not_begin_a_round(observer: Client, fresh_path: str) -> None:
+    """What the server refuses is told, and no member stays; so it is when the client has ended."""
+    rights = Perms.READ | Perms.CREATE | Perms.DELETE
+    observer.create(fresh_path, acl=[ACL(rights, Id("world", "anyone"))])
+    member = DoubleBarrier(observer, fresh_path, 1)
+    with pytest.raises(NoAuthError), member:
+        pass
+    nothing_left(observer, fresh_path)
+
+
+def test_a_member_of_a_client_that_has_ended(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    with Client(zookeeper.hosts) as client:
+        member = DoubleBarrier(client, fresh_path, 1)
+    with pytest.raises(ClientClosedError), member:
+        pass
 
 
 def test_a_timeout_leaves_nothing_and_nobody_stuck(observer: Client, fresh_path: str) -> None:

@@ -64,7 +64,10 @@ def test_it_is_given_back(observer: Client, fresh_path: str) -> None:
     one.give_back()  # another has it by now
     assert observer.get_data(fresh_path).data == b"by hand"
     assert not other.claim()
-    assert OncePer(observer, f"{fresh_path}-2", HOUR).claim()
+    again = OncePer(observer, f"{fresh_path}-2", HOUR)
+    assert again.claim()
+    observer.delete(again.path)
+    again.give_back()
 
 
 async def test_it_is_asked_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:

@@ -144,7 +144,3 @@ class Marks(Entry):
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         await operations.delete(attempt.node or "")
-
-    @property
-    def _owned(self) -> bool:
-        return False

@@ -149,10 +149,6 @@ class PeriodicClaim(PathView, Entry):
         if data.startswith(attempt.id.encode()):
             await operations.set_data(self._path, b"", stat.version)
 
-    @property
-    def _owned(self) -> bool:
-        return False  # a claim outlives the session
-
 
 def milliseconds(period: float | timedelta) -> int:
     """The period; ValueError or TypeError for what is none."""
