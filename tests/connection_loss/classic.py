@@ -8,7 +8,7 @@ from functools import partial
 
 from tests.connection_loss.deeds import Deed, Play, Wait
 from tests.support.lock_helpers import GRACE, PATIENCE
-from zkwire import Counter, NoNodeError, Queue, QueueEmptyError
+from zkwire import Counter, NoNodeError, OncePer, Queue, QueueEmptyError
 
 HASTE = 0.3  # seconds: a time limit that passes while the client is away
 SENT = b"x"
@@ -212,6 +212,40 @@ def taking(play: Play) -> None:
     take(play)
 
 
+# --- once per period ------------------------------------------------------------------------------
+
+PERIOD = 3600.0
+
+
+def due(play: Play) -> None:
+    play.observer.create(play.path)
+    play.make("OncePer", play.path, PERIOD)
+
+
+def claim(play: Play, timeout: float = PATIENCE) -> object:
+    claimed = play.do("claim", timeout)
+    play.notes["claimed"] = claimed
+    return claimed
+
+
+def claim_anew(play: Play) -> None:
+    play.make("OncePer", play.path, PERIOD)
+    claim(play)
+
+
+def claims(play: Play) -> str:
+    return "claimed" if play.observer.get_data(play.path).data else "due"
+
+
+def others_claim(play: Play) -> None:
+    assert not OncePer(play.observer, play.path, PERIOD).claim(GRACE), "claimed twice"
+
+
+def claimed_once(play: Play) -> str:
+    others_claim(play)
+    return "claimed once" if play.notes["claimed"] else "claimed, and not done in this period"
+
+
 REPEAT = "put it again, with an id by which a consumer knows a second one"
 ASKS = "another consumer asks"
 DEEDS = (
@@ -230,4 +264,8 @@ DEEDS = (
     Deed("`Queue.take`, the end", "multi", end, items, removed, prepare=taking, rival=others_get,
          rivals=ASKS, again=take_what_is_left, supervised=False,
          renew="make a new `Client`, and take again: it comes again if it was not removed"),
+    Deed("`OncePer.claim`", "set_data", claim, claims, claimed_once, prepare=due,
+         rival=others_claim, rivals="another client claims", again=claim_anew, supervised=False,
+         hasty=partial(claim, timeout=HASTE), late="claim again: it was given back",
+         renew="make a new `Client`; if it was claimed, the work waits for the next period"),
 )  # fmt: skip

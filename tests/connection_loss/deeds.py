@@ -10,7 +10,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.points import told
-from tests.support.lock_helpers import LONG, PATIENCE, Running, end_session, greeting, requests
+from tests.support.lock_helpers import (
+    LONG,
+    PATIENCE,
+    Running,
+    end_session,
+    greeting,
+    guards_at_once,
+    requests,
+)
 from tests.support.server_control import poll
 from zkwire import ZooKeeperError
 from zkwire.testing.proxy.frames import Frame
@@ -61,6 +69,8 @@ class Deed(NamedTuple):
     """What is safe next when the session lives, or the next one does; it is done."""
     supervised: bool = True
     """Whether it takes a supervisor."""
+    alone: bool = True
+    """Whether it takes a client."""
 
 
 class Play(Case):
@@ -78,6 +88,7 @@ class Play(Case):
             self.subject.close()
             supervisor = self.way.recipes.Supervisor
             self.home = self.run(lambda: supervisor(self.proxy.hosts, session_timeout=LONG))
+            self._guard_at_once()
             self._exit.callback(self._aside, self.home.close)
         self.session_id: int = self.present().session_id
 
@@ -87,6 +98,19 @@ class Play(Case):
         self.flush()
         self._greeting = greeting(self.proxy, self.session_id)
         self.proxy.reset()
+
+    def _guard_at_once(self) -> None:
+        """As each client of a case has the guards of its locks."""
+        shell = self.home._shell
+        make = shell.make_client
+
+        def make_client() -> Any:
+            client = make()
+            guards_at_once(client, alone=False)
+            return client
+
+        guards_at_once(self.home._algorithm._newest, alone=False)
+        shell.make_client = make_client
 
     def present(self) -> Any:
         """The client whose session there is."""

@@ -11,6 +11,7 @@ from tests.connection_loss import (
     barriers,
     classic,
     document,
+    leading,
     losses,
     members,
     operations,
@@ -63,7 +64,7 @@ def run_all(scene: Scene) -> Runs:
         return Runs(
             operations.run_all(scene),
             recipes.run_all(scene),
-            losses.run_all(scene, services.DEEDS),
+            losses.run_all(scene, services.DEEDS + leading.DEEDS),
             losses.run_all(scene, classic.DEEDS + barriers.DEEDS),
             watches.run_all(scene),
             of_sessions.result(),

@@ -60,6 +60,7 @@ def overtaken(play: Play) -> Row:
 def later(play: Play) -> Row:
     """It has been done, and another client comes while the connection is lost."""
     play.deed.call(play)
+    play.flush()
     play.cut()
     assert play.deed.rival
     assert play.deed.wait
@@ -157,18 +158,20 @@ Rows = dict[str, list[Row]]
 
 def points_of(deed: Deed) -> Iterable[tuple[Point, bool]]:
     """The points of a deed, and whether each needs a supervisor."""
-    yield no_connection, False
-    yield not_received, False
-    yield reply_lost, False
+    needed = not deed.alone
+    yield no_connection, needed
+    yield not_received, needed
+    yield reply_lost, needed
     if deed.rival is not None:
-        yield overtaken, False
+        yield overtaken, needed
     if deed.wait is not None:
-        yield later, False
+        yield later, needed
     if deed.waits is not None:
-        yield while_waiting, False
+        yield while_waiting, needed
     if deed.hasty is not None:
-        yield timed_out, False
-    yield expired, False
+        yield timed_out, needed
+    if deed.alone:
+        yield expired, False
     if deed.supervised:
         yield succeeded, True
 

@@ -215,63 +215,6 @@ def one_member(play: Play) -> None:
     add_child(play, "a")
 
 
-# --- partitioner ----------------------------------------------------------------------------------
-
-MEMBERS, LOCK = "members", "items/x"
-
-
-def used_partitioner(play: Play) -> None:
-    """What it needs is there."""
-    share(play)
-    play.do("close")
-
-
-def share(play: Play) -> object:
-    """Be a member; the first share with the item."""
-    play.make("Partitioner", play.path, ["x"], name="one")
-    return next_share(play)
-
-
-def next_share(play: Play) -> object:
-    """The next share with the item: one may come without it."""
-
-    def owned() -> object:
-        share = play.do("next", PATIENCE)
-        return sorted(share) or None
-
-    return poll("the item is its own", owned, PATIENCE)
-
-
-def below(play: Play, place: str) -> list[str]:
-    return play.observer.get_children(f"{play.path}/{place}")
-
-
-def count(play: Play, place: str) -> str:
-    """What there is of it."""
-    return {0: "no node", 1: "its node"}[len(below(play, place))]
-
-
-def delete_below(play: Play, place: str) -> None:
-    play.observer.delete(f"{play.path}/{place}/{below(play, place)[0]}")
-
-
-def owns(play: Play) -> str:
-    """One node of its session stands for each; and none when it is closed."""
-    for place in (MEMBERS, LOCK):
-        (only,) = below(play, place)
-        stat = play.observer.exists(f"{play.path}/{place}/{only}")
-        assert stat is not None
-        assert stat.ephemeral_owner == play.session_id
-    play.do("close")
-    assert not below(play, MEMBERS) + below(play, LOCK)
-    return "the item is its own, until it is closed"
-
-
-def sharing(title: str, wire: str, place: str) -> Deed:
-    return Deed(title, wire, share, partial(count, place=place), owns, prepare=used_partitioner,
-                rival=partial(delete_below, place=place), rivals="this node deleted")  # fmt: skip
-
-
 DEEDS = (
     watching("watch_data", "get_data", set_data, "data set"),
     watching("watch_children", "get_children2", add_child, "child created"),
@@ -288,6 +231,4 @@ DEEDS = (
          rivals="another client's node created", hasty=partial(close, timeout=HASTE)),
     Deed("`Group.members`", "get_children", members, unchanged, knows_last, prepare=one_member,
          rival=add_child, rivals="a member has joined", wait=second),
-    sharing("`Partitioner`, the member's node", "create", MEMBERS),
-    sharing("`Partitioner`, the item's lock", "create2", LOCK),
 )  # fmt: skip

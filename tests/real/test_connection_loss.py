@@ -21,6 +21,7 @@ from tests.connection_loss import (
     classic,
     document,
     every,
+    leading,
     points,
     recipes,
     services,
@@ -114,7 +115,7 @@ def test_lock(on_one: Observed, client: str, title: str) -> None:
 
 
 @clients
-@pytest.mark.parametrize("title", [deed.title for deed in services.DEEDS])
+@pytest.mark.parametrize("title", [deed.title for deed in services.DEEDS + leading.DEEDS])
 def test_service(on_one: Observed, client: str, title: str) -> None:
     same(on_one[client].services[title], IN_SERVICES[title])
 
