@@ -41,7 +41,7 @@ from tests.check.steps import Running, Step
 TOOLS = ("format", "lint", "mypy", "pyright")
 FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real")
-TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers")
+TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue")
 """Commands of tests/long for recipes, each with its figures."""
 LONG = ("explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
@@ -68,6 +68,7 @@ COVERING = (
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
     "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
+    "queue", "queue_steps",
     "simulation_once_per",
 )  # fmt: skip
 SLOW = (

@@ -35,6 +35,7 @@ from zkwire import (
     AsyncOncePer,
     AsyncPartitioner,
     AsyncPersistentNode,
+    AsyncQueue,
     AsyncReadWriteLock,
     AsyncReentrantLock,
     AsyncSemaphore,
@@ -81,6 +82,8 @@ from zkwire import (
     PathAndStat,
     Perms,
     PersistentNode,
+    Queue,
+    QueueItem,
     ReadWriteLock,
     ReentrantLock,
     SeenChildren,
@@ -273,6 +276,31 @@ async def for_ever_asynchronously(client: AsyncClient) -> None:
             async with session as newest:
                 assert_type(newest, AsyncClient)
         assert_type(await supervisor.client(), AsyncClient)
+
+
+def queues(client: Client) -> None:
+    queue = Queue(client, "/q", flat=True, max_items=1000, acl=CREATOR_ALL_ACL)
+    assert_type(queue.put(b"", 1, timeout=1.0), int)
+    assert_type(queue.put_many([b""]), list[int])
+    with queue.take(1.0) as item:
+        assert_type(item, QueueItem)
+    assert_type(queue.get(1.0).data, bytes)
+    assert_type(queue.peek(), QueueItem | None)
+    assert_type(queue.size() + len(queue), int)
+    for item in queue:
+        assert_type(item.deliveries, int)
+
+
+async def queues_asynchronously(client: AsyncClient) -> None:
+    queue = AsyncQueue(client, "/q")
+    assert_type(await queue.put(b""), int)
+    assert_type(await queue.put_many([b""]), list[int])
+    async with queue.take(1.0) as item:
+        assert_type(item, QueueItem)
+    assert_type(await queue.get(), QueueItem)
+    assert_type(await queue.peek(), QueueItem | None)
+    async for item in queue:
+        assert_type(item.priority, int)
 
 
 async def asynchronously(client: AsyncClient) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncQueue(ItemQueue):
-    """A queue in which each item is put once, and removed by one consumer; see :class:`Queue`.
+    """Each item is put once, and removed by one consumer; see :class:`zkwire.Queue`.
 
     async with queue.take() as item:
         await work(item.data)
@@ -38,6 +38,7 @@ class AsyncQueue(ItemQueue):
         return f"<AsyncQueue {self.path}>"
 
     def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[QueueItem]:
+        """The first item, claimed for an ``async with``; see :meth:`zkwire.Queue.take`."""
         return AsyncQueueTaking(self, timeout)
 
 

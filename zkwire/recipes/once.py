@@ -1,14 +1,13 @@
 """A multi that is executed exactly once, whatever becomes of the connection.
 
-With the operations goes the creation of a mark, or the next version of it: an ephemeral node that
-only this object changes.  After a lost reply the same multi is sent again; a server that has
-executed it before refuses it for the mark, whatever has become of the nodes since.  To look for
-what the operations have made would not tell: another client may have removed it by then.
+With the operations goes a change of a mark: an ephemeral node in which the number of the multi is
+written.  After a lost reply the same multi is sent again; a server that has executed it before
+refuses it for the mark, whatever has become of the nodes since, and the number there tells.  To
+look for what the operations have made would not tell: another client may have removed it by then.
 
     /folder/<session id>-<attempt id>   the mark
 
-A mark serves one multi after the other, so each costs one request.  Those that lie idle are deleted
-some milliseconds after the last multi.
+A mark serves one multi after the other (:mod:`zkwire.recipes.marks`), so each costs one request.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ class Mark(Entry):
         self._kept = kept
         self._attempt: Attempt | None = None
         self._version = 0  # of the mark; 0 before it is made
+        self._number = 0
 
     async def execute(
         self, operations: list[Operation], deadline: float | None
@@ -91,22 +91,24 @@ class Mark(Entry):
         self, attempt: Attempt, operations: list[Operation], deadline: float | None
     ) -> tuple[list[Any], int]:
         runtime, doubt = self._runtime, False
+        self._number += 1
         while True:
-            proof = self._proof(attempt)
+            change = self._change(attempt)
             attempt.entered = True
             try:
-                multi = runtime.operations.multi([*proof, *operations])
+                multi = runtime.operations.multi([*change, *operations])
                 results = await runtime.until(multi, deadline)
-                self._version += 1
-                return results[len(proof) :], results[len(proof) - 1].mzxid
+                stat = results[len(change) - 1]
+                self._version = stat.version
+                return results[len(change) :], stat.mzxid
             except MultiError as error:
-                index = error.index - len(proof)
-                if index >= 0:  # nothing was executed before either, or the mark had been refused
+                index = error.index - len(change)
+                if index >= 0:  # nothing was executed before either, or it would be the mark's
                     attempt.entered = self._version > 0
-                    raise MultiError(error.results[len(proof) :], index) from error.__cause__
-                if doubt and isinstance(error.results[error.index], _SEEN_BEFORE):
-                    return [], await self._executed(attempt, deadline)
-                await self._refused(error, doubt, deadline)
+                    raise MultiError(error.results[len(change) :], index) from error.__cause__
+                zxid = await self._refused(attempt, error, doubt, deadline)
+                if zxid is not None:
+                    return [], zxid
             except NotSentError:
                 pass
             except OutcomeUnknownError:
@@ -117,41 +119,55 @@ class Mark(Entry):
                 error.maybe_applied = error.maybe_applied or doubt
                 raise
 
-    async def _refused(self, error: MultiError, doubt: bool, deadline: float | None) -> None:
-        """Make it possible to make the mark, or raise the refusal."""
+    async def _refused(
+        self, attempt: Attempt, error: MultiError, doubt: bool, deadline: float | None
+    ) -> int | None:
+        """The mark could not be changed: the zxid if the multi was executed, None to repeat it."""
         refusal = error.results[error.index] or error
-        if isinstance(refusal, NoNodeError):
-            if self._version == 0:  # had it been executed, the folder would not be empty
+        try:
+            if isinstance(refusal, NodeExistsError | BadVersionError):
+                return await self._look(attempt, doubt, deadline)
+            if not isinstance(refusal, NoNodeError):
+                raise refusal
+            if self._version:
+                self._gone(doubt)
+            else:  # had it been executed, the folder would not be empty
                 await self._provide(self._path, deadline)
-                return
-            if not doubt:
-                self._version = 0
-                return
-            refusal.args = ("an outsider has deleted the mark that would tell",)
-        refusal.maybe_applied = refusal.maybe_applied or doubt
-        raise refusal from None
+        except ZooKeeperError as failure:
+            failure.maybe_applied = failure.maybe_applied or doubt
+            raise failure from None
+        return None
 
-    async def _executed(self, attempt: Attempt, deadline: float | None) -> int:
-        """The zxid of what has been executed."""
-        runtime, path = self._runtime, self._mark(attempt)
-        self._version += 1
+    def _gone(self, doubt: bool) -> None:
+        """An outsider has deleted the mark: make another one, unless it would have told."""
+        self._version = 0
+        if doubt:
+            message = "an outsider has deleted the node that would tell"
+            raise OutcomeUnknownError(message, op="multi", path=self._path)
+
+    async def _look(self, attempt: Attempt, doubt: bool, deadline: float | None) -> int | None:
+        """The zxid of the multi if the mark says that it was executed, else None."""
+        operations, path = self._runtime.operations, self._mark(attempt)
         while True:
-            sync, look = runtime.operations.sync(path), runtime.operations.exists(path)
+            sync, read = operations.sync(path), operations.get_data(path)
             try:
-                await runtime.until(sync, deadline)
-                stat = await runtime.until(look, deadline)
-                return 0 if stat is None else stat.mzxid
+                await self._runtime.until(sync, deadline)
+                data, stat = await self._runtime.until(read, deadline)
             except ConnectionLossError:
-                pass
-            except ZooKeeperError as error:
-                error.maybe_applied = True
-                raise
+                continue
+            except NoNodeError:
+                self._gone(doubt)
+                return None
+            before, self._version = self._version, stat.version
+            if data != b"%d" % self._number:
+                return None  # an outsider has written into it
+            return stat.mzxid if stat.version == before + 1 else 0
 
-    def _proof(self, attempt: Attempt) -> list[Operation]:
-        path = self._mark(attempt)
+    def _change(self, attempt: Attempt) -> list[Operation]:
+        path, number = self._mark(attempt), b"%d" % self._number
         if self._version:
-            return [SetData(path, b"", self._version)]
-        return [Create(path, b"", self._acl, ephemeral=True), SetData(path, b"", 0)]
+            return [SetData(path, number, self._version)]
+        return [Create(path, b"", self._acl, ephemeral=True), SetData(path, number, 0)]
 
     def _mark(self, attempt: Attempt) -> str:
         return f"{self._path}/{attempt.id}"
@@ -162,37 +178,3 @@ class Mark(Entry):
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         await operations.delete(self._mark(attempt))
-
-
-_SEEN_BEFORE = (NodeExistsError, BadVersionError)
-
-
-class Marks:
-    """The marks of one object: as many as it has calls under way."""
-
-    def __init__(
-        self, runtime: Runtime, folder: str, kept: str, acl: Sequence[ACL] | None = None
-    ) -> None:
-        self._runtime = runtime
-        self._arguments = runtime, folder, kept, acl
-        self._idle: list[Mark] = []
-
-    def lend(self) -> Mark:
-        """A mark that no other call uses; ``give_back`` is to follow."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return Mark(*self._arguments)
-
-    def give_back(self, mark: Mark) -> None:
-        if mark._owned:
-            self._idle.append(mark)
-            self._runtime.defer(self._tidy)
-
-    def _tidy(self) -> None:
-        while self._idle:
-            try:
-                mark = self._idle.pop()
-            except IndexError:  # lent to another thread
-                return
-            mark.discard()

@@ -1,13 +1,9 @@
-"""Which item a consumer tries next, and how it waits when there is none.
+"""Which item a consumer tries next.
 
 Consumers that try the same item disturb each other: each removal would cost the others a request.
 So a consumer that has missed many takes one name of every two, four, ... of a listing instead, each
 time at another offset; without misses it takes the next one again.  A listing is used for a tenth
 of a second, and its items are read some at a time.
-
-Consumers that find nothing stand in a line, a fair lock, and only the first one watches: an item
-that comes wakes one consumer, which leaves the line when the item is its own.  The lock is for
-quiet alone: to lose it does no harm.
 """
 
 from __future__ import annotations
@@ -16,11 +12,9 @@ from collections import deque
 from heapq import nsmallest
 from zlib import crc32
 
-from zkwire.errors import ConnectionLossError, LockLostError, LockTimeoutError, NoNodeError
-from zkwire.recipes.queue_items import QueueEmptyError, is_item
+from zkwire.errors import ConnectionLossError, NoNodeError
+from zkwire.recipes.queue_items import is_item
 from zkwire.recipes.runtime import in_time, persist
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,23 +22,16 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Reply
-    from zkwire.recipes.attempt import Attempt
-    from zkwire.recipes.lost import OwnNodeWatch
     from zkwire.recipes.queue_items import Layout
     from zkwire.recipes.runtime import Runtime
+    from zkwire.session.watch import Watch
     from zkwire.wire.model import DataAndStat
 
 WINDOW = 512  # names of a listing that are used
 AHEAD = 8  # items that are read at once
 FRESH = 0.1  # seconds for which a listing is used
 MOST_APART = 16
-
-
-class Line(SequentialQueue):
-    """The lock ``waiting``: no guard stands for it, since its loss changes nothing."""
-
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
-        pass
+FEW = 3  # misses that say nothing yet
 
 
 class Choice:
@@ -64,6 +51,11 @@ class Choice:
         """What is known is no longer what is to be used."""
         self._fresh_until = 0.0
 
+    @property
+    def _crowded(self) -> bool:
+        """Whether other consumers have had many of the items that were tried."""
+        return self._missed > FEW and 4 * self._missed > self._tried
+
     def missed(self) -> None:
         """Another consumer has the item that was tried."""
         self._missed += 1
@@ -71,7 +63,7 @@ class Choice:
     async def known(self, deadline: float | None) -> tuple[str, DataAndStat] | None:
         """The next item of the last listing; None if a new one is needed."""
         runtime, read = self._runtime, self._runtime.operations.get_data
-        while runtime.now() < self._fresh_until:
+        while runtime.now() < self._fresh_until and not self._crowded:
             try:
                 name, reply = self._ahead.popleft()
             except IndexError:
@@ -97,11 +89,12 @@ class Choice:
 
     def share(self, names: list[str]) -> None:
         """Use these names."""
-        if 4 * self._missed > self._tried:
+        if self._crowded:
             self._apart = min(2 * self._apart, MOST_APART)
+            self._tried = self._missed = 0
         elif not self._missed:
             self._apart = max(1, self._apart - 1)
-        self._tried = self._missed = 0
+        self._tried, self._missed = self._tried // 2, self._missed // 2
         window = nsmallest(WINDOW, names)
         offset = crc32(self._runtime.unique().encode()) % self._apart
         self._names = window[offset :: self._apart] or window
@@ -122,57 +115,3 @@ class Choice:
                 await layout.provide(runtime, self._acl, deadline)
             except ConnectionLossError:
                 pass
-
-
-class Search:
-    """One consumer's search for an item; ``end`` is to follow.
-
-    QueueEmptyError when there is none at the ``deadline``, or at once if it does not ``wait``.
-    """
-
-    def __init__(self, choice: Choice, deadline: float | None, wait: bool) -> None:
-        self._choice = choice
-        self._deadline = deadline
-        self._wait = wait
-        self._line: Line | None = None
-
-    async def next(self) -> tuple[str, DataAndStat]:
-        """An item that may be free."""
-        choice = self._choice
-        while (found := await choice.known(self._deadline)) is None:
-            names = await choice.list(self._deadline)
-            choice.share(names or await self._arrival())
-        return found
-
-    def end(self) -> None:
-        if self._line is not None:
-            self._line._release_later()
-
-    async def _arrival(self) -> list[str]:
-        """The names, as soon as there are any and it is this consumer's turn."""
-        if not self._wait:
-            raise self._empty()
-        choice, deadline = self._choice, self._deadline
-        while self._line is None or not self._line._owned:
-            line = self._line = Line(choice._runtime, choice._layout.waiting, "", choice._acl)
-            line._kept = choice._layout.kept
-            try:
-                await line._acquire_by(deadline, True)
-            except LockTimeoutError:
-                raise self._empty() from None
-            except LockLostError:
-                pass  # of this attempt nothing is left
-        while True:
-            watch = Watch()
-            try:
-                names = await choice.list(deadline, watch)
-                if names:
-                    return names
-                if await choice._runtime.event(watch, deadline) is None:
-                    raise self._empty()
-            finally:
-                watch.close()
-
-    def _empty(self) -> QueueEmptyError:
-        path = self._choice._layout.path
-        return QueueEmptyError("there is no item to take", op="get", path=path)

@@ -13,14 +13,13 @@ else can stand in a name: no id of an attempt, by which kazoo would order.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zkwire.errors import OperationTimeoutError, ZooKeeperError
+from zkwire.jute.record import Record
 from zkwire.operations.base import LARGEST_BODY
 from zkwire.operations.checks import check_data
 from zkwire.recipes.runtime import in_time
 from zkwire.recipes.trees import ensure_path
-from zkwire.wire.paths import SEQUENCE_DIGITS, check_path, sequence_number
+from zkwire.wire.paths import SEQUENCE_DIGITS, check_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.runtime import Runtime
 
 _PREFIX = "entry-"
+_PRIORITY = slice(len(_PREFIX), len(_PREFIX) + 3)
 _LOWEST = 999
 _NAME_LENGTH = len(_PREFIX) + len("100-") + SEQUENCE_DIGITS
 MOST_BYTES = LARGEST_BODY - 8192
@@ -44,7 +44,7 @@ class QueueFullError(ZooKeeperError):
     """The queue has ``max_items`` items, or would have more with these; none was put."""
 
 
-class QueueItem(NamedTuple):
+class QueueItem(Record):
     """An item of a queue.
 
     ``name`` is that of its node, unlike that of any other.  ``zxid`` is what its ``put`` has
@@ -96,17 +96,14 @@ def prefix(priority: int) -> str:
 
 def is_item(name: str) -> bool:
     """Whether a child of this name is an item, and not another client's node."""
-    return (
-        len(name) == _NAME_LENGTH
-        and name.startswith(_PREFIX)
-        and name[len(_PREFIX) : len(_PREFIX) + 3].isdigit()
-        and sequence_number(name) is not None
-    )
+    if len(name) != _NAME_LENGTH or not name.startswith(_PREFIX):
+        return False
+    digits = name[_PRIORITY] + name[-SEQUENCE_DIGITS:]
+    return digits.isdigit() and digits.isascii()
 
 
 def item(name: str, data: bytes, stat: Stat, taken: int = 0) -> QueueItem:
-    priority = int(name[len(_PREFIX) : len(_PREFIX) + 3])
-    return QueueItem(data, priority, name, stat.czxid, stat.version + taken)
+    return QueueItem(data, int(name[_PRIORITY]), name, stat.czxid, stat.version + taken)
 
 
 def check_item(data: bytes) -> bytes:

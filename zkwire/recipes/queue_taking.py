@@ -138,4 +138,4 @@ class Taking(Entry):
         data, stat = await read
         own = stat.ephemeral_owner == self._runtime.session_id
         if own and data == attempt.id.encode():
-            await operations.delete(node, stat.version)
+            await operations.delete(node)

@@ -1,0 +1,476 @@
+"""The queue on a server: its calls, for threads and asyncio, and side by side with kazoo."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zkwire.recipes.queue_choice
+from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, requests
+from tests.support.server_control import ZooKeeperServer, poll
+from zkwire import (
+    READ_ACL_UNSAFE,
+    AsyncClient,
+    AsyncQueue,
+    Client,
+    LockLostError,
+    NoAuthError,
+    Queue,
+    QueueEmptyError,
+    QueueFullError,
+    SequenceExhaustedError,
+)
+from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes.queue_items import MOST_BYTES
+from zkwire.wire.paths import LAST_SEQUENCE
+
+# ruff: noqa: PT012 - how a block ends is what some of these tests are about
+
+pytestmark = pytest.mark.real
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "queue.md"
+
+layouts = pytest.mark.parametrize("flat", [False, True], ids=["entries", "flat"])
+
+
+@pytest.fixture
+def queue(observer: Client, fresh_path: str) -> Queue:
+    return Queue(observer, fresh_path)
+
+
+@layouts
+def test_items_come_by_priority_and_within_one_in_order(
+    observer: Client, fresh_path: str, flat: bool
+) -> None:
+    queue = Queue(observer, fresh_path, flat=flat)
+    assert queue
+    assert (len(queue), queue.peek(), queue.path) == (0, None, fresh_path)
+    zxids = [queue.put(b"b"), *queue.put_many([b"c", b"d"]), queue.put(b"a", 99)]
+    assert zxids == sorted(zxids)
+    assert queue.size() == 4
+    seen = queue.peek()
+    first = queue.get()
+    assert seen == first
+    assert (first.data, first.priority, first.zxid, first.deliveries) == (b"a", 99, zxids[-1], 0)
+    assert [queue.get(0).data for _ in range(3)] == [b"b", b"c", b"d"]
+    with pytest.raises(QueueEmptyError):
+        queue.get(0)
+
+
+def test_an_item_of_a_higher_priority_overtakes_those_that_were_read_ahead(queue: Queue) -> None:
+    queue.put_many([b"b", b"c"])
+    assert queue.get().data == b"b"
+    queue.put(b"a", 0)
+    assert queue.get().data == b"a"
+
+
+@layouts
+def test_a_block_that_ends_well_removes_its_item(
+    observer: Client, stage: Stage, fresh_path: str, flat: bool
+) -> None:
+    queue = Queue(observer, fresh_path, flat=flat)
+    other = Queue(stage.client(), fresh_path, flat=flat)
+    queue.put_many([b"a", b"b", b"c"])
+    with queue.take() as item:
+        assert (item.data, item.deliveries) == (b"a", 1)
+        seen = other.peek()
+        assert seen is not None
+        assert seen.data == b"b"
+        assert other.get().data == b"b"
+        assert len(queue) == 2
+    with queue.take() as item:
+        assert item.data == b"c"
+    assert len(queue) == 0
+
+
+def test_a_block_that_fails_gives_its_item_back_at_its_place(queue: Queue) -> None:
+    queue.put_many([b"a", b"b"])
+    with pytest.raises(ZeroDivisionError), queue.take():
+        raise ZeroDivisionError
+    with queue.take() as item:
+        assert (item.data, item.deliveries) == (b"a", 2)
+
+
+def test_a_consumer_waits_for_an_item_and_for_one_that_is_given_back(queue: Queue) -> None:
+    with pytest.raises(QueueEmptyError, match="no item"):
+        queue.get(0.5)
+    waiting = Running(lambda: queue.get(PATIENCE))
+    queue.put(b"a")
+    assert waiting.result().data == b"a"
+    queue.put(b"b")
+    with suppress(ZeroDivisionError), queue.take():
+        waiting = Running(lambda: queue.get(PATIENCE))
+        raise ZeroDivisionError
+    assert waiting.result().data == b"b"
+    with pytest.raises(QueueEmptyError), queue.take(0.0):
+        pass
+
+
+def test_the_iterator_yields_items_as_they_come(queue: Queue) -> None:
+    items = iter(queue)
+    queue.put_many([b"a", b"b"])
+    assert [next(items).data, next(items).data] == [b"a", b"b"]
+    waiting = Running(lambda: next(items))
+    queue.put(b"c")
+    assert waiting.result().data == b"c"
+
+
+def test_one_object_serves_many_threads(queue: Queue) -> None:
+    got: list[bytes] = []
+
+    def consume() -> None:
+        with suppress(QueueEmptyError):
+            while True:
+                got.append(queue.get(GRACE if len(got) < 200 else 0).data)
+
+    def produce(name: str) -> None:
+        for number in range(50):
+            queue.put(f"{name}{number}".encode())
+
+    calls = [Running(consume) for _ in range(3)]
+    for producer in [Running(partial(produce, name)) for name in "abcd"]:
+        producer.result()
+    for call in calls:
+        call.result()
+    assert Counter(got) == Counter(f"{name}{n}".encode() for name in "abcd" for n in range(50))
+
+
+def test_limits_are_refused_before_anything_is_put(observer: Client, fresh_path: str) -> None:
+    queue = Queue(observer, fresh_path, max_items=2)
+    queue.put(b"a")
+    with pytest.raises(QueueFullError, match="has 1 of 2 items and cannot take 2 more"):
+        queue.put_many([b"b", b"c"])
+    queue.put(bytes(MOST_BYTES))
+    for wrong, error in ((b"x" * (MOST_BYTES + 1), ValueError), ("text", TypeError)):
+        with pytest.raises(error):
+            queue.put(wrong)  # type: ignore[arg-type]
+    for priority, kind in (
+        (1000, ValueError),
+        (-1, ValueError),
+        (True, TypeError),
+        ("1", TypeError),
+    ):
+        with pytest.raises(kind, match="priority"):
+            queue.put(b"", priority)  # type: ignore[arg-type]
+    assert len(queue) == 2
+    assert len(queue.get().data + queue.get().data) == MOST_BYTES + 1
+    with pytest.raises(ValueError, match="max_items"):
+        Queue(observer, fresh_path, max_items=0)
+    with pytest.raises(ValueError, match="root"):
+        Queue(observer, "/")
+
+
+def test_many_large_items_go_in_several_requests(queue: Queue) -> None:
+    zxids = queue.put_many([bytes(100_000)] * 5)
+    assert len(set(zxids)) == 3
+    assert queue.put_many([]) == []
+    assert len(queue) == 5
+
+
+def test_a_queue_at_the_end_of_its_numbers_says_so(queue: Queue) -> None:
+    queue.put(b"")
+    queue._algorithm._number = LAST_SEQUENCE
+    with pytest.raises(SequenceExhaustedError):
+        queue.put(b"")
+
+
+def test_what_the_server_refuses_is_raised(observer: Client, fresh_path: str) -> None:
+    observer.create(fresh_path, b"", READ_ACL_UNSAFE)
+    queue = Queue(observer, fresh_path, flat=True)
+    with pytest.raises(NoAuthError):
+        queue.put(b"a")
+    name = f"{fresh_path}-open"
+    Queue(observer, name, flat=True).put(b"a")
+    observer.set_acl(name, READ_ACL_UNSAFE)
+    with pytest.raises(NoAuthError):
+        Queue(observer, name, flat=True).get()
+    with pytest.raises(NoAuthError), Queue(observer, name, flat=True).take():
+        pass
+
+
+def test_a_taking_is_for_one_block(queue: Queue) -> None:
+    queue.put_many([b"a", b"b"])
+    taking = queue.take()
+    with taking, pytest.raises(LockInUseError):
+        taking.__enter__()
+    with pytest.raises(LockInUseError), taking:
+        pass
+
+
+# --- a claim that is lost -------------------------------------------------------------------------
+
+
+def test_an_expired_consumer_removes_nothing(stage: Stage, fresh_path: str) -> None:
+    """And another has the item by then."""
+    other = Queue(stage.observer, fresh_path)
+    other.put(b"a")
+    client = stage.client()
+    with pytest.raises(LockLostError, match="expired"), Queue(client, fresh_path).take():
+        stage.expire(client)
+        again = other.take(GRACE)
+        item = again.__enter__()
+    assert item.deliveries == 2
+    again.__exit__(None, None, None)
+    assert len(other) == 0
+
+
+def test_a_claim_that_an_outsider_deletes_is_not_removed_with_the_next_one(
+    observer: Client, stage: Stage, fresh_path: str
+) -> None:
+    first, second = Queue(observer, fresh_path), Queue(stage.client(), fresh_path)
+    first.put(b"a")
+    taking = second.take(GRACE)
+    with pytest.raises(LockLostError, match="no longer claimed"), first.take() as item:
+        observer.delete(f"{fresh_path}/taken/{item.name}")
+        assert taking.__enter__().deliveries == 2
+    assert observer.get_children(f"{fresh_path}/taken") == [item.name]
+    taking.__exit__(None, None, None)
+    assert len(first) == 0
+
+
+def test_a_claim_whose_item_an_outsider_deletes_goes_too(observer: Client, queue: Queue) -> None:
+    queue.put(b"a")
+    with pytest.raises(LockLostError), queue.take() as item:
+        observer.delete(f"{queue.path}/entries/{item.name}")
+    poll("the claim goes", lambda: not observer.get_children(f"{queue.path}/taken") or None, GRACE)
+
+
+def test_a_consumer_that_dies_gives_its_item_back(
+    stage: Stage, zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    other = Queue(stage.observer, fresh_path)
+    other.put(b"a")
+    client = stage.client(timeout=SHORT)
+    taking = Queue(client, fresh_path).take()
+    taking.__enter__()
+    waiting = Running(lambda: other.get(PATIENCE))
+    client.close()
+    assert waiting.result().deliveries == 1
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+
+def test_marks_are_used_again_and_go_when_they_lie_idle(stage: Stage, fresh_path: str) -> None:
+    client = stage.client()
+    queue = Queue(client, fresh_path)
+    queue.put(b"")
+    stage.proxy.reset()
+    for _ in range(10):
+        queue.put(b"")
+    multis = [frame for frame in requests(stage.proxy.frames()) if frame.op == "multi"]
+    assert len(multis) == 10
+    marks = f"{fresh_path}/marks"
+    poll("no mark is left", lambda: not stage.observer.get_children(marks) or None, GRACE)
+
+
+def test_a_mark_that_an_outsider_deletes_is_made_anew(stage: Stage, fresh_path: str) -> None:
+    queue = Queue(stage.client(), fresh_path)
+    mark = queue._algorithm._marks.lend()
+    queue._algorithm._marks.lend = lambda: mark  # type: ignore[method-assign]
+    queue._algorithm._marks.give_back = lambda mark: None  # type: ignore[method-assign]
+    for number in range(3):
+        assert queue.put(b"%d" % number) > 0
+        for name in stage.observer.get_children(f"{fresh_path}/marks"):
+            if number == 0:
+                stage.observer.delete(f"{fresh_path}/marks/{name}")
+            else:
+                stage.observer.set_data(f"{fresh_path}/marks/{name}", b"scribble")
+    assert len(queue) == 3
+    mark.discard()
+
+
+# --- requests, with four consumers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("how", "most"), [("get", 4), ("take", 5)])
+def test_four_consumers_do_not_disturb_each_other(
+    stage: Stage,
+    fresh_path: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    most: int,
+) -> None:
+    """Alone, one gets an item with two requests, and takes it with three."""
+    monkeypatch.setattr(zkwire.recipes.queue_choice, "FRESH", PATIENCE)
+    number = 400
+    Queue(stage.observer, fresh_path).put_many([b"x"] * number)
+    queues = [Queue(stage.client(), fresh_path) for _ in range(4)]
+    stage.proxy.reset()
+    done = Counter[str]()
+
+    def consume(queue: Queue) -> None:
+        with suppress(QueueEmptyError):
+            while True:
+                if how == "get":
+                    done[queue.get(0).name] += 1
+                else:
+                    with queue.take(0) as item:
+                        pass
+                    done[item.name] += 1
+
+    for call in [Running(partial(consume, queue)) for queue in queues]:
+        call.result()
+    each = len(requests(stage.proxy.frames())) / number
+    with capsys.disabled():
+        print(f"\n{how}: {each:.2f} requests for an item, with four consumers")
+    assert (len(done), set(done.values())) == (number, {1})
+    assert each < most
+
+
+def test_an_item_wakes_one_of_four_consumers(stage: Stage, fresh_path: str) -> None:
+    clients = [stage.client() for _ in range(4)]
+    calls = [Running(partial(Queue(client, fresh_path).get, PATIENCE)) for client in clients]
+    other = Queue(stage.observer, fresh_path)
+
+    def watching() -> int:
+        """How many watches there are: one for each in the line, and two for the first."""
+        return sum(client._driver.session.watch_count for client in clients)
+
+    poll("all wait", lambda: watching() >= 5 or None, GRACE)
+    stage.proxy.reset()
+    other.put(b"a")
+    poll("one has it", lambda: sum(call.ended for call in calls) == 1 or None, GRACE)
+    asked = [frame.op for frame in requests(stage.proxy.frames())]
+    assert asked.count("multi") == 1, asked
+    for _ in range(3):
+        other.put(b"b")
+    for call in calls:
+        call.result()
+
+
+# --- asyncio --------------------------------------------------------------------------------------
+
+
+async def test_the_same_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        queue = AsyncQueue(client, fresh_path)
+        await asyncio.gather(queue.put(b"a"), queue.put_many([b"b", b"c"]), queue.put(b"first", 1))
+        assert (await queue.get()).data == b"first"
+        with pytest.raises(ZeroDivisionError):
+            async with queue.take():
+                raise ZeroDivisionError
+        async with queue.take(1.0) as item:
+            assert item.deliveries == 2
+        async for _ in queue:
+            if await queue.size() == 0:
+                break
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        await queue.put(b"late")
+        assert (await waiting).data == b"late"
+        assert await queue.peek() is None
+        assert fresh_path in repr(queue)
+
+
+async def test_a_cancelled_consumer_leaves_nothing(
+    zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        queue = AsyncQueue(client, fresh_path)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
+        while len(await client.get_children("/")) and not await queue._runtime.operations.exists(
+            f"{fresh_path}/waiting"
+        ):
+            await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await queue.put(b"a")
+        async with queue.take():
+            assert await client.get_children(f"{fresh_path}/waiting") == []
+
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_document_runs(
+    observer: Client, stage: Stage, fresh_path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    observer.create(fresh_path)
+    exec(block.replace("127.0.0.1:2181", stage.hosts + fresh_path), {})
+    assert capsys.readouterr().out.splitlines() == [
+        "working on b'urgent'",
+        "removed b'resize image 7' and 2 are left",
+    ]
+
+
+# --- kazoo ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kazoo(zookeeper: ZooKeeperServer) -> Iterator[Any]:
+    try:
+        from kazoo.client import KazooClient
+    except ImportError:
+        if os.environ.get("CI") == "true":
+            pytest.fail("CI=true and kazoo is not installed", pytrace=False)
+        pytest.skip("kazoo is not installed")
+    before = set(threading.enumerate())
+    client = KazooClient(zookeeper.hosts)
+    client.start(PATIENCE)
+    yield client
+    client.stop()
+    client.close()
+    poll("its threads end", lambda: set(threading.enumerate()) <= before or None, PATIENCE)
+
+
+def test_kazoos_queue_and_a_flat_one_are_one(observer: Client, kazoo: Any, fresh_path: str) -> None:
+    ours, theirs = Queue(observer, fresh_path, flat=True), kazoo.Queue(fresh_path)
+    theirs.put(b"b")
+    ours.put(b"c")
+    theirs.put(b"a", 5)
+    ours.put(b"d")
+    assert len(ours) == len(theirs) == 4
+    assert [ours.get().data, theirs.get(), ours.get().data, theirs.get()] == [
+        b"a",
+        b"b",
+        b"c",
+        b"d",
+    ]
+    assert theirs.get() is None
+    names = observer.get_children(fresh_path)
+    ours.put(b"e")
+    theirs.put(b"f")
+    assert names == []
+    assert [len(name) for name in observer.get_children(fresh_path)] == [20, 20]
+
+
+def test_kazoos_flat_queue_takes_a_claimed_item_away_and_that_is_told(
+    observer: Client, kazoo: Any, fresh_path: str
+) -> None:
+    ours, theirs = Queue(observer, fresh_path, flat=True), kazoo.Queue(fresh_path)
+    ours.put(b"a")
+    with pytest.raises(LockLostError), ours.take():
+        assert theirs.get() == b"a"
+
+
+def test_kazoos_locking_queue_and_ours_are_one(
+    observer: Client, kazoo: Any, fresh_path: str
+) -> None:
+    ours, theirs = Queue(observer, fresh_path), kazoo.LockingQueue(fresh_path)
+    theirs.put_all([b"a", b"b"])
+    ours.put_many([b"c", b"d"])
+    assert len(ours) == len(theirs) == 4
+    assert theirs.get(PATIENCE) == b"a"
+    with ours.take() as item:
+        assert item.data == b"b"
+        assert theirs.consume()
+        assert theirs.get(PATIENCE) == b"c"
+        assert ours.get().data == b"d"
+        assert theirs.release()
+    assert ours.get().data == b"c"
+    assert theirs.get(0.1) is None
+    assert len(ours) == 0

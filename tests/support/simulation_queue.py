@@ -1,0 +1,483 @@
+"""A scenario for the simulation: producers and consumers of a queue; and planted bugs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zkwire.aio.queue import AsyncQueueTaking
+from zkwire.errors import (
+    ConnectionLossError,
+    LockLostError,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    OutcomeUnknownError,
+    ServerError,
+    ZooKeeperError,
+)
+from zkwire.operations import Operations
+from zkwire.operations.multi import Delete, Operation
+from zkwire.recipes.attempt import Attempt
+from zkwire.recipes.once import Mark
+from zkwire.recipes.queue import ItemQueue
+from zkwire.recipes.queue_choice import Choice
+from zkwire.recipes.queue_items import QueueEmptyError, QueueItem, item
+from zkwire.recipes.queue_search import Search
+from zkwire.recipes.runtime import in_time, persist
+from zkwire.session.watch import Watch
+from zkwire.testing.simulation import Scenario
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.wire.model import EventType
+
+PATH = "/q"
+ITEMS = f"{PATH}/entries"
+
+
+class BodyError(Exception):
+    """What a block ends with whose work has failed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What producers and consumers do.
+
+    ``consumers``: "get", "take", or "fail", which takes once, fails, and then takes.  ``items``:
+    how many each producer puts; ``patience``: how long a consumer waits for each.  Without one the
+    consumers stop when all items are done.
+    """
+
+    producers: int = 1
+    consumers: tuple[str, ...] = ("get",)
+    items: int = 1
+    patience: float | None = 4.0
+    together: bool = False
+    many: bool = False
+
+
+class Ledger:
+    """What has become of each item.
+
+    ONCE: what is put appears at most once, exactly once if the put says so, never if that is not in
+    doubt.  LOST: each item that has appeared is in the queue, or a consumer has it, or had to say
+    that it is in doubt.  TWICE: one consumer has it.  CLAIM: one consumer works on it, as long as
+    its claim stands.  STARVED: without a fault nothing is left.  ORDER: without a fault, one
+    consumer gets the items in order.  HERD: an item wakes one client.  LEFT: no node of a living
+    session is left, and no watch.
+    """
+
+    reducible = False
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.puts: dict[bytes, str] = {}  # "open", "done", "none"
+        self.names: dict[bytes, set[str]] = {}
+        self.zxids: dict[str, int] = {}
+        self.done: Counter[str] = Counter()
+        self.order: list[str] = []
+        self.working: dict[str, Client] = {}
+        self.doubts = 0
+        self.violation: ViolationError | None = None  # seen in a task
+        self._zxid = self._events = 0
+
+    def comparison_key(self) -> tuple[object, ...]:
+        return (str(self.puts), str(self.names), str(self.done), str(self.working), self.doubts)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do."""
+        appeared = {name for names in self.names.values() for name in names}
+        begun = len(self.puts) == self.plan.producers * self.plan.items
+        return begun and "open" not in self.puts.values() and set(self.done) >= appeared
+
+    def finish(self, taken: QueueItem) -> None:
+        self.done[taken.name] += 1
+        self.order.append(taken.name)
+        if self.done[taken.name] > 1:
+            self.violation = ViolationError("TWICE", f"{taken.name} was removed by two consumers")
+
+    def begin(self, sim: Simulation, client: Client, taken: QueueItem) -> None:
+        other = self.working.get(taken.name)
+        if other is not None and not (sim.stolen or other.killed or other.session.ended):
+            self.violation = ViolationError("CLAIM", f"{client} and {other} work on {taken.name}")
+        self.working[taken.name] = client
+
+    def step(self, sim: Simulation) -> None:
+        if self.violation is not None:
+            raise self.violation
+        if sim.tree.zxid != self._zxid:
+            self._zxid = sim.tree.zxid
+            folder = sim.tree.nodes.get(ITEMS)
+            for name in (folder and folder.children) or ():
+                node = sim.tree.nodes[f"{ITEMS}/{name}"]
+                self.zxids[name] = node.czxid
+                names = self.names.setdefault(node.data or b"", set())
+                names.add(name)
+                if len(names) > 1:
+                    raise ViolationError("ONCE", f"{node.data!r} was put twice")
+        woken = [
+            event.client.name
+            for event in sim.events[self._events :]
+            if event.type is EventType.NODE_CHILDREN_CHANGED and event.path == ITEMS
+        ]
+        self._events = len(sim.events)
+        if len(set(woken)) > 1 and not self._faults(sim):
+            raise ViolationError("HERD", f"an item wakes {', '.join(woken)}")
+
+    @staticmethod
+    def _faults(sim: Simulation) -> set[str]:
+        return {step.kind for step in sim.done if step.kind in FAULTS}
+
+    def end(self, sim: Simulation) -> None:
+        faults = self._faults(sim)
+        folder = sim.tree.nodes.get(ITEMS)
+        left = set((folder and folder.children) or ())
+        if "uproot" not in faults:
+            for data, put in self.puts.items():
+                if (put == "done" and data not in self.names) or (
+                    put == "none" and data in self.names
+                ):
+                    raise ViolationError("ONCE", f"the put of {data!r} has said {put}")
+            lost = {n for names in self.names.values() for n in names} - left - set(self.done)
+            if len(lost) > self.doubts:
+                raise ViolationError("LOST", f"{', '.join(sorted(lost))}: {self.doubts} in doubt")
+        for task in sim.ended:
+            if task.error is not None and not self._expected(task.error, bool(faults)):
+                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+        if not faults:
+            self._end_well(left)
+        self._nothing_left(sim)
+
+    def _expected(self, error: BaseException, faults: bool) -> bool:
+        if isinstance(error, (NoNodeError, NodeExistsError, MultiError, AssertionError)):
+            return False
+        return faults
+
+    def _end_well(self, left: set[str]) -> None:
+        if left:
+            raise ViolationError("STARVED", f"{', '.join(sorted(left))} was not taken")
+        one = len(self.plan.consumers) == 1 and "fail" not in self.plan.consumers
+        if one and self.order != sorted(self.order):
+            raise ViolationError("ORDER", " ".join(self.order))
+
+    def _nothing_left(self, sim: Simulation) -> None:
+        living = [c for c in sim.clients if not (c.dead or c.session.ended)]
+        ids = {client.session.session_id for client in living}
+        for path, node in sim.tree.nodes.items():
+            if node.owner in ids and path.startswith(f"{PATH}/"):
+                raise ViolationError("LEFT", f"{path} is left")
+        for client in living:
+            if client.session.watch_count:
+                raise ViolationError("LEFT", f"{client} has {client.session.watch_count} watches")
+
+
+async def produce(queue: ItemQueue, ledger: Ledger, name: str) -> list[bool]:
+    items = [f"{name}{n}".encode() for n in range(ledger.plan.items)]
+    groups = [items] if ledger.plan.many else [[data] for data in items]
+    for data in items:
+        ledger.puts[data] = "open"
+    for group in groups:
+        try:
+            zxids = await queue.put_many(group)
+        except ZooKeeperError as error:
+            for data in group:
+                ledger.puts[data] = "doubt" if error.maybe_applied else "none"
+            continue
+        except BaseException:
+            ledger.puts.update(dict.fromkeys(items, "doubt"))
+            raise
+        for data, zxid in zip(group, zxids, strict=True):
+            ledger.puts[data] = "done"
+            for node in ledger.names.get(data, ()):
+                if zxid not in (0, ledger.zxids[node]):
+                    raise AssertionError(f"{zxid} is not the zxid of {node}")
+    return [True]
+
+
+async def consume(
+    client: Client, queue: ItemQueue, how: str, ledger: Ledger, sim: Simulation, kind: Queues
+) -> list[bool]:
+    fails = how == "fail"
+    while not ledger.complete:
+        try:
+            if how == "get":
+                ledger.doubts += 1  # a caller that is cancelled or crashes cannot say
+                try:
+                    ledger.finish(await queue.get(ledger.plan.patience))
+                except ZooKeeperError as error:
+                    ledger.doubts -= not error.maybe_applied
+                    raise
+                ledger.doubts -= 1
+            else:
+                await take(client, queue, ledger, sim, kind, fails)
+        except QueueEmptyError:
+            break
+        except BodyError:
+            fails = False
+        except LockLostError:
+            pass
+    return [True]
+
+
+async def take(
+    client: Client, queue: ItemQueue, ledger: Ledger, sim: Simulation, kind: Queues, fails: bool
+) -> None:
+    taking = kind.taking(queue, ledger.plan.patience)
+    taken = await taking.__aenter__()
+    ledger.begin(sim, client, taken)
+    error: BaseException | None = None
+    try:
+        await client.turn()
+        if fails:
+            raise BodyError
+    except BaseException as raised:
+        error = raised
+    if ledger.working.get(taken.name) is client:
+        del ledger.working[taken.name]
+    ledger.doubts += error is None
+    try:
+        await taking.__aexit__(type(error) if error else None, error, None)
+    except ZooKeeperError as failure:
+        ledger.doubts -= not failure.maybe_applied
+        raise
+    if error is not None:
+        raise error
+    ledger.doubts -= 1
+    if (other := ledger.working.get(taken.name)) is not None:
+        ledger.violation = ViolationError("TWICE", f"{client} removes what {other} works on")
+    ledger.finish(taken)
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The parts of a queue, of which any may have a bug."""
+
+    queue: type[ItemQueue] = ItemQueue
+    taking: type[AsyncQueueTaking] = AsyncQueueTaking
+    mark: type[Mark] | None = None
+    choice: type[Choice] | None = None
+
+    def make(self, client: Client) -> ItemQueue:
+        queue = self.queue(client.world, PATH)
+        if self.mark is not None:
+            mark, arguments = self.mark, queue._marks._arguments
+            queue._marks.lend = lambda: mark(*arguments)  # type: ignore[method-assign]
+        if self.choice is not None:
+            queue._choice = self.choice(client.world, queue._layout, None)
+        return queue
+
+
+def queues(plan: Plan, kind: Queues = Queues()) -> Scenario:
+    """So many producers and consumers, on clients of their own or ``together`` on one."""
+
+    def scenario(sim: Simulation) -> None:
+        ledger = Ledger(plan)
+        sim.checks.append(ledger)
+        client, queue = sim.client(), None
+        for place in range(plan.producers + len(plan.consumers)):
+            if place and not plan.together:
+                client = sim.client()
+            if queue is None or not plan.together:
+                queue = kind.make(client)
+            if place < plan.producers:
+                client.spawn(produce(queue, ledger, f"p{place}-"))
+            else:
+                how = plan.consumers[place - plan.producers]
+                client.spawn(consume(client, queue, how, ledger, sim, kind))
+
+    return scenario
+
+
+def various(kind: Queues = Queues()) -> Scenario:
+    """Producers and consumers that differ from seed to seed."""
+
+    def scenario(sim: Simulation) -> None:
+        choose = sim.rng.choice
+        consumers = [choose(("get", "take", "take", "fail")) for _ in range(3)]
+        plan = Plan(
+            producers=choose((1, 1, 2)),
+            consumers=tuple(consumers[: choose((1, 2, 2, 3))]),
+            items=choose((1, 2, 3)),
+            patience=choose((3.0, 6.0, 15.0)),
+            together=choose((False, False, False, True)),
+            many=choose((False, True)),
+        )
+        queues(plan, kind)(sim)
+
+    return scenario
+
+
+# --- planted bugs ---------------------------------------------------------------------------------
+
+
+class RepeatsBlindly(Mark):
+    """Sends a multi again without anything that tells whether it was executed."""
+
+    def _change(self, attempt: Attempt) -> list[Operation]:
+        self._version, self._number = 0, self._number + 1
+        attempt.id = attempt.id[:-4] + f"{self._number:04x}"
+        return super()._change(attempt)
+
+
+class LooksForTheItem(ItemQueue):
+    """After a lost reply the queue is searched: a consumer may have the item already."""
+
+    async def _add(self, mark: Mark, creates: list[Operation], deadline: float) -> int:
+        runtime, operations = self._runtime, self._runtime.operations
+        data = [create._arguments[1] for create in creates]
+        while True:
+            try:
+                await runtime.until(operations.multi(creates), deadline)
+                return 0
+            except MultiError:
+                await self._layout.provide(runtime, self._acl, deadline)
+            except OutcomeUnknownError:
+                await persist(runtime, deadline, operations.sync, PATH)
+                for name in await self._choice.list(deadline):
+                    try:
+                        seen = await persist(
+                            runtime, deadline, operations.get_data, f"{ITEMS}/{name}"
+                        )
+                    except NoNodeError:
+                        continue
+                    if seen.data in data:
+                        return 0
+            except ConnectionLossError:
+                pass
+
+
+class ForgetsItsRemoval(ItemQueue):
+    """Takes the removal that it has made, and whose reply was lost, for another consumer's."""
+
+    async def _claimed(
+        self, mark: Mark, operations: list[Operation], deadline: float | None
+    ) -> bool:
+        limit = in_time(self._runtime, deadline)
+        try:
+            await persist(self._runtime, limit, self._runtime.operations.multi, operations)
+            return True
+        except MultiError as error:
+            if isinstance(error.results[error.index], NoNodeError) and error.index == 0:
+                await self._layout.provide(self._runtime, self._acl, deadline)
+            return False
+
+
+class IgnoresClaims(ItemQueue):
+    """Removes whatever is first, also what a consumer works on."""
+
+    async def get(self, timeout: float | None = None) -> QueueItem:
+        search = Search(self._choice, self._runtime.now() + (timeout or 0.0), True)
+        mark = self._marks.lend()
+        try:
+            while True:
+                name, (data, stat) = await search.next()
+                removal: list[Operation] = [Delete(f"{ITEMS}/{name}")]
+                if await self._claimed(mark, removal, search._deadline):
+                    return item(name, data, stat)
+        finally:
+            search.end()
+            self._marks.give_back(mark)
+
+
+class ReadsNoClaims(Choice):
+    """Does not look which items are taken, and removes these too."""
+
+    async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
+        read = self._runtime.operations.get_children
+        while True:
+            try:
+                return await persist(
+                    self._runtime, in_time(self._runtime, deadline), read, ITEMS, watch=watch
+                )
+            except NoNodeError:
+                await self._layout.provide(self._runtime, None, deadline)
+
+
+class RemovesAnything(AsyncQueueTaking):
+    """Removes the item without a proof that it is still claimed by this consumer."""
+
+    async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
+        try:
+            assert attempt.node is not None
+            await mark.execute([Delete(attempt.node), Delete(f"{ITEMS}/{taken.name}")], None)
+        except (MultiError, ServerError):
+            raise LockLostError("lost") from None
+
+
+class KeepsItsClaim(AsyncQueueTaking):
+    """Leaves the claim where a block has failed."""
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        pass
+
+
+class AllWatch(Choice):
+    """Consumers that find nothing watch all at once."""
+
+    async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
+        while True:
+            own = watch or Watch()
+            try:
+                names = await super().list(deadline, own)
+                if names or await self._runtime.event(own, deadline) is None:
+                    return names
+            finally:
+                own.close()
+
+
+class SeesNoReturn(Choice):
+    """Waits for new items only, and not for those that are given back."""
+
+    async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
+        names = await super().list(deadline)
+        if watch is not None:
+            read = self._runtime.operations.get_children
+            await persist(self._runtime, in_time(self._runtime, deadline), read, ITEMS, watch=watch)
+        return names
+
+
+class LeavesMarks(Mark):
+    """A mark is not deleted."""
+
+    def discard(self) -> None:
+        self._attempt = self._pending_cleanup = None
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug, the faults that reveal it, what it may break, and the plan in which it shows."""
+
+    kind: Queues
+    faults: tuple[str, ...]
+    invariants: frozenset[str]
+    plan: Plan | None = None
+
+
+def _planted(
+    kind: Queues, faults: Iterable[str], invariants: str, plan: Plan | None = None
+) -> Planted:
+    return Planted(kind, tuple(faults), frozenset(invariants.split()), plan)
+
+
+PLANTED: dict[str, Planted] = {
+    "repeats blindly": _planted(Queues(mark=RepeatsBlindly), ("linger", "cut"), "ONCE LOST"),
+    "looks for the item": _planted(Queues(LooksForTheItem), ("linger", "cut"), "ONCE"),
+    "forgets its removal": _planted(Queues(ForgetsItsRemoval), ("linger", "cut"), "LOST", Plan()),
+    "ignores claims": _planted(
+        Queues(IgnoresClaims, choice=ReadsNoClaims), (), "LOST TWICE ERROR"
+    ),
+    "removes anything": _planted(
+        Queues(taking=RemovesAnything), ("delete",), "TWICE",
+        Plan(consumers=("take", "take")),
+    ),
+    "keeps its claim": _planted(Queues(taking=KeepsItsClaim), (), "LEFT STARVED LIVE"),
+    "all watch": _planted(Queues(choice=AllWatch), (), "HERD"),
+    "sees no return": _planted(
+        Queues(choice=SeesNoReturn), (), "STARVED LIVE",
+        Plan(consumers=("fail", "get"), patience=30.0),
+    ),
+    "leaves marks": _planted(Queues(mark=LeavesMarks), (), "LEFT"),
+}  # fmt: skip
