@@ -110,7 +110,7 @@ def adding(
         for _ in range(number):
             client = sim.client()
             counter = core(client.world, PATH)
-            counter._crowded = crowded
+            counter._turns.crowded = crowded
             client.spawn(add(client, counter, sums, times))
 
     return scenario
@@ -210,9 +210,8 @@ class StaysInLine(SharedCounter):
     async def _change(
         self, change: Callable[[int], int | None], timeout: float | None
     ) -> int | None:
-        if self._crowded:
-            await Turns(self._runtime, self._path, None).come(within(self._runtime, timeout))
-        self._crowded = True
+        turns = Turns(self._runtime, self._path, None)
+        await turns.come(turns.begin(), within(self._runtime, timeout))
         return await super()._change(change, timeout)
 
 

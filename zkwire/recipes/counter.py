@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.runtime import Runtime
 
-TRIES = 8
+TRIES = 2
 
 
 class CounterView(PathView):
@@ -64,7 +64,7 @@ class SharedCounter(CounterView):
         self._path = path
         self._acl = self._marks._acl
         self._format = NumberFormat(format)
-        self._crowded = False
+        self._turns = Turns(runtime, path, self._acl)
         self._version: int | None = None
 
     async def get(self, timeout: float | None = None) -> int:
@@ -113,21 +113,21 @@ class SharedCounter(CounterView):
         self, change: Callable[[int], int | None], timeout: float | None
     ) -> int | None:
         """Make the number what ``change`` says, and return that; None if it says None."""
-        deadline, queue, tries = within(self._runtime, timeout), None, 0
+        deadline, begun, tries = within(self._runtime, timeout), self._runtime.now(), 0
         await self._runtime.connected(deadline)
+        turns, fresh = self._turns, False
+        turn = turns.begin()
         try:
             while True:
-                if tries >= (0 if self._crowded else TRIES) and not (queue and queue._owned):
-                    queue = queue or Turns(self._runtime, self._path, self._acl)
-                    await queue.come(deadline)
-                    self._crowded = not queue.alone
+                if tries >= (0 if turns.crowded else TRIES) and not turn._owned:
+                    await turns.come(turn, deadline)
+                    fresh = True
                 try:
-                    return await self._try(change, deadline, self._crowded)
+                    return await self._try(change, deadline, fresh)
                 except (BadVersionError, NodeExistsError):  # another client has changed it
                     tries += 1
         finally:
-            if queue is not None:
-                queue._release_later()
+            turns.end(turn, begun)
 
     async def _try(
         self, change: Callable[[int], int | None], deadline: float, fresh: bool
