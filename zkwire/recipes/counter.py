@@ -11,8 +11,7 @@ A change begins with what the client's last one has left, so where no other clie
 number it is one request.  Where others do, a change that has lost its race ``TRIES`` times stands
 in a queue, that of a fair lock on the same path; and as long as there is a queue, the next change
 of this object begins in it.  The lock is for order alone: it is the version that decides.  Without
-the queue fifty writers make a tenth of the changes; with fewer tries before it, a half, and none
-waits as long.
+the queue fifty writers make a tenth of the changes.
 """
 
 from __future__ import annotations
