@@ -22,6 +22,7 @@ from tests.connection_loss import (
     document,
     every,
     leading,
+    losses,
     points,
     recipes,
     services,
@@ -29,12 +30,14 @@ from tests.connection_loss import (
 )
 from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.clients import BLOCKING, TITLES
+from tests.connection_loss.deeds import Play
 from tests.connection_loss.every import Runs
 from tests.connection_loss.lagging import Packets
 from tests.connection_loss.operations import OPERATIONS
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer
 from zkwire.operations import Operations
+from zkwire.recipes.mark import Marks
 from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 TEXT = document.PATH.read_text()
@@ -274,6 +277,24 @@ def test_advice_that_fails_is_noticed(zookeeper: ZooKeeperServer, fresh_path: st
             pytest.raises(AssertionError, match="leads to 'done twice'"),
         ):
             points.reply_lost(blind, case)
+
+
+def test_recipe_that_forgets_a_lost_reply_is_noticed(
+    zookeeper: ZooKeeperServer, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A counter that takes each lost change for one that was not made, and makes it again."""
+
+    async def not_made(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(Marks, "_look", not_made)
+    (deed,) = [deed for deed in classic.DEEDS if deed.title == "`Counter.add`"]
+    with zkwire.Client(zookeeper.hosts) as observer:
+        observer.create(fresh_path)
+        with Play(Scene(zookeeper, observer, fresh_path, BLOCKING), deed) as play:
+            play.prepare()
+            with pytest.raises(AssertionError, match="the number is 3"):
+                losses.reply_lost(play)
 
 
 def test_nothing_comes_late(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
