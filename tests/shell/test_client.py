@@ -382,7 +382,7 @@ DATA: Argument = ("data", b"", BAD_DATA)
 VERSION: Argument = ("version", -1, BAD_VERSIONS)
 WATCH: Argument = ("watch", None, BAD_WATCHES)
 CREATE: list[Argument] = [
-    *(PATH, DATA, ("acl", OPEN_ACL_UNSAFE, BAD_ACLS), ("ttl", None, BAD_TTLS)),
+    *(PATH, DATA, ("acl", [*OPEN_ACL_UNSAFE], BAD_ACLS), ("ttl", None, BAD_TTLS)),
     ("container", False, []),
 ]
 ARGUMENTS: dict[str, list[Argument]] = {
@@ -400,7 +400,7 @@ ARGUMENTS: dict[str, list[Argument]] = {
     "sync": [PATH],
     "set_acl": [
         PATH,
-        ("acl", OPEN_ACL_UNSAFE, [*BAD_ACLS, (None, TypeError, "list or tuple of ACL")]),
+        ("acl", [*OPEN_ACL_UNSAFE], [*BAD_ACLS, (None, TypeError, "list or tuple of ACL")]),
         VERSION,
     ],
     "get_acl": [PATH],
