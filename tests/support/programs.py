@@ -106,3 +106,12 @@ wait()
 def lines(program: str) -> int:
     """Lines that are not blank."""
     return sum(1 for line in program.splitlines() if line.strip())
+
+
+def section() -> str:
+    """What docs/supervisor.md shows of the programs."""
+    found = ["| program, lines | zkwire | kazoo |", "| --- | ---: | ---: |"]
+    found += [f"| {p.name} | {lines(p.zkwire)} | {lines(p.kazoo)} |" for p in PROGRAMS]
+    for program in PROGRAMS:
+        found += ["", f"*{program.name.capitalize()}:*", "", f"```py{program.zkwire}```"]
+    return "\n".join(found) + "\n"
