@@ -29,6 +29,7 @@ from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.runtime import persist, within
 from zkwire.recipes.sequential_entry import encoded
+from zkwire.recipes.service import SESSION_OVER
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import parent
@@ -64,7 +65,8 @@ class PeriodicClaim(PathView, Entry):
         A lost connection is no error: on the next one it is seen whether the claim was made.
         OperationTimeoutError after ``timeout`` seconds, without one after the
         ``operation_timeout``.  When this raises, is cancelled or interrupted, nothing is claimed:
-        what may have been is given back in the background.
+        what may have been is given back in the background.  The end of the session is the one
+        exception: with ``maybe_applied`` the period may be claimed, and its work is not done.
         """
         deadline, runtime = within(self._runtime, timeout), self._runtime
         await runtime.connected(deadline)
@@ -83,7 +85,9 @@ class PeriodicClaim(PathView, Entry):
                     continue  # something has changed: look again
         except BaseException as error:
             if isinstance(error, ZooKeeperError):
-                error.maybe_applied = False  # it is given back
+                # A session that is over gives nothing back, and the node is not ephemeral.
+                over = isinstance(error, SESSION_OVER)
+                error.maybe_applied = over and attempt.entered
             self._clean_up_after(attempt)
             raise
         self._won = attempt if won else self._won
