@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from zkwire.aio.queue import AsyncQueueTaking
@@ -56,6 +57,7 @@ class Plan:
     patience: float | None = 4.0
     together: bool = False
     many: bool = False
+    stay: int = 1  # turns in a block
 
 
 class Ledger:
@@ -94,9 +96,11 @@ class Ledger:
         return begun and "open" not in self.puts.values() and set(self.done) >= appeared
 
     def finish(self, taken: QueueItem) -> None:
-        self.done[taken.name] += 1
-        self.order.append(taken.name)
-        if self.done[taken.name] > 1:
+        # With the zxid: where an outsider has deleted the folder, the numbers begin again.
+        key = f"{taken.name}@{taken.zxid}"
+        self.done[key] += 1
+        self.order.append(key)
+        if self.done[key] > 1:
             self.violation = ViolationError("TWICE", f"{taken.name} was removed by two consumers")
 
     def begin(self, sim: Simulation, client: Client, taken: QueueItem) -> None:
@@ -113,9 +117,10 @@ class Ledger:
             folder = sim.tree.nodes.get(ITEMS)
             for name in (folder and folder.children) or ():
                 node = sim.tree.nodes[f"{ITEMS}/{name}"]
-                self.zxids[name] = node.czxid
+                key = f"{name}@{node.czxid}"
+                self.zxids[key] = node.czxid
                 names = self.names.setdefault(node.data or b"", set())
-                names.add(name)
+                names.add(key)
                 if len(names) > 1:
                     raise ViolationError("ONCE", f"{node.data!r} was put twice")
         woken = [
@@ -134,7 +139,8 @@ class Ledger:
     def end(self, sim: Simulation) -> None:
         faults = self._faults(sim)
         folder = sim.tree.nodes.get(ITEMS)
-        left = set((folder and folder.children) or ())
+        names = (folder and folder.children) or ()
+        left = {f"{name}@{sim.tree.nodes[f'{ITEMS}/{name}'].czxid}" for name in names}
         if "uproot" not in faults:
             for data, put in self.puts.items():
                 if (put == "done" and data not in self.names) or (
@@ -206,7 +212,10 @@ async def consume(
             if how == "get":
                 ledger.doubts += 1  # a caller that is cancelled or crashes cannot say
                 try:
-                    ledger.finish(await queue.get(ledger.plan.patience))
+                    taken = await queue.get(ledger.plan.patience)
+                    ledger.begin(sim, client, taken)  # no other may be at work on it
+                    del ledger.working[taken.name]
+                    ledger.finish(taken)
                 except ZooKeeperError as error:
                     ledger.doubts -= not error.maybe_applied
                     raise
@@ -230,7 +239,8 @@ async def take(
     ledger.begin(sim, client, taken)
     error: BaseException | None = None
     try:
-        await client.turn()
+        for _ in range(ledger.plan.stay):
+            await client.turn()
         if fails:
             raise BodyError
     except BaseException as raised:
@@ -374,9 +384,10 @@ class IgnoresClaims(ItemQueue):
         try:
             while True:
                 name, (data, stat) = await search.next()
-                removal: list[Operation] = [Delete(f"{ITEMS}/{name}")]
-                if await self._claimed(mark, removal, search._deadline):
+                with suppress(MultiError):
+                    await mark.execute([Delete(f"{ITEMS}/{name}")], search._deadline)
                     return item(name, data, stat)
+                self._choice.missed()
         finally:
             search.end()
             self._marks.give_back(mark)
@@ -463,15 +474,16 @@ def _planted(
 
 
 PLANTED: dict[str, Planted] = {
-    "repeats blindly": _planted(Queues(mark=RepeatsBlindly), ("linger", "cut"), "ONCE LOST"),
+    "repeats blindly": _planted(Queues(mark=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE"),
     "looks for the item": _planted(Queues(LooksForTheItem), ("linger", "cut"), "ONCE"),
     "forgets its removal": _planted(Queues(ForgetsItsRemoval), ("linger", "cut"), "LOST", Plan()),
     "ignores claims": _planted(
-        Queues(IgnoresClaims, choice=ReadsNoClaims), (), "LOST TWICE ERROR"
+        Queues(IgnoresClaims, choice=ReadsNoClaims), (), "CLAIM TWICE",
+        Plan(consumers=("take", "get"), items=2),
     ),
     "removes anything": _planted(
         Queues(taking=RemovesAnything), ("delete",), "TWICE",
-        Plan(consumers=("take", "take")),
+        Plan(consumers=("take", "take"), items=3, stay=12),
     ),
     "keeps its claim": _planted(Queues(taking=KeepsItsClaim), (), "LEFT STARVED LIVE"),
     "all watch": _planted(Queues(choice=AllWatch), (), "HERD"),

@@ -168,6 +168,20 @@ def test_marks_are_lent_again_until_they_are_idle_or_used_up() -> None:
     assert not marks._idle
 
 
+def test_a_mark_goes_with_its_session() -> None:
+    world: Any = Runtime(multi=[made()])
+    marks = Marks(world, "/q/marks", "/q")
+    own = marks.lend()
+    executed(own)
+
+    def ended() -> None:
+        raise SessionExpiredError
+
+    world.check_open = ended
+    marks.give_back(own)
+    assert (marks._idle, world.late, own in world.engaged) == ([], [], False)
+
+
 def test_a_mark_that_another_thread_borrows_meanwhile_is_not_deleted() -> None:
     class Borrowed(list[Any]):
         def pop(self, *_: Any) -> Any:

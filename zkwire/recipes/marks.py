@@ -5,6 +5,7 @@ Those that lie idle are deleted some milliseconds after the last call.
 
 from __future__ import annotations
 
+from zkwire.errors import ZooKeeperError
 from zkwire.recipes.once import Mark
 
 TYPE_CHECKING = False
@@ -36,6 +37,11 @@ class Marks:
             return Mark(*self._arguments)
 
     def give_back(self, mark: Mark) -> None:
+        try:
+            self._runtime.check_open()
+        except ZooKeeperError:
+            mark.discard()  # it has gone with the session
+            return
         if mark._version > USES:
             mark.discard()
         elif mark._owned:
