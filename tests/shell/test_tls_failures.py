@@ -34,19 +34,20 @@ class TestTlsFailures:
     pytestmark = real
 
     @each_version
-    @pytest.mark.parametrize(
-        ("name", "expected"),
-        [
-            ("tls_zookeeper_elsewhere", f"the certificate is not for host '{LOOPBACK}'"),
-            ("tls_zookeeper_expired", "certificate has expired"),
-        ],
-    )
-    def test_a_wrong_certificate(
-        self, request: pytest.FixtureRequest, name: str, expected: str, version: ssl.TLSVersion
+    def test_a_certificate_for_another_host(
+        self, tls_zookeeper_elsewhere: SecureServer, version: ssl.TLSVersion
     ) -> None:
-        server = request.getfixturevalue(name)
+        server = tls_zookeeper_elsewhere
         words = failure(server.hosts, only(server.client_context(), version))
-        assert words == f"TLS: {expected}"
+        assert words == f"TLS: the certificate is not for host '{LOOPBACK}'"
+
+    @each_version
+    def test_an_expired_certificate(
+        self, tls_zookeeper_expired: SecureServer, version: ssl.TLSVersion
+    ) -> None:
+        server = tls_zookeeper_expired
+        words = failure(server.hosts, only(server.client_context(), version))
+        assert words == "TLS: certificate has expired"
 
     def test_a_certificate_of_a_stranger(self, tls_zookeeper: SecureServer, tmp_path: Path) -> None:
         words = failure(tls_zookeeper.hosts, Authority(tmp_path, "stranger").client_context())

@@ -131,6 +131,16 @@ def test_what_may_not_be_shown_is_secret() -> None:
         "SetSASLRequest.token",
         "SetSASLResponse.token",
     }
+    for shown_record in (
+        r.ConnectRequest(0, 0, 10, 0, b"hunter2", False),
+        r.ConnectResponse(0, 10, 1, b"hunter2", None),
+        r.AuthPacket(0, "digest", b"hunter2"),
+        r.GetSASLRequest(b"hunter2"),
+        r.SetSASLRequest(b"hunter2"),
+        r.SetSASLResponse(b"hunter2"),
+    ):
+        assert "<hidden>" in repr(shown_record)
+        assert "hunter2" not in repr(shown_record)
 
 
 def test_elements_of_vectors_take_bytes() -> None:
