@@ -39,11 +39,11 @@ class ThreadShell:
     now: Final = staticmethod(clock)
 
     def __init__(self, hosts: str, options: dict[str, Any]) -> None:
-        self.name = f"zkwire-supervisor-{next(_numbers)}"
+        self.name: str = f"zkwire-supervisor-{next(_numbers)}"
         self.mutex: Any = threading.RLock()
         self.threads: list[threading.Thread] = []
-        self.forked = False
-        self.callbacks = Callbacks(f"{self.name}-callbacks")
+        self.forked: bool = False
+        self.callbacks: Callbacks = Callbacks(f"{self.name}-callbacks")
         self._arguments = hosts, options
         self._rng = Random()
         remember(self)

@@ -38,8 +38,8 @@ class Wish:
     __slots__ = ("data", "done", "error")
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.done = False
+        self.data: bytes = data
+        self.done: bool = False
         self.error: ServerError | None = None
 
 

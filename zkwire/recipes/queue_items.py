@@ -68,8 +68,8 @@ class Layout:
         if check_path(path) == "/":
             raise ValueError("the root cannot be a queue")
         side = f"{path}-zkwire-queue" if flat else path
-        self.path = path
-        self.flat = flat
+        self.path: str = path
+        self.flat: bool = flat
         self.items: str = path if flat else f"{path}/entries"
         self.taken: str = f"{side}/taken"
         self.marks: str = f"{side}/marks"

@@ -44,7 +44,7 @@ class Seen:
     """The children of a double barrier, at one moment: ``round`` is 0 if none has begun."""
 
     def __init__(self, names: list[str], version: int, round: int) -> None:
-        self.names = sorted(name for name in names if name != READY)
+        self.names: list[str] = sorted(name for name in names if name != READY)
         self.version = version
         self.round = round
 

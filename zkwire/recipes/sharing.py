@@ -37,9 +37,9 @@ class Asked:
 
     def __init__(self, share: ShareView | None) -> None:
         told = [] if share is None else share._told[:1]
-        self.share = share
-        self.keep = frozenset(share or ()).difference(*told)
-        self.changed = bool(told)
+        self.share: ShareView | None = share
+        self.keep: frozenset[str] = frozenset(share or ()).difference(*told)
+        self.changed: bool = bool(told)
 
 
 class Sharing(AwaitedService):

@@ -31,8 +31,8 @@ AT_ONCE = 0.002  # seconds between two calls
 class Turn(SequentialQueue):
     """One place in the queue; ``alone``: no other stood there when this one came."""
 
-    alone = False
-    until = 0.0  # the end of its slice
+    alone: bool = False
+    until: float = 0.0  # the end of its slice
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
         names = await super()._join(attempt, deadline)
@@ -50,7 +50,7 @@ class Turns:
         self._runtime = runtime
         self._path = path
         self._acl = acl
-        self.crowded = False
+        self.crowded: bool = False
         self._kept: list[Turn] = []
         self._ended = -AT_ONCE
 
