@@ -14,7 +14,7 @@ class Calling:
     """Calls functions, and keeps the coroutines that they return running."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Future[Any]] = set()  # callbacks that are coroutines
+        self._running: set[asyncio.Task[Any]] = set()  # callbacks that are coroutines
 
     def _call(self, function: Callable[[], object]) -> None:
         result = function()  # errors go to the loop's exception handler
@@ -23,7 +23,7 @@ class Calling:
             self._running.add(task)
             task.add_done_callback(self._ran)
 
-    def _ran(self, task: asyncio.Future[Any]) -> None:
+    def _ran(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

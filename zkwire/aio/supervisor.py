@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from zkwire.net.client_options import ClientOptions
     from zkwire.session.waitable import Waitable
 
+CLOSE_SECONDS = 5.0  # for what a cancelled function still does
+
 
 class LoopShell(Calling):
     """What a supervisor needs of an event loop."""
@@ -114,6 +116,11 @@ class LoopShell(Calling):
     async def end(self) -> None:
         """Cancel the tasks and the callbacks, and wait for them."""
         tasks = {*self.tasks, *self._running} - {asyncio.current_task()}
+        for task in tasks:
+            if not task.cancelling():  # the end of its term may have cancelled it already
+                task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
