@@ -491,15 +491,6 @@ class AnswersFromMemory(MemberGroup):
         return list(self._members) if self._members is not None else await super().members(timeout)
 
 
-class ListsOnce(MemberGroup):
-    """Takes only changes of data for news."""
-
-    def _note(self, watch: Watch) -> None:
-        names = self._names
-        super()._note(watch)
-        self._names = names
-
-
 class Planted(NamedTuple):
     """A bug's scenario, the faults that reveal it, and what it breaks."""
 
@@ -528,5 +519,4 @@ PLANTED: dict[str, Planted] = {
     "KnowsNames": Planted(lambda: various_group(KnowsNames), (), {"TRUTH", "SEEN"}),
     "NotesLate": Planted(lambda: various_group(NotesLate), (), {"SEEN"}),
     "AnswersFromMemory": Planted(lambda: various_group(AnswersFromMemory), (), {"SEEN"}),
-    "ListsOnce": Planted(lambda: various_group(ListsOnce), (), {"TRUTH"}),
 }
