@@ -225,7 +225,7 @@ def pauses(shell: Shell) -> list[float]:
     return [later.made_at - end for end, later in zip(ended, shell.made[1:], strict=False)]
 
 
-def test_sessions_that_end_at_once_are_followed_by_pauses_that_double() -> None:
+def test_sessions_that_are_never_connected_are_followed_by_pauses_that_double() -> None:
     shell = Shell(*expired(*[None] * 12))
     started(shell)
     shell.pass_time(1000)
@@ -239,6 +239,13 @@ def test_one_that_has_lasted_is_followed_by_none(lasted: float, third: float) ->
     started(shell)
     shell.pass_time(100)
     assert pauses(shell)[1] == pytest.approx(third)
+
+
+def test_sessions_that_are_killed_again_and_again_are_followed_by_short_pauses() -> None:
+    shell = Shell(*expired(*[LASTED / 2] * 9))
+    started(shell)
+    shell.pass_time(100)
+    assert pauses(shell) == pytest.approx([FIRST_PAUSE] * 9)
 
 
 def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:

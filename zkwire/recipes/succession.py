@@ -13,7 +13,8 @@ Invariants:
   call, does without it.
 * A later session begins with a ``sync``: what is read in it is never older than what was read in
   the one before.
-* Sessions that end at once are followed by pauses that double; one that has lasted, by none.
+* Clients that are never connected are followed by pauses that double, a session that has ended at
+  once by a short one, and one that has lasted by none.
 """
 
 from __future__ import annotations
@@ -146,8 +147,9 @@ class Succession:
         pause = 0.0
         try:
             while True:
-                if await self._run(self._newest):
-                    pause = 0.0
+                lasted = await self._run(self._newest)
+                if lasted is not None:  # one that is killed again and again must not wait for long
+                    pause = 0.0 if lasted else FIRST_PAUSE
                 if await self._shell.within(self._stopped, pause * self._shell.jitter()):
                     return
                 pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
@@ -157,9 +159,9 @@ class Succession:
         finally:
             self._end(None)  # whatever has ended it, a cancellation from outside, too
 
-    async def _run(self, client: Any) -> bool:
-        """One session, to its end; whether it has lasted."""
-        driver, began, lasted = client._driver, None, False
+    async def _run(self, client: Any) -> bool | None:
+        """One session, to its end; whether it has lasted, None if it was never connected."""
+        driver, began, lasted = client._driver, None, None
         try:
             if not self._closed:
                 await self._connect(driver)
@@ -171,7 +173,8 @@ class Succession:
         except SESSION_OVER:
             pass
         finally:
-            lasted = began is not None and self._shell.now() - began >= LASTED
+            if began is not None:
+                lasted = self._shell.now() - began >= LASTED
             await self._leave(client)
         return lasted
 
