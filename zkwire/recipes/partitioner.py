@@ -9,7 +9,7 @@ alone; an item belongs to the member that holds its lock (:mod:`zkwire.recipes.t
 
 Invariants:
 
-* Before a lock is let go, its item is in no share: it was never given out, or the member has
+* Before a lock is released, its item is in no share: it was never given out, or the member has
   confirmed that work on it has stopped, by asking for the next share.
 * What is confirmed is what the member has been told: items that the share before left out, and
   those that it has named as leaving.  What is revoked meanwhile waits for the next one.
@@ -68,7 +68,7 @@ class Partitioning(Sharing):
             finally:
                 watch.close()
         self._step(runtime)
-        with suppress(ServerError):  # the locks are let go before this is answered
+        with suppress(ServerError):  # the locks are released before this is answered
             await persist(runtime, None, runtime.operations.sync, self._path)
         member._leave()
         while not member._over:

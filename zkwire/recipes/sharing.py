@@ -1,8 +1,8 @@
-"""How shares are handed out to the member's own program: one at a time, each confirmed by the next.
+"""How shares are given to the member's own program: one at a time, each confirmed by the next.
 
 Invariants, beside those of :mod:`zkwire.recipes.partitioner`:
 
-* ``_given`` is what the program may be working on: handed out, and not confirmed to be over.
+* ``_given`` is what the program may be working on: given to it, and not confirmed to be over.
 * Background steps alone change it.  A reader leaves what it confirms in ``_asked``, and waits; that
   counts until it takes the next share, however long it waits and however often it asks.
 """
@@ -117,7 +117,7 @@ class Sharing(AwaitedService):
 
         Asking for it confirms that work has stopped on every item that was in an earlier share and
         not in the last one, and on those that the last one has named as ``leaving``.  The lock of
-        such an item is let go then, and not before.  The last share counts on, without them, when
+        such an item is released then, and not before.  The last share counts on, without them, when
         this returns None; with 0 the answer is there for a later call.
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError

@@ -1,4 +1,4 @@
-"""One item in one member's hands: from the wish for its lock until the lock is lost or let go.
+"""One item in one member's hands: from the wish for its lock until the lock is lost or released.
 
 The lock is the fair lock, held in the background.  It makes two owners of one item impossible,
 whatever the members believe about each other, and gives each tenure its fence.  A tenure belongs to

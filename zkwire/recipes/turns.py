@@ -75,11 +75,11 @@ class Turns:
         self._ended = now
         if turn._owned and steady and now < turn.until:
             self._kept.append(turn)
-            self._runtime.defer(partial(self._let_go, turn))
+            self._runtime.defer(partial(self._release, turn))
         elif turn._engaged:
             turn._release_later()
 
-    def _let_go(self, turn: Turn) -> None:
+    def _release(self, turn: Turn) -> None:
         with suppress(ValueError):  # another call has it
             self._kept.remove(turn)
             turn._release_later()
