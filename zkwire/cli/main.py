@@ -136,7 +136,7 @@ def _tls(asked: argparse.Namespace) -> ssl.SSLContext | None:
 
 def _run(asked: argparse.Namespace) -> int:
     if asked.command == "demo":
-        from zkwire.cli.demo import demo
+        from zkwire.cli.demo.demo import demo
 
         return demo(asked.server)
     if asked.command == "server":
@@ -149,9 +149,9 @@ def _run(asked: argparse.Namespace) -> int:
         words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
         return shell(asked.server, words, trace=asked.trace)
     if asked.command == "writer":
-        from zkwire.cli.writers import writer
+        from zkwire.cli.demo.writers import writer
 
         return writer(*asked.words)
-    from zkwire.cli.scenes import holder
+    from zkwire.cli.demo.scenes import holder
 
     return holder(*asked.words)

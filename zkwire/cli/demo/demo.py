@@ -13,9 +13,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from zkwire import Client, NotEmptyError, ZooKeeperError
-from zkwire.cli import scenes, writers
-from zkwire.cli.processes import Processes
-from zkwire.cli.screen import Screen
+from zkwire.cli.demo import scenes, writers
+from zkwire.cli.demo.processes import Processes
+from zkwire.cli.demo.screen import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from zkwire import BlockingLock, Client, NodeExistsError, NonBlockingLock, Seque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.cli.processes import Processes
-    from zkwire.cli.screen import Screen
+    from zkwire.cli.demo.processes import Processes
+    from zkwire.cli.demo.screen import Screen
 
 PROCESSES = 4
 LINES = 4

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 30.0
-_ROOT = Path(__file__).parent.parent.parent
+_ROOT = Path(__file__).parent.parent.parent.parent
 
 
 class Processes:

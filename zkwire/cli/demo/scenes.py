@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkwire.cli.processes import Processes
-    from zkwire.cli.screen import Screen
+    from zkwire.cli.demo.processes import Processes
+    from zkwire.cli.demo.screen import Screen
     from zkwire.testing.proxy.frames import Frame
 
 WAITERS = 8

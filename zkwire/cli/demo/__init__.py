@@ -1,0 +1,1 @@
+"""The demo: what the locks do when things go wrong, shown and checked."""
