@@ -13,6 +13,7 @@ from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
 from zkwire import __version__ as zkwire_version
 from zkwire import testing as zkwire_testing
+from zkwire.cli.command import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,17 +106,17 @@ def test_server_as_a_process() -> None:
 
 def test_a_server_that_is_not_there_ends_in_one_line() -> None:
     done = zkwire("demo", "--server", "127.0.0.1:1")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "Connection refused" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_wrong_arguments_are_said() -> None:
     assert zkwire("demo", "--nonsense").returncode == 2
-    assert zkwire("demo", "--server", "no:port:here").returncode == 1
+    assert zkwire("demo", "--server", "no:port:here").returncode == 2
     alone = zkwire()
     assert (alone.returncode, alone.stdout) == (2, "")
-    assert re.findall(r"^    (\w+) ", alone.stderr, re.MULTILINE) == ["demo", "server", "shell"]
+    assert re.findall(r"^  (\w+)  ", alone.stderr, re.MULTILINE) == list(TABLE)
 
 
 def test_who_has_seen_enough_ends_it_silently() -> None:
@@ -128,7 +129,7 @@ def test_who_has_seen_enough_ends_it_silently() -> None:
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == ""
-        assert process.wait(100) == 1
+        assert process.wait(100) == 141
         process.stderr.close()
 
 

@@ -1,4 +1,4 @@
-"""``python -m zkwire shell``: it looks at nodes and changes them, with one command in each line.
+"""``zkwire shell``: it looks at nodes and changes them, with one command in each line.
 
 The commands and flags are a part of those of ZooKeeper's own shell (zkCli).  Text from a server is
 shown so that it cannot control the terminal.
@@ -20,6 +20,8 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
+from zkwire.cli.arguments import server_of
+from zkwire.cli.command import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, TextIO
 
     from zkwire import Event, Stat, TraceFrame
+    from zkwire.cli.context import Context
 
 PROMPT = "zk> "
 ANY_VERSION = -1
@@ -290,3 +293,25 @@ def _show_frame(frame: TraceFrame) -> None:
     if frame.error:
         parts.append(f"error {frame.error}")
     say(" ".join([*filter(None, parts), f"({frame.size} bytes)"]))
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "parts",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="one command to run, such as: get -w /a",
+    )
+
+
+def _shell(_: Context, asked: argparse.Namespace) -> int:
+    words = asked.parts[1:] if asked.parts[:1] == ["--"] else asked.parts
+    return shell(server_of(asked), words, trace=bool(asked.trace))
+
+
+COMMANDS = {
+    "shell": Command(_shell, _arguments, examples=("zkwire shell", "zkwire shell < commands.txt")),
+}

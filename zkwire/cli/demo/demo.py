@@ -1,4 +1,4 @@
-"""``python -m zkwire demo``: it shows and checks what the locks do, and needs no server.
+"""``zkwire demo``: it shows and checks what the locks do, and needs no server.
 
 The demo checks everything that it shows; its exit status is 0 only if all checks have passed.
 After Ctrl-C it removes its nodes and says what is left.
@@ -13,19 +13,29 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from zkwire import Client, NotEmptyError, ZooKeeperError
+from zkwire.cli.command import Command
 from zkwire.cli.demo import scenes, writers
 from zkwire.cli.demo.processes import Processes
 from zkwire.cli.demo.screen import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
+
+    from zkwire.cli.context import Context
 
 INTERRUPTED = 130  # the exit status in a shell for a process that SIGINT has ended
 
 
-def demo(server: str | None) -> int:
-    """Run all scenes on ``server``, or on an embedded one; returns the exit status."""
+def _arguments(_: ArgumentParser) -> None:
+    """None but those of all commands."""
+
+
+def _demo(_: Context, asked: Namespace) -> int:
+    """Run all scenes on ``--server``, or on an embedded one."""
+    server: str | None = asked.server
     screen, processes = Screen(), Processes()
     root = f"/zkwire-demo-{os.getpid()}"
     try:
@@ -116,3 +126,31 @@ def _remove(client: Client, path: str) -> bool:
     except NotEmptyError:
         return False
     return True
+
+
+def _words(count: int) -> Callable[[ArgumentParser], None]:
+    def arguments(parser: ArgumentParser) -> None:
+        parser.add_argument("parts", nargs=count)
+
+    return arguments
+
+
+COMMANDS = {
+    "demo": Command(
+        _demo,
+        _arguments,
+        examples=(
+            "zkwire demo                          # on an in-memory server of its own",
+            "zkwire demo --server 127.0.0.1:2181  # on this one; it removes what it creates",
+        ),
+        details="Shows what the locks do when things go wrong, and checks all that it shows.",
+        in_shell=False,
+    ),
+    # processes of the demo
+    "writer": Command(
+        lambda _, asked: writers.writer(*asked.parts), _words(5), examples=(), in_shell=False
+    ),
+    "holder": Command(
+        lambda _, asked: scenes.holder(*asked.parts), _words(2), examples=(), in_shell=False
+    ),
+}

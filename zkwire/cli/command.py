@@ -1,0 +1,104 @@
+"""What a command of ``zkwire`` is, and the table of all of them.
+
+The table says which module has a command, so the help of all commands loads none of them, and a
+command loads no other.  The module has it in its own ``COMMANDS``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from zkwire.cli.context import Context
+
+    Run = Callable[[Context, argparse.Namespace], int | None]
+
+
+class UsageError(ValueError):
+    """The words of a command cannot be understood; the message says where the right ones are."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError where argparse ends the process, and shows examples first."""
+
+    def __init__(self, *, examples: tuple[str, ...] = (), **options: object) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)  # type: ignore[arg-type]
+        self.examples = examples
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse has found."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def format_help(self) -> str:
+        """The examples, and behind them what argparse knows."""
+        if not self.examples:
+            return super().format_help()
+        return "\n  ".join(["examples:", *self.examples]) + "\n\n" + super().format_help()
+
+
+class Command:
+    """One command.
+
+    ``arguments`` adds its arguments to a parser.  ``run`` does it: it gets the context and the
+    parsed arguments, and returns the exit status (None: 0); errors it leaves to the caller.
+    ``examples`` are whole lines, shown first in the help.  ``details`` are paragraphs for the help,
+    of at most 80 columns.  ``in_shell``: whether the shell has it as well.  ``connects``: whether
+    it takes the options of a client.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        arguments: Callable[[argparse.ArgumentParser], None],
+        *,
+        examples: tuple[str, ...],
+        details: str = "",
+        in_shell: bool = True,
+        connects: bool = True,
+    ) -> None:
+        self.run = run
+        self.arguments = arguments
+        self.examples = examples
+        self.details = details
+        self.in_shell = in_shell
+        self.connects = connects
+
+
+# The name of each command, the module below zkwire.cli that has it, and what it does.
+TABLE: dict[str, tuple[str, str]] = {
+    "ls": ("nodes.reading", "list the children of a node"),
+    "demo": ("demo.demo", "show what the locks do when things go wrong"),
+    "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
+    "shell": ("shell", "look at nodes and change them, one command on each line"),
+}
+# Processes of the demo; no help shows them.
+HIDDEN = {"writer": "demo.demo", "holder": "demo.demo"}
+
+
+def find(name: str) -> Command:
+    """The command of this name; UsageError if there is none."""
+    module = HIDDEN.get(name) or TABLE.get(name, ("", ""))[0]
+    if not module:
+        raise UsageError(f"there is no command {name!r}; `zkwire --help` lists them")
+    command: Command = import_module(f"zkwire.cli.{module}").COMMANDS[name]
+    return command
+
+
+def parser_of(name: str, command: Command, *, prog: str = "zkwire ") -> Parser:
+    """The parser for the words behind the name of a command."""
+    does = TABLE.get(name, ("", ""))[1]
+    parser = Parser(
+        prog=f"{prog}{name}",
+        description="\n\n".join(filter(None, [does[:1].upper() + does[1:] + ".", command.details])),
+        epilog='"zkwire --help" shows the options of all commands: --server, --auth, --json, ...',
+        examples=command.examples,
+        allow_abbrev=False,
+    )
+    command.arguments(parser)
+    return parser

@@ -1,0 +1,117 @@
+"""What a command works with: the client, where it writes, and where relative paths begin.
+
+The client connects when it is first asked for; a command that needs no server has none.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import sys
+from functools import cached_property
+
+from zkwire.cli.arguments import server_of
+from zkwire.cli.output import Output, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from ssl import SSLContext
+    from typing import TextIO
+
+    from zkwire import Client, TraceFrame
+
+
+class Context:
+    """One run of the command, or of the shell.
+
+    ``options``: those of :func:`zkwire.cli.arguments.add_connection`, parsed.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.output = Output(json=options.json, quiet=options.quiet, colour=options.color)
+        self.directory = "/"
+        self.in_shell = False
+
+    @cached_property
+    def client(self) -> Client:
+        """The client, connected; UnreachableError after ``--connect-timeout``."""
+        return self.connect(server_of(self.options))
+
+    def connect(self, server: str) -> Client:
+        """A client of another server, with the same options; the caller closes it."""
+        from zkwire import Client
+
+        options = self.options
+        client = Client(
+            server,
+            session_timeout=options.session_timeout,
+            auth=_credentials(options.auth),
+            tls=_tls(options),
+            read_only=options.read_only,
+            trace=_Tracer(options.trace) if options.trace else None,
+        )
+        try:
+            client.connect(options.connect_timeout)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def path(self, text: str) -> str:
+        """An absolute path, without a ``/`` at its end; a relative one begins at the directory."""
+        return posixpath.normpath(posixpath.join(self.directory, text)).replace("//", "/")
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+        client: Client | None = self.__dict__.pop("client", None)
+        if client is not None:
+            client.close()
+
+
+def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
+    """From ``SCHEME:FILE``, the words of ``--auth``, or ``SCHEME:SECRET`` of the environment."""
+    if not asked:
+        return []
+    scheme, colon, rest = asked.partition(":")
+    if not colon:
+        raise ValueError("--auth takes SCHEME:FILE, such as digest:secret.txt")
+    if asked == os.environ.get("ZKWIRE_AUTH"):
+        return [(scheme, rest.encode())]
+    with open(rest, "rb") as file:
+        return [(scheme, file.read().rstrip(b"\r\n"))]
+
+
+def _tls(options: argparse.Namespace) -> SSLContext | None:
+    if not (options.tls or options.cafile or options.cert):
+        return None
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=options.cafile)
+        if options.cert:
+            context.load_cert_chain(options.cert, options.key)
+    except OSError as error:  # ssl.SSLError is one; neither names the file
+        files = ", ".join(filter(None, [options.cafile, options.cert, options.key]))
+        raise ValueError(f"cannot use {files}: {error.strerror or error}") from None
+    return context
+
+
+class _Tracer:
+    """Writes a line for each frame on the wire, to standard error (``-``) or a file."""
+
+    def __init__(self, target: str) -> None:
+        self._stream: TextIO | None = sys.stderr if target == "-" else open(target, "w")  # noqa: SIM115
+
+    def __call__(self, frame: TraceFrame) -> None:
+        xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
+        parts = ["->" if frame.sent else "<-", frame.op, xid, frame.path or ""]
+        if frame.zxid is not None and frame.zxid > 0:
+            parts.append(f"zxid {frame.zxid:#x}")
+        if frame.error:
+            parts.append(f"error {frame.error}")
+        line = printable(" ".join([*filter(None, parts), f"({frame.size} bytes)"]))
+        if self._stream is not None:
+            self._stream.write(line + "\n")
+            self._stream.flush()

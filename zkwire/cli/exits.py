@@ -1,0 +1,62 @@
+"""What a command's exit status says, and which error is which.
+
+124 to 127 and 128 + n mean what they mean with timeout(1) and env(1).
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import (
+    AuthFailedError,
+    ClientClosedError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    ServerError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+
+DONE = 0
+REFUSED = 1  # the server said no, or the answer of a question is no
+USAGE = 2
+NOT_SENT = 3  # no server could be reached; nothing has been sent
+UNKNOWN = 4  # sent, and the connection broke before an answer: perhaps done
+EXPIRED = 5
+LOCK_LOST = 122
+TIMED_OUT = 124
+FAILED = 125  # the command itself failed before the program that it was to run
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+BY_SIGNAL = 128  # and the number of the signal
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status for an error that has ended a command."""
+    if isinstance(error, KeyboardInterrupt):
+        return BY_SIGNAL + 2
+    if isinstance(error, BrokenPipeError):
+        return BY_SIGNAL + 13
+    if isinstance(error, NotSentError):
+        return NOT_SENT
+    if isinstance(error, OutcomeUnknownError):
+        return UNKNOWN
+    if isinstance(error, SessionExpiredError):
+        return EXPIRED
+    if isinstance(error, ZooKeeperError) and error.maybe_applied:
+        return UNKNOWN
+    if isinstance(error, OperationTimeoutError):
+        return TIMED_OUT
+    return USAGE if isinstance(error, ValueError) else REFUSED
+
+
+def outcome_of(error: BaseException) -> str:
+    """What a script may conclude: ``refused``, ``not_sent``, ``unknown`` or ``failed``."""
+    if isinstance(error, ZooKeeperError) and error.maybe_applied:
+        return "unknown"
+    if isinstance(error, OutcomeUnknownError):
+        return "unknown"
+    if isinstance(error, NotSentError):
+        return "not_sent"
+    if isinstance(error, ServerError | AuthFailedError | ClientClosedError):
+        return "refused"
+    return "failed"

@@ -1,0 +1,1 @@
+"""The commands that work with nodes, one by one and in the shell."""

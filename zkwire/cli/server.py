@@ -1,0 +1,77 @@
+"""``zkwire server``: an in-memory server for tests and demos."""
+
+from __future__ import annotations
+
+from zkwire.cli.command import Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+    from argparse import ArgumentParser, Namespace
+
+    from zkwire.cli.context import Context
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:2181",
+        help="the address to listen at; port 0 is any free port (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--certificate", metavar="FILE", help="the server's certificate (PEM); turns TLS on"
+    )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="the private key, if it is not in the file of the certificate",
+    )
+    parser.add_argument(
+        "--client-ca", metavar="FILE", help="the CA certificates for clients' certificates"
+    )
+    parser.add_argument(
+        "--client-auth",
+        choices=("need", "want"),
+        default="need",
+        help="with --client-ca: clients need a certificate, or may show one (default: need)",
+    )
+
+
+def _server(_: Context, asked: Namespace) -> int:
+    from zkwire.testing.server.server import serve
+
+    return serve(asked.listen, _tls(asked))
+
+
+def _tls(asked: Namespace) -> ssl.SSLContext | None:
+    """The server's TLS context, or None; ValueError if a file cannot be used."""
+    files = [file for file in (asked.certificate, asked.key, asked.client_ca) if file]
+    if not files:
+        return None
+    if asked.certificate is None:
+        raise ValueError("--key and --client-ca need --certificate")
+    from zkwire.testing.server.tls import make_context
+
+    optional = asked.client_auth == "want"
+    try:
+        return make_context(asked.certificate, asked.key, asked.client_ca, optional=optional)
+    except OSError as error:  # ssl.SSLError is one; neither names the file
+        reason = error.strerror or str(error)
+        raise ValueError(f"cannot use {', '.join(files)}: {reason}") from None
+
+
+COMMANDS = {
+    "server": Command(
+        _server,
+        _arguments,
+        examples=(
+            "zkwire server                        # at 127.0.0.1:2181",
+            "zkwire server --listen 127.0.0.1:0   # at any free port, which it prints",
+        ),
+        details="It runs until Ctrl-C, and is for tests and demos, never for production: when it\n"
+        "ends, all its data is gone.",
+        in_shell=False,
+        connects=False,
+    ),
+}
