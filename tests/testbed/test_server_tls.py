@@ -341,6 +341,6 @@ def test_files_that_the_command_cannot_use(authority: Authority, tmp_path: Path)
         done = subprocess.run(
             command(*arguments), cwd=ROOT, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr
