@@ -6,7 +6,7 @@
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
 or any steps by name: format lint mypy pyright unit testbed simulation shell embedded real docker
-coverage explore chaos fuzz following partitioner; what follows `--` goes to pytest.
+coverage curator explore chaos fuzz following partitioner; what follows `--` goes to pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
@@ -18,7 +18,8 @@ tests of these folders; `shell` and `embedded` those of `shell` and `real` on zk
 `real` those that can have a real one; `docker` the smoke tests on ZooKeeper in containers, see
 `tests/make_image.sh`; `coverage` says which lines and branches of session, watches and recipes
 their quick tests miss. `ZOOKEEPER_HOME` names the release for `real`, or with `long` several,
-separated by colons: each is a step then.
+separated by colons: each is a step then. `curator` runs Apache Curator beside zkwire: that of
+`CURATOR_HOME`, or Debian's `libcurator-recipes-java`.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real")
 TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue")
 """Commands of tests/long for recipes, each with its figures."""
-LONG = ("explore", "chaos", "fuzz", *TRIALS)
+LONG = ("curator", "explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell"),
     ("unit", "testbed", "simulation", "coverage", "explore"),
-    ("real", "docker", "chaos", *TRIALS),
+    ("real", "docker", "curator", "chaos", *TRIALS),
     ("fuzz",),
 )
 """What computes and what waits go on side by side; the steps of one lane follow each other."""
@@ -130,6 +131,8 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         Step("docker", [*image, *pytest("shell", "real"), "-m", "smoke"], 900, in_docker),
         coverage(own_server),
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
+        # Under CI=true a test that misses its Curator fails.
+        Step("curator", pytest("curator"), variables={**seed, "CI": "true"}),
     ]
 
 
@@ -276,7 +279,7 @@ def parse(arguments: Sequence[str]) -> list[Step]:
 def run_all(check: Check, chosen: Sequence[Step]) -> None:
     """First what answers soon; the rest only if that has passed."""
     if any(step.name not in (*FAST, "explore") for step in chosen):
-        provide_zookeeper()
+        provide_zookeeper(curator="curator" in (step.name for step in chosen))
     check.say(f"run: {' '.join(step.name for step in chosen)}")
     check.run(in_lanes([step for step in chosen if step.name in FAST]))
     check.run(in_lanes([step for step in chosen if step.name not in FAST]))

@@ -43,7 +43,7 @@ GRACE_SECONDS = 20.0
 SERVER_FIXTURES = frozenset({"backend", "zookeeper", "ensemble"})
 SEED = int(os.environ.setdefault("ZKWIRE_SEED", str(secrets.randbelow(2**32))))
 TESTS = Path(__file__).parent
-WITH_SERVERS = {"shell", "real"}
+WITH_SERVERS = {"shell", "real", "curator"}
 """The folders of which a test may ask for a server."""
 
 # Examples run on shared machines too, where a pause says nothing about the code.

@@ -39,8 +39,10 @@ def provide_environment() -> bool:
     return True
 
 
-def provide_zookeeper() -> None:
+def provide_zookeeper(*, curator: bool = False) -> None:
     """Install Debian's ZooKeeper and what goes with it, if missing and this may.
+
+    With ``curator`` Apache Curator, too.
 
     The JDK compiles for the test of bytes (the package of ZooKeeper brings only what runs Java),
     `openssl` makes certificates.  Without them the tests say what that means.
@@ -58,6 +60,14 @@ def provide_zookeeper() -> None:
         if shutil.which(command) is None:
             print(f"no `{command}` on the path")
             missing.append(package)
+    if curator:
+        from tests.curator.process import NoCuratorError, find_curator
+
+        try:
+            find_curator()
+        except NoCuratorError as error:
+            print(f"no Apache Curator: {error}")
+            missing.append("libcurator-recipes-java")
     if missing:
         install_packages(missing)
 

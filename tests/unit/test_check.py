@@ -42,7 +42,7 @@ def python(script: str, name: str = "one", limit: float = 60.0) -> Step:
         (
             "",
             ["long"],
-            ["release-3.9.3", "release-3.5.10", "explore", "chaos", "fuzz", *check.TRIALS],
+            ["release-3.9.3", "release-3.5.10", *check.LONG],
         ),
     ],
 )

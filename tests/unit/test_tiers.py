@@ -11,16 +11,19 @@ import check
 
 TESTS = Path(__file__).resolve().parents[1]
 FOLDERS = {"unit", "testbed", "shell", "simulation", "real"}
+NEIGHBOURS = {"curator"}
+"""Each has a step of its own, one of ``long``: it needs a program that others do without."""
 
 
 def folders_of(step: str) -> set[str]:
     """The folders of which a step runs the tests."""
-    return {word.removeprefix("tests/") for word in check.steps()[step].command} & FOLDERS
+    words = {word.removeprefix("tests/") for word in check.steps()[step].command}
+    return words & (FOLDERS | NEIGHBOURS)
 
 
 def test_each_file_of_tests_stands_in_one_folder() -> None:
     where = [file.relative_to(TESTS) for file in TESTS.rglob("test_*.py")]
-    assert {file.parts[0] for file in where} == FOLDERS
+    assert {file.parts[0] for file in where} == FOLDERS | NEIGHBOURS
 
 
 def test_no_two_files_have_one_name() -> None:
@@ -49,3 +52,10 @@ def test_the_fast_check_needs_no_server() -> None:
         *(folders_of(name) for name in check.choose(["fast"], list(check.steps())))
     )
     assert fast == {"unit", "testbed"}
+
+
+@pytest.mark.parametrize("folder", sorted(NEIGHBOURS))
+def test_the_step_of_a_neighbour_fails_without_it(folder: str) -> None:
+    assert folder in check.choose(["long"], list(check.steps()))
+    assert folders_of(folder) == {folder}
+    assert check.steps()[folder].variables["CI"] == "true"

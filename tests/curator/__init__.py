@@ -1,0 +1,1 @@
+"""Apache Curator's recipes beside zkwire's on the same paths."""
