@@ -17,6 +17,8 @@ from zkwire.errors import (
     ProtocolError,
     RuntimeInconsistencyError,
     ServerError,
+    SessionExpiredError,
+    SessionMovedError,
 )
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT, frame
@@ -242,7 +244,28 @@ def test_an_unknown_code_keeps_its_number(bench: Bench) -> None:
     assert caught.value.code == -999
 
 
-@pytest.mark.parametrize("code", [-112, -115, -124])
+@pytest.mark.parametrize("traced", [False, True])  # the loop for plain answers, and the general way
+def test_an_expired_session_refuses_the_whole(bench: Bench, traced: bool) -> None:
+    if traced:
+        bench.script.traced()
+    call = bench.ask("multi", Check("/a"), Delete("/b"))
+    with pytest.raises(SessionExpiredError) as caught:
+        bench.answer(call, error_slot(-112), error_slot(-2))
+    assert (caught.value.op, caught.value.maybe_applied) == ("multi", False)
+    assert bench.script.state is State.EXPIRED
+
+
+def test_known_A34_a_multi_of_a_session_that_has_moved_costs_the_connection(bench: Bench) -> None:
+    call = bench.ask("multi", Check("/a"), Delete("/b"))
+    bench.script.flush()
+    refused = error_slot(-118) + error_slot(-2)
+    bench.script.feed(reply_frame(call.xid, 0x777, 0, refused + END))
+    with pytest.raises(SessionMovedError):
+        call.value()
+    assert "moved" in (bench.script.session.broken or bench.script.session.last_failure)
+
+
+@pytest.mark.parametrize("code", [-115, -124])
 def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, code: int) -> None:
     call = bench.ask("multi", Delete("/a"), Delete("/b"))
     with pytest.raises(ProtocolError, match=f"delete was refused with {code}") as caught:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.scripted import (
+    NO_NODE,
     START,
     TIMEOUT,
     Claim,
@@ -64,10 +65,10 @@ def test_any_request_puts_the_ping_off(script: Script) -> None:
 
 
 def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script) -> None:
-    for _ in range(120):
+    for _ in range(35):
         script.advance(0.25)
         script.event(3, "/a")
-    assert [sent.name for sent in script.sent[1:]] == ["ping"] * 10
+    assert [sent.name for sent in script.sent[1:]] == ["ping"] * 2
 
 
 def test_known_A24_pings_go_out_while_a_long_reply_drips_in(script: Script) -> None:
@@ -152,6 +153,28 @@ def test_a_frame_or_a_good_part_of_one_keeps_a_connection(data: bytes, script: S
     assert script.state is State.CONNECTED
     script.advance(SMALL)
     assert not script.session.usable
+
+
+def test_known_A55_events_alone_keep_a_connection_for_a_session_timeout(script: Script) -> None:
+    call = script.send("get_data", "/a")
+    while script.session.usable and script.now < START + 2 * TIMEOUT:
+        script.event(3, "/a")
+        script.advance(0.5)
+    assert script.now == START + TIMEOUT
+    assert failure(call) is OutcomeUnknownError
+    assert "nothing but events arrived for 9.0 s" in script.session.last_failure
+
+
+def test_an_answer_of_any_kind_keeps_a_connection_that_brings_events() -> None:
+    script = script_in(State.CONNECTED)
+    for answer in (True, False, True, False) * 3:
+        script.event(3, "/a")
+        script.advance(THIRD)
+        if answer:
+            script.pong()
+        else:
+            script.answer(script.send("exists", "/a"), error=NO_NODE)
+    assert script.state is State.CONNECTED
 
 
 def test_a_trickle_of_bytes_does_not_keep_a_connection(script: Script) -> None:
@@ -301,7 +324,10 @@ def test_known_A32_a_hold_ends_with_the_lease_and_not_before(script: Script) -> 
 
 def test_known_A32_a_hold_ends_on_a_connection_that_looks_alive(script: Script) -> None:
     claim = _holding(script)
-    for _ in range(36):  # events come, but no ping is answered
+    late = script.send("exists", "/a")
+    script.advance(0.25)
+    script.answer(late, error=NO_NODE)
+    for _ in range(35):  # events come, but no ping is answered
         script.advance(0.25)
         script.event(3, "/a")
     assert script.state is State.CONNECTED

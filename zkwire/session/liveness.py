@@ -3,7 +3,11 @@
 Plain arithmetic on the caller's clock, in seconds; this module must not read a clock, send, or
 decide what follows.  A connection on which the client sends nothing for a third of the session
 timeout is pinged, one on which nothing arrives for two thirds is dead: both as in the Java client
-(``ClientCnxn.SendThread``).
+(``ClientCnxn.SendThread``).  Here one that brings nothing but events for a whole session timeout is
+dead, too.  It may belong to a session that has ended: another connection has taken it over and
+closed it, and was overtaken by this one, so the server has dropped what it is sent ever since,
+pings included, and goes on telling it of changes (``ZooKeeperServer.submitRequestNow``, seen with
+3.8.0).
 
 The *session's lease* is stricter than that.  Only a server can say that a session has expired; what
 is held in the session's name must act as if it had once a session timeout has passed since the
@@ -67,8 +71,8 @@ class Liveness:
     """
 
     __slots__ = (
-        "_contact", "_counts", "_opened", "_pings", "_trickle", "last_receive", "last_send",
-        "timeout",
+        "_contact", "_counts", "_opened", "_pings", "_trickle", "last_answer", "last_receive",
+        "last_send", "timeout",
     )  # fmt: skip
 
     def __init__(self, timeout: float) -> None:
@@ -83,6 +87,7 @@ class Liveness:
         self._pings: deque[float] = deque()
         self.last_send: float = now
         self.last_receive: float = now
+        self.last_answer: float = now  # or a good part of one
         self._trickle = 0
 
     def received(self, size: int, whole: bool, now: float) -> None:
@@ -94,6 +99,8 @@ class Liveness:
         self._trickle += size
         if whole or self._trickle >= PROGRESS_BYTES:
             self.last_receive, self._trickle = now, 0
+            if not whole:
+                self.last_answer = now
 
     def greeted(self, timeout: float, *, read_only: bool = False) -> None:
         """The server has accepted the session, with a timeout of ``timeout`` seconds.
@@ -112,7 +119,8 @@ class Liveness:
 
     def heard(self, sent_at: float, now: float) -> None:
         """:meth:`received` and :meth:`answered` in one, for an answer that arrived whole."""
-        self.last_receive, self._trickle = now, 0
+        self.last_receive = self.last_answer = now
+        self._trickle = 0
         self.answered(sent_at, now)
 
     def ping(self, now: float) -> None:
@@ -141,7 +149,13 @@ class Liveness:
     @property
     def dead_at(self) -> float:
         """When the connection counts as dead unless something arrives."""
-        return self.last_receive + self.timeout * 2 / 3
+        return min(self.last_receive + self.timeout * 2 / 3, self.last_answer + self.timeout)
+
+    def silence(self, now: float) -> str:
+        """Why the connection counts as dead."""
+        if now < self.last_receive + self.timeout * 2 / 3:
+            return f"nothing but events arrived for {now - self.last_answer:.1f} s"
+        return f"nothing arrived for {now - self.last_receive:.1f} s"
 
     @property
     def lease_deadline(self) -> float:

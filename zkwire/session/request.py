@@ -7,7 +7,15 @@ to wait: the shells put wakers into it.
 
 from __future__ import annotations
 
-from zkwire.errors import UNCERTAIN, UnimplementedError, ZooKeeperError, error_for
+from zkwire.errors import (
+    SESSION_EXPIRED,
+    UNCERTAIN,
+    SessionMovedError,
+    UnimplementedError,
+    ZooKeeperError,
+    error_for,
+)
+from zkwire.jute.records import ErrorResponse
 from zkwire.session.waitable import Waitable
 from zkwire.wire.ops import WatchKind
 
@@ -37,6 +45,21 @@ class Refused:
 
     def __init__(self, code: int) -> None:
         self.code: int = code
+
+
+_ABOUT_SESSION = (SESSION_EXPIRED, SessionMovedError.code)
+
+
+def about_session(answers: Any) -> int:
+    """The code with which a multi was refused for the sake of its session; 0: it was not.
+
+    A server looks at the session with each operation (``PrepRequestProcessor.pRequest2Txn``), and
+    answers as if the first one had been refused.  Nothing has been executed.
+    """
+    for answer in answers:
+        if isinstance(answer, ErrorResponse) and answer.err in _ABOUT_SESSION:
+            return answer.err
+    return 0
 
 
 class Failed:

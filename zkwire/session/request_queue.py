@@ -18,7 +18,7 @@ from itertools import islice
 
 from zkwire.errors import ProtocolError
 from zkwire.session.own_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
-from zkwire.session.request import ANSWERED
+from zkwire.session.request import ANSWERED, about_session
 from zkwire.wire import ops
 
 TYPE_CHECKING = False
@@ -112,7 +112,9 @@ class RequestQueue:
                 if code or xid != head.xid or head.watch is not None or end > have:
                     break
                 if op.reply is not None:
-                    head.record = op.reply.decode(data, start, end)
+                    head.record = record = op.reply.decode(data, start, end)
+                    if op is ops.MULTI and about_session(record):
+                        break
                 elif end == start and op is not ops.CLOSE_SESSION:
                     head.record = None
                 else:

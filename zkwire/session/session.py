@@ -52,7 +52,7 @@ from zkwire.jute.frames import FrameSplitter
 from zkwire.jute.records import WatcherEvent
 from zkwire.session import outcomes, own_frames
 from zkwire.session.handshake import Handshake
-from zkwire.session.request import ANSWERED, Failed, Refused, Request
+from zkwire.session.request import ANSWERED, Failed, Refused, Request, about_session
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.status import SessionStatus
 from zkwire.session.unknown_operations import UNKNOWN, says_unknown
@@ -457,6 +457,7 @@ class Session(SessionStatus):
         elif xid == ops.SET_WATCHES_XID and unknown:
             self._lack_persistent_watches()
         else:
+            self._live.last_answer = now
             self._receive_own(xid, code, now)
 
     def _receive_own(self, xid: int, code: int, now: float) -> None:
@@ -484,6 +485,9 @@ class Session(SessionStatus):
             except ProtocolError as error:
                 self._fail(request, outcomes.unreadable(error))
                 raise
+            if op is ops.MULTI:
+                code = about_session(record)
+        self._live.last_answer = now
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
         if request.watch is not None:
@@ -602,7 +606,7 @@ class Session(SessionStatus):
         self._lapse(now)
         if self.usable:
             if now >= self._live.dead_at:
-                self.broken = f"nothing arrived for {now - self._live.last_receive:.1f} s"
+                self.broken = self._live.silence(now)
             elif now >= self._live.ping_at:
                 self._live.ping(now)
                 self._own_frames.append(own_frames.PING)
