@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 VERSION = 1
 IDS = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
 TIMES = frozenset({"ctime", "mtime"})
-COLOURS = {"green": "32", "red": "31", "bold": "1", "dim": "2"}
+COLOURS = {"green": "32", "yellow": "33", "red": "31", "bold": "1", "dim": "2"}
 
 
 class Output:
@@ -39,9 +39,13 @@ class Output:
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self._colour = colour == "always" or (colour == "auto" and self.terminal and not plain)
 
-    def line(self, text: str, *, flush: bool = False) -> None:
-        """One line of a result, for people; ``flush`` for what is read as it comes."""
-        _write(sys.stdout, printable(text) + "\n")
+    def line(self, text: str, *, colour: str = "", flush: bool = False) -> None:
+        """One line of a result, for people, in one of ``COLOURS`` if that is wanted.
+
+        ``flush`` is for what is read as it comes.
+        """
+        text = printable(text)
+        _write(sys.stdout, (self.paint(text, colour) if colour else text) + "\n")
         if flush:
             self.flush()
 
