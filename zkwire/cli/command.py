@@ -11,12 +11,14 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
     from zkwire.cli.context import Context
 
     Run = Callable[[Context, argparse.Namespace], int | None]
+
+TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 
 
 class UsageError(ValueError):
@@ -24,12 +26,24 @@ class UsageError(ValueError):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises UsageError where argparse ends the process, and shows examples first."""
+    """A parser that raises UsageError where argparse ends the process, and shows examples first.
+
+    Options may stand between the other words, too: ``create /a -s data``.
+    """
 
     def __init__(self, *, examples: tuple[str, ...] = (), **options: object) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**options)  # type: ignore[arg-type]
         self.examples = examples
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse these words; what takes all the rest of them ends the options."""
+        space = namespace or argparse.Namespace()
+        if any(action.nargs in TAKES_THE_REST for action in self._get_positional_actions()):
+            return super().parse_args(args, space)
+        return self.parse_intermixed_args(args, space)
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse has found."""
@@ -72,7 +86,16 @@ class Command:
 
 # The name of each command, the module below zkwire.cli that has it, and what it does.
 TABLE: dict[str, tuple[str, str]] = {
-    "ls": ("nodes.reading", "list the children of a node"),
+    "ls": ("nodes.listing", "list the children of a node"),
+    "tree": ("nodes.listing", "draw the nodes below a node"),
+    "get": ("nodes.reading", "print the data of a node"),
+    "exists": ("nodes.reading", "say by the exit status whether a node exists"),
+    "stat": ("nodes.reading", "print the stat of a node"),
+    "create": ("nodes.writing", "create a node"),
+    "set": ("nodes.writing", "replace the data of a node"),
+    "rm": ("nodes.writing", "delete nodes"),
+    "count": ("nodes.listing", "print how many nodes are below a node"),
+    "sync": ("nodes.reading", "let the server catch up with the ensemble"),
     "demo": ("demo.demo", "show what the locks do when things go wrong"),
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
     "shell": ("shell", "look at nodes and change them, one command on each line"),
