@@ -5,8 +5,8 @@
     python3 check.py          all tests on the embedded and on a real server: ten minutes
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
-or any steps by name: format lint mypy pyright unit testbed simulation shell embedded real docker
-coverage curator explore chaos fuzz following partitioner; what follows `--` goes to pytest.
+or any steps by name: format lint mypy pyright unit testbed simulation site shell embedded real
+docker coverage curator explore chaos fuzz following partitioner; what follows `--` goes to pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
@@ -14,10 +14,10 @@ are missing and this is root. Under `CI=true` `docker` is a step of the default 
 that misses its ZooKeeper fails where it is else skipped. What each step prints is in `.check/`.
 
 `fast` has a tenth of the examples of the slowest tests. `unit`, `testbed`, `simulation` run the
-tests of these folders; `shell` and `embedded` those of `shell` and `real` on zkwire's own server,
-`real` those that can have a real one; `docker` the smoke tests on ZooKeeper in containers, see
-`tests/make_image.sh`; `coverage` says which lines and branches of session, watches and recipes
-their quick tests miss. `ZOOKEEPER_HOME` names the release for `real`, or with `long` several,
+tests of these folders; `site` builds the documentation in `build/site/`; `shell` and `embedded`
+run those of `shell` and `real` on zkwire's own server, `real` those that can have a real one;
+`docker` the smoke tests on ZooKeeper in containers, see `tests/make_image.sh`; `coverage` says
+which lines and branches of session, watches and recipes their quick tests miss. `ZOOKEEPER_HOME` names the release for `real`, or with `long` several,
 separated by colons: each is a step then. `curator` runs Apache Curator beside zkwire: that of
 `CURATOR_HOME`, or Debian's `libcurator-recipes-java`.
 """
@@ -41,14 +41,14 @@ from tests.check.steps import Running, Step
 
 TOOLS = ("format", "lint", "mypy", "pyright")
 FAST = (*TOOLS, "unit", "testbed")
-REST = ("simulation", "shell", "embedded", "real")
+REST = ("simulation", "shell", "embedded", "real", "site")
 TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue")
 """Commands of tests/long for recipes, each with its figures."""
 LONG = ("curator", "explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
 
 LANES = (
-    ("format", "lint", "mypy", "pyright", "embedded", "shell"),
+    ("format", "lint", "mypy", "pyright", "embedded", "shell", "site"),
     ("unit", "testbed", "simulation", "coverage", "explore"),
     ("real", "docker", "curator", "chaos", *TRIALS),
     ("fuzz",),
@@ -127,6 +127,10 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
             [*pytest("shell", "real"), "-m", "real and not own_server", *several],
             2700,
             seed,
+        ),
+        # A link without a target, or a docstring that cannot be read, is an error.
+        Step(
+            "site", [PYTHON, "-m", "sphinx", "-WEqb", "html", "--keep-going", "docs", "build/site"]
         ),
         Step("docker", [*image, *pytest("shell", "real"), "-m", "smoke"], 900, in_docker),
         coverage(own_server),

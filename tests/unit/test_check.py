@@ -15,7 +15,7 @@ from tests.check.environment import PYTHON, ROOT
 from tests.check.steps import Running, Step
 
 FAST = ["format", "lint", "mypy", "pyright", "unit", "testbed"]
-ALL = [*FAST, "simulation", "shell", "embedded", "real"]
+ALL = [*FAST, "simulation", "shell", "embedded", "real", "site"]
 
 
 @pytest.fixture(autouse=True)

@@ -86,7 +86,7 @@ OLD = (
     "wakeups"
 )
 PRONOUNS = "anybody he him his nobody somebody someone who whoever whom"
-DOCUMENTS = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
 @pytest.mark.parametrize("words", [OLD, PRONOUNS], ids=["old names", "pronouns"])

@@ -1,0 +1,126 @@
+"""The tutorial, the guides and the explanations: their code runs, and prints what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.certificates import Authority, Certificate
+from zkwire import Client, State
+from zkwire.session.states import TRANSITIONS
+from zkwire.testing import Server
+from zkwire.testing.server.tls import make_context
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+HOSTS = "127.0.0.1:2181"
+PRINTED = {
+    "tutorial": [
+        "['config']\nb'limit=10' 0\n",
+        "['w0000000000']\n[]\n",
+        "NODE_DATA_CHANGED b'on'\n",
+        "held: True for 10 more seconds\n",
+    ],
+    "fences": ["there is time for one step\n", "True False\n", "b'done'\n"],
+    "how-to/leader-election": ["a fence\n"],
+    "how-to/registration": ["['10.0.0.5:8080']\n"],
+    "how-to/configuration": ["None\n"],
+    "how-to/cron-lock": ["this machine writes the report\n"],
+    "how-to/work-queue": ["working on b'report 17'\n"],
+    "how-to/rolling-restart": ["restarted\n"],
+    "how-to/testing": ["", "the server has it: True\n"],
+}
+
+
+class EndError(Exception):
+    """Raised by what a program for ever calls, to end it."""
+
+
+def show_and_end(what: object) -> None:
+    print(what)
+    raise EndError
+
+
+PROGRAM: dict[str, Any] = {
+    "one_step": lambda fence: show_and_end("a fence" if fence > 0 else fence),
+    "use": show_and_end,
+    "configure": show_and_end,
+    "restart_the_service_and_wait_until_it_is_healthy": lambda: print("restarted"),
+}
+
+
+def blocks_of(page: str) -> list[str]:
+    text = (DOCS / f"{page}.md").read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PRINTED)
+def test_code_runs_and_prints_what_it_says(
+    page: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for block, printed in zip(blocks_of(page), PRINTED[page], strict=True):
+        code = block.replace(HOSTS, server.hosts).replace("lost.wait(1.0)", "lost.wait(0.0)")
+        try:
+            exec(code, {**PROGRAM})
+        except EndError:
+            assert "Supervisor" in block
+        assert capsys.readouterr().out == printed
+
+
+def test_what_the_text_says_is_printed() -> None:
+    said = [
+        words
+        for page in PRINTED
+        for sentence in re.findall(
+            r"^It prints (.*?)[.,] ?", (DOCS / f"{page}.md").read_text(), re.M
+        )
+        for words in re.findall(r"`(.*?)`", sentence)
+    ]
+    printed = "".join(line for lines in PRINTED.values() for line in lines)
+    assert len(said) >= 4
+    assert [words for words in said if words not in printed] == []
+
+
+def test_tls(
+    authority: Authority, shown: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks_of("how-to/tls")
+    context = make_context(str(shown.both), None, str(authority.file), optional=False)
+    with Server(tls=context) as server:
+        for name, there in (
+            ("authority.pem", authority.file),
+            ("client.pem", authority.sign("client").both),
+            ("zk1.example.org:2281", server.hosts),
+        ):
+            block = block.replace(name, str(there))
+        exec(block, {})
+    assert "x509" in capsys.readouterr().out
+
+
+def test_each_page_with_code_is_run() -> None:
+    elsewhere = {"how-to/tls", "how-to/from-kazoo", "how-to/from-curator"}
+    pages = [*(DOCS / "how-to").glob("*.md"), DOCS / "tutorial.md", DOCS / "fences.md"]
+    for page in pages:
+        name = str(page.relative_to(DOCS).with_suffix(""))
+        assert (name in PRINTED or name in elsewhere) == bool(blocks_of(name)), name
+
+
+def test_the_states_are_those_of_the_transitions() -> None:
+    rows = re.findall(
+        r"^\| `([A-Z_]+)` \| .* \| (.*) \|$", (DOCS / "sessions.md").read_text(), re.M
+    )
+    shown = {name: re.findall(r"`(.*?)`", following) for name, following in rows}
+    assert shown == {
+        state.name: list(dict.fromkeys(after.name for after in TRANSITIONS[state].values()))
+        for state in State
+    }
+
+
+def test_the_server_of_the_tutorial_is_the_default_one(server: Server) -> None:
+    from zkwire.cli.arguments import DEFAULT_SERVER
+
+    assert DEFAULT_SERVER == HOSTS
+    with Client(server.hosts) as client:
+        assert client.session_timeout == 10.0
