@@ -17,8 +17,9 @@ that misses its ZooKeeper fails where it is else skipped. What each step prints 
 tests of these folders; `site` builds the documentation in `build/site/`; `shell` and `embedded`
 run those of `shell` and `real` on zkwire's own server, `real` those that can have a real one;
 `docker` the smoke tests on ZooKeeper in containers, see `tests/make_image.sh`; `coverage` says
-which lines and branches of session, watches and recipes their quick tests miss. `ZOOKEEPER_HOME` names the release for `real`, or with `long` several,
-separated by colons: each is a step then. `curator` runs Apache Curator beside zkwire: that of
+which lines and branches of session, watches and recipes their quick tests miss.
+`ZOOKEEPER_HOME` names the release for `real`, or with `long` several, separated by colons: each is
+a step then. `curator` runs Apache Curator beside zkwire: that of
 `CURATOR_HOME`, or Debian's `libcurator-recipes-java`.
 """
 
