@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.command import run
 from zkwire import Client
-from zkwire.testing import Server
+from zkwire.testing import Ensemble, Server
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def client(server: Server) -> Iterator[Client]:
         yield client
 
 
-def prints(server: Server, *words: str, stdin: bytes = b"") -> list[str]:
+def prints(server: Server | Ensemble, *words: str, stdin: bytes = b"") -> list[str]:
     """What a command prints that succeeds without a note."""
     ran = run(server.hosts, *words, stdin=stdin)
     assert (ran.status, ran.err) == (0, "")
     return ran.lines
 
 
-def refuses(server: Server, *words: str) -> tuple[int, str]:
+def refuses(server: Server | Ensemble, *words: str) -> tuple[int, str]:
     """The exit status and the line of a command that fails."""
     ran = run(server.hosts, *words)
     assert ran.out == b""

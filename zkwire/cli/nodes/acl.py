@@ -1,0 +1,99 @@
+"""The command that reads and replaces access lists."""
+
+from __future__ import annotations
+
+from zkwire.cli.command import Command, UsageError
+from zkwire.cli.nodes.words import access_list, add_version, entry_text
+from zkwire.cli.output import stat_fields, stat_lines
+from zkwire.errors import NoNodeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+    from zkwire import ACL
+    from zkwire.cli.context import Context
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("action", choices=("get", "set"), help="what to do")
+    parser.add_argument("path", metavar="PATH")
+    does = "SCHEME:ID:PERMS[,...], PERMS of the letters cdrwa"
+    parser.add_argument("acl", nargs="*", type=access_list, metavar="ACL", help=does)
+    does = "get: the stat after the list"
+    parser.add_argument("-s", dest="stat", action="store_true", help=does)
+    add_version(parser, "set: the access list has")
+    does = "set: all nodes below as well"
+    parser.add_argument("-R", dest="recursive", action="store_true", help=does)
+
+
+def _acl(context: Context, asked: Namespace) -> None:
+    getting = asked.action == "get"
+    if getting and (asked.acl or asked.recursive or asked.version >= 0):
+        raise UsageError("acl get takes a path, and -s")
+    if not getting and (not asked.acl or asked.stat):
+        raise UsageError("acl set takes a path and an access list, -v and -R")
+    if asked.recursive and asked.version >= 0:
+        raise UsageError("-v is for one node, without -R")
+    if getting:
+        _get(context, asked)
+    else:
+        _set(context, asked)
+
+
+def _get(context: Context, asked: Namespace) -> None:
+    out, path = context.output, context.path(asked.path)
+    entries, stat = context.client.get_acl(path)
+    texts = [entry_text(entry) for entry in entries]
+    if out.json:
+        shown = {"stat": stat_fields(stat)} if asked.stat else {}
+        out.record({"path": path, "acl": texts, "acl_version": stat.aversion, **shown})
+        return
+    for line in texts + (stat_lines(stat) if asked.stat else []):
+        out.line(line)
+
+
+def _set(context: Context, asked: Namespace) -> None:
+    out, path = context.output, context.path(asked.path)
+    acl = [entry for entries in asked.acl for entry in entries]
+    if asked.recursive:
+        name, number = "nodes", _set_all(context, path, acl)
+    else:
+        stat = context.client.set_acl(path, acl, asked.version)
+        name, number = "acl_version", stat.aversion
+    if out.json:
+        out.record({"path": path, name: number})
+    else:
+        out.line(str(number))
+
+
+def _set_all(context: Context, path: str, acl: Sequence[ACL]) -> int:
+    """The number of nodes that have the list now.
+
+    Children come first: the list may take the right to look below a node.
+    """
+    number = 0
+    for node in list(context.client.walk(path))[::-1]:
+        try:
+            context.client.set_acl(node, acl)
+            number += 1
+        except NoNodeError:  # deleted meanwhile
+            if node == path:
+                raise
+    return number
+
+
+COMMANDS = {
+    "acl": Command(
+        _acl,
+        _arguments,
+        examples=(
+            "zkwire acl get /config  # an entry on each line, as set takes it",
+            "zkwire acl set /config world:anyone:r auth::cdrwa  # prints the new version",
+            "zkwire acl set -R /jobs sasl:worker:cdrwa  # prints how many nodes",
+        ),
+        details="PERMS: c create, d delete, r read, w write, a admin.  A list is replaced as a\n"
+        "whole, and one without an entry that may `a` can never be changed again.",
+    ),
+}
