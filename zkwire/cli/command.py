@@ -104,6 +104,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "config": ("nodes.ensemble", "print the configuration of the ensemble"),
     "reconfig": ("nodes.ensemble", "add servers to the ensemble, or remove them"),
     "demo": ("demo.demo", "show what the locks do when things go wrong"),
+    "copy": ("transfer.load", "copy a tree to another path or ensemble"),
+    "dump": ("transfer.dump", "write a tree as JSON Lines"),
+    "load": ("transfer.load", "read a tree that dump has written"),
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
     "shell": ("shell", "look at nodes and change them, one command on each line"),
 }
