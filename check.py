@@ -6,7 +6,8 @@
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
 or any steps by name: format lint mypy pyright unit testbed simulation site shell embedded real
-docker coverage curator explore chaos fuzz following partitioner; what follows `--` goes to pytest.
+docker coverage curator pairs explore chaos fuzz following partitioner; what follows `--` goes to
+pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
@@ -19,8 +20,9 @@ run those of `shell` and `real` on zkwire's own server, `real` those that can ha
 `docker` the smoke tests on ZooKeeper in containers, see `tests/make_image.sh`; `coverage` says
 which lines and branches of session, watches and recipes their quick tests miss.
 `ZOOKEEPER_HOME` names the release for `real`, or with `long` several, separated by colons: each is
-a step then. `curator` runs Apache Curator beside zkwire: that of
-`CURATOR_HOME`, or Debian's `libcurator-recipes-java`.
+a step then. `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
+`libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues and claims at
+every pair of requests.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real", "site")
 TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue")
 """Commands of tests/long for recipes, each with its figures."""
-LONG = ("curator", "explore", "chaos", "fuzz", *TRIALS)
+LONG = ("curator", "pairs", "explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell", "site"),
     ("unit", "testbed", "simulation", "coverage", "explore"),
-    ("real", "docker", "curator", "chaos", *TRIALS),
+    ("real", "docker", "curator", "pairs", "chaos", *TRIALS),
     ("fuzz",),
 )
 """What computes and what waits go on side by side; the steps of one lane follow each other."""
@@ -138,6 +140,7 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
         # Under CI=true a test that misses its Curator fails.
         Step("curator", pytest("curator"), variables={**seed, "CI": "true"}),
+        Step("pairs", [*pytest("real"), "-k", "every_cut"], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import re
 import threading
 from collections import Counter
@@ -222,6 +223,25 @@ def test_an_expired_consumer_removes_nothing(stage: Stage, fresh_path: str) -> N
     assert item.deliveries == 2
     again.__exit__(None, None, None)
     assert len(other) == 0
+
+
+def test_the_loss_of_a_claim_is_told_while_the_work_goes_on(stage: Stage, fresh_path: str) -> None:
+    """Not its end, and not to a copy in another process."""
+    client, told = stage.client(), threading.Event()
+    queue = Queue(client, fresh_path)
+    queue.put_many([b"a", b"b"])
+    with queue.take() as item:
+        ended = Running(lambda lost=item.lost: lost.wait(PATIENCE))  # type: ignore[misc]
+        assert not item.lost.is_set()  # type: ignore[union-attr]
+    assert ended.result(GRACE) is False
+    with pytest.raises(LockLostError), queue.take() as item:
+        assert item.lost is not None
+        item.lost.add_callback(lambda _: told.set())
+        stage.expire(client)
+        assert item.lost.wait(PATIENCE)
+        assert told.wait(PATIENCE)
+    copied = pickle.loads(pickle.dumps(item))
+    assert (copied[:-1], copied.lost) == (item[:-1], None)
 
 
 def test_a_claim_that_an_outsider_deletes_is_not_removed_with_the_next_one(

@@ -1,9 +1,10 @@
 """Every single cut and every pair of cuts at each request of a queue's put, take and get.
 
 A cycle is run once without a fault, and then once for each request that it has sent and each cut
-that can happen to it or to its reply; and for each pair of cuts, at a request and at a later one,
-or at the greeting of the next connection.  Whatever happens: each item is put once and delivered
-once, and no claim, no mark and no place in the line is left.
+that can happen to it or to its reply; and for each pair of cuts, at a request and at a later one
+(which: :mod:`tests.support.sweeping`), or at the greeting of the next connection.  Whatever
+happens: each item is put once and delivered once, and no claim, no mark and no place in the line is
+left.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests
 from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import distances
 from zkwire import Client, NoNodeError, Queue, QueueEmptyError, QueueItem
 from zkwire.testing.proxy import Action, cut_after, cut_before, truncate
 
@@ -42,11 +44,16 @@ SINGLES = {
     "reply torn": Cut(truncate(11), reply=True),
 }
 BOTH = {"cut before": Cut(cut_before), "cut after": Cut(cut_after)}
-CUTS: dict[str, tuple[Cut, ...]] = {name: (cut,) for name, cut in SINGLES.items()}
-for (first, a), (second, b) in itertools.product(BOTH.items(), repeat=2):
-    CUTS[f"{first}, then the greeting {second}"] = (a, b._replace(greeting=True))
-    for later in (1, 2, 3):
-        CUTS[f"{first}, then {second} {later} later"] = (a, b._replace(later=later))
+
+
+def cuts(at: int, count: int) -> dict[str, tuple[Cut, ...]]:
+    """What happens at one of ``count`` requests, and later."""
+    all_cuts: dict[str, tuple[Cut, ...]] = {name: (cut,) for name, cut in SINGLES.items()}
+    for (first, a), (second, b) in itertools.product(BOTH.items(), repeat=2):
+        all_cuts[f"{first}, then the greeting {second}"] = (a, b._replace(greeting=True))
+        for later in distances(at, count):
+            all_cuts[f"{first}, then {second} {later} later"] = (a, b._replace(later=later))
+    return all_cuts
 
 
 class Run(Stage):
@@ -200,28 +207,28 @@ def test_every_cut_and_every_pair_at_every_request(
     capsys: pytest.CaptureFixture[str],
     cycle: Cycle,
 ) -> None:
-    def live(name: str, at: int | None, cuts: tuple[Cut, ...]) -> int:
+    def live(name: str, at: int = 0, planned: tuple[Cut, ...] = ()) -> int:
         with Run(zookeeper, observer, f"{fresh_path}-{name}") as run:
 
             def begin() -> None:
                 run.begin()
-                run.plan(at or 0, cuts)
+                run.plan(at, planned)
 
             cycle(run, begin)
             run.assert_nothing_stays()
             return run.asked()
 
-    def wrong(point: tuple[int, str]) -> str | None:
-        at, name = point
+    def wrong(point: tuple[int, str, tuple[Cut, ...]]) -> str | None:
+        at, name, planned = point
         try:
-            live(f"{at}-{name.replace(' ', '-').replace(',', '')}", at, CUTS[name])
+            live(f"{at}-{name.replace(' ', '-').replace(',', '')}", at, planned)
         except Exception as error:
             reason = str(error).partition("\n")[0]
             return f"{name} at request {at}: {type(error).__name__}: {reason}"
         return None
 
-    count = live("clean", None, ())
-    points = list(itertools.product(range(count), CUTS))
+    count = live("clean")
+    points = [(at, *cut) for at in range(count) for cut in cuts(at, count).items()]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sweep") as pool:
         failures = [line for line in pool.map(wrong, points) if line]
     with capsys.disabled():

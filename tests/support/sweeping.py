@@ -3,12 +3,14 @@
 What a test says is one life: what is called, and what must be true behind it. It is lived once
 without a fault, to count its requests, and then once for each cut at each of them, before the
 server gets the request or behind that; and for each pair of such cuts, of which the second hits one
-of the next requests or the greeting of the next connection.
+of the next three requests or the greeting of the next connection. With `ZKWIRE_PAIRS=all` it hits
+each later request, to the third behind what a life without a fault has sent.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,17 +21,26 @@ from zkwire.testing.proxy import cut_after, cut_before
 
 AT_ONCE = 12  # they spend their time waiting for each other's sockets
 CUTS = {"before": cut_before, "after": cut_after}
-DISTANCES = (None, 1, 2, 3)  # of the second cut; None: at the greeting
+NEAR = 3
+ALL_PAIRS = os.environ.get("ZKWIRE_PAIRS") == "all"
 
 Point = tuple[int, str, tuple[int | None, str] | None]
 Life = Callable[[Stage, Client, str], None]
 """Called with a stage, a client behind its proxy and a path of its own."""
 
 
+def distances(at: int, count: int) -> range:
+    """How many requests behind one of ``count`` the second cut comes."""
+    return range(1, NEAR + (count - at if ALL_PAIRS else 1))
+
+
 def points(count: int) -> list[Point]:
-    """All single cuts and all pairs at so many requests."""
-    seconds = [None, *itertools.product(DISTANCES, CUTS)]
-    return list(itertools.product(range(count), CUTS, seconds))
+    """All single cuts and all pairs at so many requests; None: a second cut at the greeting."""
+    return [
+        (at, first, second)
+        for at, first in itertools.product(range(count), CUTS)
+        for second in (None, *itertools.product((None, *distances(at, count)), CUTS))
+    ]
 
 
 def live(server: ZooKeeperServer, observer: Client, path: str, life: Life, point: Point) -> int:

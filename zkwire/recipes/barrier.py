@@ -36,15 +36,18 @@ class NodeBarrier(PathView):
     async def close(self, timeout: float | None = None) -> None:
         """Close the barrier; nothing happens if it is closed.
 
-        A lost connection is no error.  OperationTimeoutError after ``timeout`` seconds, without one
-        after the ``operation_timeout``: call it again, or ``open``.
+        A lost connection is no error: the request is repeated, until a server has answered.  If the
+        lost one was executed and another client has opened the barrier since, the repetition closes
+        it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
+        ``operation_timeout``: call it again, or ``open``.
         """
         await ensure_path(self._runtime, self._path, self._acl, within(self._runtime, timeout))
 
     async def open(self, timeout: float | None = None) -> None:
         """Open the barrier for all that wait; nothing happens if it is open.
 
-        Ends as :meth:`close` does.  NotEmptyError if the node has children: it is then no barrier.
+        Ends as :meth:`close` does; a repetition opens again what another client has closed since.
+        NotEmptyError if the node has children: it is then no barrier.
         """
         try:
             delete = self._runtime.operations.delete

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkwire.jute.records import ACL, Stat
+    from zkwire.recipes.lost import Lost
     from zkwire.recipes.runtime import Runtime
 
 _PREFIX = "entry-"
@@ -50,6 +51,10 @@ class QueueItem(Record):
     ``name`` is that of its node, unlike that of any other.  ``zxid`` is what its ``put`` has
     returned.  ``deliveries``: how often it has been taken, this time included; 0 from ``get`` and
     ``peek`` if it never was.
+
+    ``lost``, of an item that ``take`` has claimed: the loss of the claim, as that of a lock, to
+    wait or be called for.  It tells that the session is over, or may be; of a claim that an
+    outsider has deleted only the end of the ``with`` tells.  A copy in another process has none.
     """
 
     data: bytes
@@ -57,6 +62,10 @@ class QueueItem(Record):
     name: str
     zxid: int
     deliveries: int
+    lost: Lost | None = None
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return QueueItem, tuple(self)[:-1]  # pyright: ignore
 
 
 class Layout:
@@ -102,8 +111,9 @@ def is_item(name: str) -> bool:
     return digits.isdigit() and digits.isascii()
 
 
-def item(name: str, data: bytes, stat: Stat, taken: int = 0) -> QueueItem:
-    return QueueItem(data, int(name[_PRIORITY]), name, stat.czxid, stat.version + taken)
+def item(name: str, data: bytes, stat: Stat, lost: Lost | None = None) -> QueueItem:
+    deliveries = stat.version + (lost is not None)  # a claim counts
+    return QueueItem(data, int(name[_PRIORITY]), name, stat.czxid, deliveries, lost)
 
 
 def check_item(data: bytes) -> bytes:

@@ -19,6 +19,7 @@ from zkwire.errors import (
 from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.entry import Entry
+from zkwire.recipes.lost import Lost
 from zkwire.recipes.queue import ItemQueue
 from zkwire.recipes.queue_items import item
 from zkwire.recipes.runtime import in_time
@@ -40,6 +41,7 @@ class Taking(Entry):
         self._mark: Mark | None = None
         self._claim: Attempt | None = None
         self._item: QueueItem | None = None
+        self._lost = Lost(self._runtime)
 
     async def _enter(self) -> QueueItem:
         if self._busy or self._owned or self._item is not None:
@@ -58,7 +60,8 @@ class Taking(Entry):
                     SetData(f"{self._queue._layout.items}/{name}", data, stat.version),
                 ]
                 if await self._queue._claimed(mark, claim, search._deadline):
-                    self._item = item(name, data, stat, 1)
+                    self._item = item(name, data, stat, self._lost)
+                    self._runtime.hold(self._lost)
                     # interrupt-safe: last, and together.
                     self._claim, self._pending_cleanup = attempt, None
                     return self._item
@@ -78,8 +81,8 @@ class Taking(Entry):
         if attempt is None or mark is None or taken is None:
             return
         self._releasing, self._pending_cleanup = True, attempt
-        self._claim = None
         try:
+            self._end_claim()
             if well:
                 await self._remove(mark, attempt, taken)
                 self._pending_cleanup = None
@@ -103,17 +106,15 @@ class Taking(Entry):
             refusal = error.results[error.index] or error
             if not isinstance(refusal, (NoNodeError, BadVersionError)):
                 raise refusal from None
-            raise self._lost(path, "the server does not find its claim") from refusal
+            raise lost(path, "the server does not find its claim") from refusal
         except SessionExpiredError as error:
-            lost = self._lost(path, "the session has expired")
-            lost.maybe_applied = error.maybe_applied
-            raise lost from error
+            loss = lost(path, "the session has expired")
+            loss.maybe_applied = error.maybe_applied
+            raise loss from error
 
-    def _lost(self, path: str, reason: str) -> LockLostError:
-        return LockLostError(
-            f"{path} was no longer claimed when the work on it ended ({reason}), and was not "
-            "removed: another consumer may have it"
-        )
+    def _end_claim(self) -> None:
+        self._claim = None
+        self._runtime.unhold(self._lost)
 
     def _exit_later(self) -> None:
         """Give the item back: where nothing may await."""
@@ -139,3 +140,11 @@ class Taking(Entry):
         own = stat.ephemeral_owner == self._runtime.session_id
         if own and data == attempt.id.encode():
             await operations.delete(node)
+
+
+def lost(path: str, reason: str) -> LockLostError:
+    """The error of a claim that its end has not found."""
+    return LockLostError(
+        f"{path} was no longer claimed when the work on it ended ({reason}), and was not removed: "
+        "another consumer may have it"
+    )
