@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ version = release = zkwire.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_title = "zkwire"
-html_show_copyright = False
+html_show_copyright = html_show_sphinx = False
 html_copy_source = False
 exclude_patterns = ["conf.py"]
 myst_heading_anchors = 4  # a link of one page to a heading of another is checked
@@ -68,7 +69,21 @@ def _mark_code(
     lines[:] = "\n".join(lines).split("\n")
 
 
+def _hide_private(
+    _app: Sphinx,
+    _what: str,
+    _name: str,
+    _thing: object,
+    _options: object,
+    signature: str | None,
+    returned: str | None,
+) -> tuple[str | None, str | None]:
+    """Parameters for tests alone are shown to no reader."""
+    return re.sub(r", _\w+: [^=]* = None", "", signature or "") or None, returned
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.add_directive("api", Api)
     app.connect("autodoc-process-docstring", _mark_code)
+    app.connect("autodoc-process-signature", _hide_private)

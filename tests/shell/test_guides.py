@@ -17,6 +17,7 @@ from zkwire.testing.server.tls import make_context
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 HOSTS = "127.0.0.1:2181"
 PRINTED = {
+    "index": ["now there: b'paid'\n"],
     "tutorial": [
         "['config']\nb'limit=10' 0\n",
         "['w0000000000']\n[]\n",
