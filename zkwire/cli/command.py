@@ -103,6 +103,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "whoami": ("nodes.ensemble", "print the identities that the server sees"),
     "config": ("nodes.ensemble", "print the configuration of the ensemble"),
     "reconfig": ("nodes.ensemble", "add servers to the ensemble, or remove them"),
+    "watch": ("nodes.watch", "show each change of a node, as it comes"),
+    "wait": ("nodes.wait", "wait until a node exists, is gone, or has certain data"),
     "demo": ("demo.demo", "show what the locks do when things go wrong"),
     "copy": ("transfer.load", "copy a tree to another path or ensemble"),
     "dump": ("transfer.dump", "write a tree as JSON Lines"),

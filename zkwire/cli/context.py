@@ -17,19 +17,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from ssl import SSLContext
-    from typing import TextIO
+    from typing import Any, TextIO
 
-    from zkwire import Client, TraceFrame
+    from zkwire import Client, Supervisor, TraceFrame
 
 
 class Context:
     """One run of the command, or of the shell.
 
-    ``options``: those of :func:`zkwire.cli.arguments.add_connection`, parsed.
+    ``options``: those of :func:`zkwire.cli.arguments.add_connection`, parsed.  ``server`` is where
+    clients connect, ``auth`` the credentials that the shell's user has added.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+        self.server = server_of(options)
+        self.auth: list[tuple[str, bytes]] = []
         self.output = Output(json=options.json, quiet=options.quiet, colour=options.color)
         self.directory = "/"
         self.in_shell = False
@@ -37,27 +40,35 @@ class Context:
     @cached_property
     def client(self) -> Client:
         """The client, connected; UnreachableError after ``--connect-timeout``."""
-        return self.connect(server_of(self.options))
+        return self.connect(self.server)
 
     def connect(self, server: str) -> Client:
         """A client of another server, with the same options; the caller closes it."""
         from zkwire import Client
 
-        options = self.options
-        client = Client(
-            server,
-            session_timeout=options.session_timeout,
-            auth=_credentials(options.auth),
-            tls=_tls(options),
-            read_only=options.read_only,
-            trace=_Tracer(options.trace) if options.trace else None,
-        )
+        client = Client(server, **self._client_options())
         try:
-            client.connect(options.connect_timeout)
+            client.connect(self.options.connect_timeout)
         except BaseException:
             client.close()
             raise
         return client
+
+    def supervisor(self) -> Supervisor:
+        """One session after another, with the same options, for what outlives a session."""
+        from zkwire import Supervisor
+
+        return Supervisor(self.server, **self._client_options())
+
+    def _client_options(self) -> dict[str, Any]:
+        options = self.options
+        return {
+            "session_timeout": options.session_timeout,
+            "auth": [*_credentials(options.auth), *self.auth],
+            "tls": _tls(options),
+            "read_only": options.read_only,
+            "trace": _Tracer(options.trace) if options.trace else None,
+        }
 
     def path(self, text: str) -> str:
         """An absolute path, without a ``/`` at its end; a relative one begins at the directory."""

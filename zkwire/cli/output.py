@@ -66,12 +66,15 @@ class Output:
         if not self.quiet:
             _write(sys.stderr, printable(text) + "\n")
 
-    def error(self, error: BaseException) -> None:
-        """One line about the error that has ended a command, on standard error."""
+    def error(self, error: BaseException, hint: str = "") -> None:
+        """One line about the error that has ended a command, on standard error.
+
+        ``hint`` is for people: it stands behind the error.
+        """
         if self.json:
             _write(sys.stderr, _as_json(_error_fields(error)) + "\n")
         else:
-            _write(sys.stderr, f"zkwire: {printable(describe(error))}\n")
+            _write(sys.stderr, f"zkwire: {printable(describe(error))}{hint}\n")
 
     def paint(self, text: str, colour: str) -> str:
         """``text`` in one of ``COLOURS``, if that is wanted; after :func:`printable`."""
@@ -140,6 +143,13 @@ def moment(milliseconds: int) -> str:
     except OverflowError:
         return str(milliseconds)
     return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def now() -> str:
+    """This moment, in UTC as RFC 3339 writes it."""
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:

@@ -1,0 +1,209 @@
+"""`zkwire watch` and `zkwire wait`, which outlive connections and sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_lines import RunningCommand
+from tests.support.lock_helpers import PATIENCE
+from tests.support.server_control import poll
+from zkwire import CREATOR_ALL_ACL, Client, Delete, digest_auth
+from zkwire.cli.main import main
+from zkwire.testing import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+MISSED = "changes before this line may have been missed"
+
+
+def expire_others(server: Server, client: Client) -> None:
+    """The server ends every session but that of the client."""
+    for session in server.sessions:
+        if session.session_id != client.session_id:
+            assert server.expire(session.session_id)
+
+
+def recording(name: str) -> list[str]:
+    """What a terminal shows, from the page about the command."""
+    page = (ROOT / "docs" / "command.md").read_text()
+    return page.split(f"<!-- recording: {name} -->\n```\n")[1].split("\n```")[0].splitlines()
+
+
+def test_watch_shows_each_newest_state(server: Server) -> None:
+    command_line, *lines = recording("watch")
+    words = command_line.removeprefix("$ zkwire ").split()
+    with Client(server.hosts) as client, RunningCommand(server, *words) as command:
+        deeds: list[Callable[[], object]] = [
+            lambda: None,
+            lambda: client.create("/config", b"limit=10"),
+            server.cut_all,
+            lambda: client.set_data("/config", b"limit=20"),
+            lambda: expire_others(server, client),
+            lambda: client.set_data("/config", b"limit=30"),
+            lambda: client.delete("/config"),
+        ]
+        for do, line in zip(deeds, lines, strict=True):
+            do()
+            assert command.line() == line
+        assert command.status() == 0
+
+
+def test_a_recursive_watch_says_where_changes_may_be_missing(server: Server) -> None:
+    def record() -> dict[str, object]:
+        fields: dict[str, object] = json.loads(command.line())
+        assert (fields.pop("v"), len(str(fields.pop("time")))) == (1, 24)
+        assert isinstance(fields.pop("t"), float)
+        fields.pop("zxid", None)
+        return fields
+
+    words = ["watch", "-r", "/a", "--initial", "--json", "-n", "3"]
+    with Client(server.hosts) as client:
+        client.ensure_path("/a/b")
+        with RunningCommand(server, *words) as command:
+            assert [record() for _ in range(2)] == [
+                {"event": "exists", "path": "/a"},
+                {"event": "exists", "path": "/a/b"},
+            ]
+            client.set_data("/a/b", b"x")
+            assert record() == {"event": "changed", "path": "/a/b"}
+            for what, end in (
+                ("reconnected", server.cut_all),
+                ("resynced", lambda: expire_others(server, client)),
+            ):
+                end()
+                assert record() == {"event": what}
+                assert record() == {"event": "gap", "path": "/a"}
+            client.create("/a/b/c")
+            assert record() == {"event": "created", "path": "/a/b/c"}
+            client.delete("/a/b/c")
+            assert record() == {"event": "deleted", "path": "/a/b/c"}
+            assert command.status() == 0
+
+
+def test_a_watch_of_children_tells_of_names_alone(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.ensure_path("/a/old")
+        words = ["watch", "--children", "--initial", "-n", "3", "/a"]
+        with RunningCommand(server, *words) as command:
+            assert [command.line(), command.line()] == ["exists /a", "exists /a/old"]
+            client.set_data("/a/old", b"x")
+            client.create("/a/new")
+            assert command.line() == "added /a/new"
+            client.multi([Delete("/a/new"), Delete("/a/old")])
+            missed = f"gap /a: {MISSED}"  # the state between was never there to be read
+            assert command.rest() == [missed, "removed /a/new", "removed /a/old"]
+
+
+def test_a_persistent_watch_tells_of_data_and_of_the_list_of_children(server: Server) -> None:
+    words = ["watch", "--persistent", "--initial", "-n", "3", "/a"]
+    with Client(server.hosts) as client, RunningCommand(server, *words) as command:
+        assert command.line() == "missing /a"
+        client.create("/a")
+        client.create("/a/b")
+        client.set_data("/a", b"x")
+        assert command.rest() == ["created /a", "children /a", "changed /a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["watch", "/", "--timeout", "100ms"], 0),
+        (["watch", "-r", "/", "-n", "1", "--timeout", "100ms"], 124),
+        (["watch", "-n", "0", "/"], 2),
+        (["watch", "-r", "--children", "/"], 2),
+        (["wait", "/none", "--timeout", "100ms"], 124),
+        (["wait", "/none", "--timeout", "0"], 124),
+        (["wait", "/zookeeper", "--timeout", "0"], 0),
+        (["wait", "/zookeeper", "--gone", "--timeout", "0"], 124),
+        (["wait", "/none", "--data", "("], 2),
+        (["wait", "/secret"], 1),
+        (["watch", "/secret"], 1),
+        (["watch", "//"], 0),
+    ],
+    ids=str,
+)
+def test_the_exit_status(
+    server: Server, capsys: pytest.CaptureFixture[str], words: list[str], status: int
+) -> None:
+    with Client(server.hosts, auth=[digest_auth("a", "b")]) as client:
+        client.create("/secret", acl=CREATOR_ALL_ACL)
+        limit = [] if "--timeout" in words else ["--timeout", "30s"]
+        if words == ["watch", "//"]:
+            limit = ["--timeout", "100ms"]
+        assert main(["-s", server.hosts, *words, *limit]) == status
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1 if status in {1, 2} else 0)
+
+
+@pytest.mark.parametrize("command", ["watch", "wait"])
+def test_without_a_server(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main(["-s", "127.0.0.1:1", "--connect-timeout", "100ms", command, "/"]) == 3
+    assert capsys.readouterr().err.startswith("zkwire: Unreachable: ")
+
+
+def test_wait_ends_when_the_node_is_as_it_shall_be(server: Server) -> None:
+    def create(client: Client) -> object:
+        return client.create("/a", b"v: 1")
+
+    def change(client: Client) -> object:
+        return client.set_data("/a", b"v: 2\n")
+
+    def add(client: Client) -> object:
+        client.create("/a/x")
+        return client.create("/a/y")
+
+    def clear(client: Client) -> object:
+        client.delete("/a/x")
+        return client.delete("/a/y")
+
+    def remove(client: Client) -> object:
+        return client.delete("/a")
+
+    steps: list[tuple[list[str], Callable[[Client], object]]] = [
+        ([], create),
+        (["--data", "^v: 2$"], change),
+        (["--children", "2"], add),
+        (["--children", "0"], clear),
+        (["--gone"], remove),
+    ]
+    with Client(server.hosts) as client:
+        for words, do in steps:
+            with RunningCommand(server, "wait", "/a", *words, "--json") as command:
+                poll("its session", lambda: len(server.sessions) == 2 or None, PATIENCE)
+                expire_others(server, client)
+                do(client)
+                found = json.loads(command.line())
+            assert found["exists"] is (do is not remove)
+            assert command.status() == 0
+        assert client.exists("/a") is None
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (None, 141)],
+    ids=["SIGINT", "SIGTERM", "a closed pipe"],
+)
+def test_the_end_of_a_watch_is_quiet(
+    server: Server, end: signal.Signals | None, status: int
+) -> None:
+    command = [sys.executable, "-m", "zkwire", "-s", server.hosts, "watch", "/", "--initial"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "exists /: version 0\n"
+        if end is None:  # and no change comes that would be written
+            process.stdout.close()
+        else:
+            process.send_signal(end)
+        assert process.wait(PATIENCE) == status
+        assert process.stderr.read() == ""
