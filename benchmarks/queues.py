@@ -150,8 +150,10 @@ def main(rounds: int) -> None:
         with Client(hosts) as client:
             sides = {"zkwire": Zkwire(client), "kazoo": Kazoo(kazoo_client)}
             found: dict[tuple[str, str], list[float]] = {}
-            for _ in range(rounds):
-                for job, (name, side) in itertools.product(JOBS, sides.items()):
+            for number in range(rounds):
+                # In turns: what the first has left to the server is a burden on the second.
+                order = list(sides.items())[:: -1 if number % 2 else 1]
+                for job, (name, side) in itertools.product(JOBS, order):
                     found.setdefault((job, name), []).append(getattr(side, job)())
         kazoo_client.stop()
         kazoo_client.close()
