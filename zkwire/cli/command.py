@@ -63,7 +63,8 @@ class Command:
     parsed arguments, and returns the exit status (None: 0); errors it leaves to the caller.
     ``examples`` are whole lines, shown first in the help.  ``details`` are paragraphs for the help,
     of at most 80 columns.  ``in_shell``: whether the shell has it as well.  ``connects``: whether
-    it takes the options of a client.
+    it takes the options of a client.  ``runs_program``: the words behind ``--`` are a program
+    and no arguments; the parsed arguments have them as ``program``, empty if there is none.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Command:
         details: str = "",
         in_shell: bool = True,
         connects: bool = True,
+        runs_program: bool = False,
     ) -> None:
         self.run = run
         self.arguments = arguments
@@ -82,6 +84,7 @@ class Command:
         self.details = details
         self.in_shell = in_shell
         self.connects = connects
+        self.runs_program = runs_program
 
 
 # The name of each command, the module below zkwire.cli that has it, and what it does.
@@ -105,6 +108,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "reconfig": ("nodes.ensemble", "add servers to the ensemble, or remove them"),
     "watch": ("nodes.watch", "show each change of a node, as it comes"),
     "wait": ("nodes.wait", "wait until a node exists, is gone, or has certain data"),
+    "spy": ("spy.spy", "show what a client and a server say to each other, and break it"),
+    "decode": ("spy.decode", "explain bytes of the protocol, field by field"),
     "demo": ("demo.demo", "show what the locks do when things go wrong"),
     "copy": ("transfer.load", "copy a tree to another path or ensemble"),
     "dump": ("transfer.dump", "write a tree as JSON Lines"),

@@ -16,6 +16,12 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T", bound=BaseException)
+
 DONE = 0
 REFUSED = 1  # the server said no, or the answer of a question is no
 USAGE = 2
@@ -30,8 +36,17 @@ NOT_FOUND = 127
 BY_SIGNAL = 128  # and the number of the signal
 
 
+def with_status(error: T, status: int) -> T:
+    """The same error, which ends the command with this exit status."""
+    error.__dict__["exit_status"] = status
+    return error
+
+
 def status_of(error: BaseException) -> int:
     """The exit status for an error that has ended a command."""
+    chosen: int | None = error.__dict__.get("exit_status")
+    if chosen is not None:
+        return chosen
     if isinstance(error, KeyboardInterrupt):
         return BY_SIGNAL + 2
     if isinstance(error, BrokenPipeError):

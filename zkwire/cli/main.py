@@ -70,6 +70,9 @@ def _run(arguments: list[str]) -> int:
     if command.connects:
         add_connection(parser, again=True)
     add_output(parser, again=True)
+    if command.runs_program:
+        at = rest.index("--") if "--" in rest else len(rest)
+        rest, options.program = rest[:at], rest[at + 1 :]
     parser.parse_args(rest, options)
     context = Context(options)
     try:

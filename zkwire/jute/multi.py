@@ -28,7 +28,7 @@ _UNKNOWN = -1  # a result's error code, which only a server knows
 _ERROR = -1
 
 # By opcode, as in Java's MultiResponse.deserialize; None: nothing follows the header.
-_RESULTS: dict[int, type[Record] | None] = {
+RESULTS: dict[int, type[Record] | None] = {
     1: CreateResponse,
     2: None,
     4: GetDataResponse,
@@ -65,9 +65,9 @@ class MultiResponse(tuple[Record | None, ...]):
             header, at = MultiHeader.unpack(data, at, end)
             if header.done:
                 break
-            if header.type not in _RESULTS:
+            if header.type not in RESULTS:
                 raise ProtocolError(f"a multi reply holds a result of type {header.type}")
-            kind, result = _RESULTS[header.type], None
+            kind, result = RESULTS[header.type], None
             if kind is not None:
                 result, at = kind.unpack(data, at, end)
             results.append(result)

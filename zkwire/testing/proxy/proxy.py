@@ -50,7 +50,7 @@ class FaultProxy:
         self._rules: list[Rule] = []
         self._requests = 0
         self._failure: Exception | None = None
-        self._relay = Relay(_resolve(upstream), self._choose_steps, self._notify)
+        self._relay = Relay(resolve(upstream), self._choose_steps, self._notify)
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +82,7 @@ class FaultProxy:
 
     @upstream.setter
     def upstream(self, upstream: str) -> None:
-        self._relay.upstream = _resolve(upstream)
+        self._relay.upstream = resolve(upstream)
         self._upstream = upstream
 
     @property
@@ -284,7 +284,8 @@ class _Once:
         return self._left == 0 and not self._reply
 
 
-def _resolve(upstream: str) -> Address:
+def resolve(upstream: str) -> Address:
+    """The address of "host:port", for a relay; ValueError or, if there is none, OSError."""
     host, colon, port = upstream.rpartition(":")
     if not (host and colon and port.isdecimal()) or "," in host:
         raise ValueError(f"upstream must be one host:port: {upstream!r}")

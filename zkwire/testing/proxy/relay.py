@@ -17,6 +17,7 @@ Rules of this file:
 from __future__ import annotations
 
 import math
+import os
 import selectors
 import socket
 import struct
@@ -46,6 +47,7 @@ ChooseSteps: TypeAlias = Callable[
     [Iterable[tuple[Frame, Action | None]]], list[tuple[Frame, tuple[Step, ...]]]
 ]
 Handler: TypeAlias = Callable[[int], None]
+Observe: TypeAlias = Callable[[int, str, str], None]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RESET = struct.pack("ii", 1, 0)
@@ -58,6 +60,7 @@ class ProxiedConnection:
 
     def __init__(self, relay: Relay, client: socket.socket, number: int) -> None:
         family, self._address = relay.upstream
+        self.number = number
         self._relay = relay
         self._client = client
         self._server = socket.socket(family, socket.SOCK_STREAM)
@@ -125,6 +128,7 @@ class ProxiedConnection:
             self._watch(0, _WRITE)
             return False
         if status not in (0, EISCONN):
+            self._relay.observe(self.number, "unreachable", os.strerror(status))
             self.cut(reset=False)
             return False
         self._connected = True
@@ -151,10 +155,12 @@ class ProxiedConnection:
             return
         except OSError:
             flow.ended = True
+            self._relay.observe(self.number, "ended", flow.direction)
             flow.add((Cut(reset=True),))
             return
         if not data:
             flow.ended = True
+            self._relay.observe(self.number, "ended", flow.direction)
             flow.add(Send(rest) for rest in self._conversation.rest(flow.direction))
             flow.add((HalfClose(),))
             return
@@ -169,12 +175,24 @@ class ProxiedConnection:
 
 
 class Relay:
-    """The listener, the connections, and the thread that serves them."""
+    """The listener, the connections, and the thread that serves them.
+
+    ``observe`` is called in that thread with a connection's number and what happens to it:
+    "open" and the client's address; "ended" and the direction whose sender has closed it;
+    "unreachable" and why; "closed", when the proxy has closed both sides.
+    """
 
     def __init__(
-        self, upstream: Address, choose_steps: ChooseSteps, changed: Callable[[], None]
+        self,
+        upstream: Address,
+        choose_steps: ChooseSteps,
+        changed: Callable[[], None],
+        *,
+        listen: tuple[str, int] = ("127.0.0.1", 0),
+        observe: Observe = lambda number, what, detail: None,
     ) -> None:
         self.upstream = upstream
+        self.observe = observe
         self.frozen = False
         self.refusing = False
         self.connections: list[ProxiedConnection] = []
@@ -187,7 +205,8 @@ class Relay:
         self._closing = False
         self._closed = False
         self._closed_lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
+        self._listener = socket.create_server(listen, family=family, backlog=128)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self._wake_in, self._wake_out = socket.socketpair()
@@ -240,6 +259,7 @@ class Relay:
     def forget(self, connection: ProxiedConnection) -> None:
         """Forget a connection that has ended."""
         self.connections.remove(connection)
+        self.observe(connection.number, "closed", "")
         self._changed()
 
     def watch(self, end: socket.socket, events: int, handler: Handler) -> None:
@@ -304,7 +324,7 @@ class Relay:
 
     def _accept(self, events: int) -> None:
         try:
-            client, _ = self._listener.accept()
+            client, address = self._listener.accept()
         except OSError:  # the client is gone already
             return
         if self.refusing:
@@ -312,6 +332,7 @@ class Relay:
             self.drain(client)
             return
         self.connections.append(ProxiedConnection(self, client, self._accepted))
+        self.observe(self._accepted, "open", f"{address[0]}:{address[1]}")
         self._accepted += 1
         self._changed()
 

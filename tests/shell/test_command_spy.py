@@ -1,0 +1,311 @@
+"""``zkwire spy``: bytes pass as they are, faults do what they say, secrets stay unseen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.support.installed_servers import find_installed
+from tests.support.server_control import ZooKeeperServer
+from tests.support.wiretap import Wiretap
+from zkwire import (
+    Client,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    State,
+)
+from zkwire.cli.main import main
+from zkwire.cli.spy.details import Privacy
+from zkwire.cli.spy.faults import Faults
+from zkwire.cli.spy.records import Recorder
+from zkwire.cli.spy.tap import Tap
+from zkwire.testing import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60.0
+SECRET = "geheim-4711"
+KAZOO = f"""
+import sys
+from kazoo.client import KazooClient
+client = KazooClient(sys.argv[1], auth_data=[("digest", "user:{SECRET}")])
+client.start(60)
+client.create("/secret", b"data", acl=None, ephemeral=True)
+client.get("/secret")
+open(sys.argv[2], "wb").write(client.client_id[1])
+client.stop()
+client.close()
+sys.exit(7)
+"""
+FORMATS = {"text": "txt", "jsonl": "jsonl", "mermaid": "mmd", "svg": "svg", "html": "html"}
+
+
+@contextmanager
+def tapped(upstream: str, *faults: str) -> Iterator[Tap]:
+    with closing(Tap([upstream], Faults(list(faults)), ("127.0.0.1", 0))) as tap:
+        yield tap
+
+
+def records_of(tap: Tap) -> list[dict[str, Any]]:
+    recorder = Recorder(tap.start, Privacy())
+    return [recorder.record(tap.events.get()) for _ in range(tap.events.qsize())]
+
+
+def wait_until(condition: Any) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "this has not come"
+        time.sleep(0.01)
+
+
+def use_kazoo(hosts: str) -> None:
+    """Some of everything: small and large frames, watches, refusals, credentials, a multi."""
+    client = KazooClient(hosts, auth_data=[("digest", f"user:{SECRET}")])
+    client.start(PATIENCE)
+    changed = threading.Event()
+    client.create("/a", os.urandom(3000))
+    client.get("/a", watch=lambda _: changed.set())
+    client.set("/a", b"")
+    assert changed.wait(PATIENCE)
+    for number in range(20):
+        client.create_async(f"/a/{number}", bytes(number))
+    client.create("/a/n-", sequence=True, ephemeral=True)
+    assert len(client.get_children("/a")) == 21
+    assert client.exists("/missing") is None
+    transaction = client.transaction()
+    transaction.delete("/a/0")
+    transaction.check("/a", 99)
+    assert len(transaction.commit()) == 2
+    client.stop()
+    client.close()
+
+
+def test_bytes_pass_as_they_are(server: Server) -> None:
+    """One byte at a time, both ways, between a client that is not ours and its server."""
+    with (
+        Wiretap(server.hosts) as behind,
+        tapped(behind.hosts, "split:1") as tap,
+        Wiretap(tap.hosts[0], segment=1) as before,
+    ):
+        use_kazoo(before.hosts)
+        wait_until(lambda: not tap.connections)
+        found = [record for record in records_of(tap) if "dir" in record]
+    assert (before.sent, before.received) == (behind.sent, behind.received)
+    assert len(before.sent) == 1
+    # What was put down is all that has passed, and all of it was understood.
+    for side, stream in (("c2s", before.sent[0]), ("s2c", before.received[0])):
+        assert sum(record["bytes"] for record in found if record["dir"] == side) == len(stream)
+    assert [record for record in found if "problem" in record or record["op"] == "unknown"] == []
+    requests = {record["n"] for record in found if record["dir"] == "c2s"}
+    replies = [record for record in found if record["dir"] == "s2c" and record["op"] != "watch"]
+    assert {record["re"] for record in replies} == requests
+
+
+@pytest.mark.real
+@pytest.mark.apache
+def test_bytes_of_the_java_client_pass_as_they_are(zookeeper: ZooKeeperServer) -> None:
+    installed = find_installed()
+    script = "create /spied some-data\nget -s /spied\nls /\naddauth digest user:x\ndelete /spied\n"
+    with (
+        Wiretap(zookeeper.hosts) as behind,
+        tapped(behind.hosts, "split:1") as tap,
+        Wiretap(tap.hosts[0], segment=1) as before,
+    ):
+        command = [
+            installed._java,
+            "-cp",
+            installed._classpath,
+            "org.apache.zookeeper.ZooKeeperMain",
+        ]
+        done = subprocess.run(
+            [*command, "-waitforconnection", "-server", before.hosts],
+            input=script,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert "some-data" in done.stdout, done.stdout + done.stderr
+        wait_until(lambda: not tap.connections)
+        found = [record for record in records_of(tap) if "dir" in record]
+    assert (before.sent, before.received) == (behind.sent, behind.received)
+    assert [record for record in found if "problem" in record or record["op"] == "unknown"] == []
+    assert {"connect", "create", "get_data", "get_children2", "auth", "delete"} <= {
+        record["op"] for record in found
+    }
+
+
+def test_a_program_is_spied_on_and_no_form_shows_its_secrets(
+    server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [
+        word
+        for name, ending in FORMATS.items()
+        for word in ("-f", name, "-o", str(tmp_path / f"run.{ending}"))
+    ]
+    program = [sys.executable, "-c", KAZOO, "{}", str(tmp_path / "password")]
+    words = ["spy", server.hosts, *outputs, "-f", "text", "--hex", "--data", "hex", "--stats"]
+    assert main([*words, "--", *program]) == 7
+    shown = capfd.readouterr()
+    password = (tmp_path / "password").read_bytes()
+    assert len(password) == 16
+    texts = {name: (tmp_path / f"run.{ending}").read_text() for name, ending in FORMATS.items()}
+    for text in [shown.out, shown.err, *texts.values()]:
+        for secret in (password, SECRET.encode()):
+            assert secret.decode("latin-1") not in text
+            assert secret.hex() not in text
+            assert repr(secret)[2:-1] not in text
+    for text in [shown.out, *texts.values()]:
+        assert "/secret" in text
+    assert "p50 ms" in shown.out
+    records = [json.loads(line) for line in texts["jsonl"].splitlines()]
+    assert [r["op"] for r in records[:2]] == ["open", "connect"]
+    assert records[-1]["stats"] == "op"
+    assert {r["n"] for r in records if "n" in r} == set(
+        range(1, 1 + max(r.get("n", 0) for r in records))
+    )
+
+
+def test_a_cut_reply_is_an_unknown_outcome(server: Server) -> None:
+    """With the exit status that says so, from a client through the spy."""
+    create = [sys.executable, "-m", "zkwire", "--server", "{}", "create", "/a"]
+    words = ["spy", "-f", "none", "--fault", "cut-after:create#1", server.hosts]
+    assert main([*words, "--", *create]) == 4
+    with Client(server.hosts) as client:
+        assert client.exists("/a")
+
+
+def test_faults_do_what_they_say(server: Server) -> None:
+    with tapped(server.hosts, "drop-reply:create", "cut-before:setData#2") as tap:
+        with Client(tap.hosts[0]) as client, Client(server.hosts) as other:
+            with pytest.raises(OperationTimeoutError):
+                client.pipeline.create("/dropped").result(0.2)
+            assert other.exists("/dropped")
+        with Client(tap.hosts[0]) as client:
+            client.set_data("/dropped", b"1")
+            with pytest.raises(OutcomeUnknownError):
+                client.set_data("/dropped", b"2")
+            assert client.get_data("/dropped")[0] == b"1"
+        faults = [record["fault"] for record in records_of(tap) if record["op"] == "fault"]
+    assert faults == ["drop-reply:create", "cut-before:setData#2"]
+    with tapped(server.hosts, "delay:100ms") as tap, Client(tap.hosts[0]) as client:
+        before = time.monotonic()
+        client.exists("/")
+        assert time.monotonic() - before >= 0.1
+
+
+def test_a_session_is_ended(server: Server) -> None:
+    """At a request, and at a time: its ephemeral nodes are gone, and its client hears of it."""
+    with tapped(server.hosts, "expire:sync", "expire@1h") as tap, Client(server.hosts) as other:
+        for path in ("/by-request", "/by-time"):
+            with Client(tap.hosts[0]) as client:
+                client.create(path, ephemeral=True)
+                if path == "/by-request":
+                    with pytest.raises((SessionExpiredError, OutcomeUnknownError)):
+                        client.sync("/")
+                else:
+                    tap.expire_all(Faults(["expire@1h"]).timed[0])
+                assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+            assert other.exists(path) is None
+        refused = [r for r in records_of(tap) if r["op"] == "connect" and not r.get("granted", 1)]
+    assert len(refused) == 2
+
+
+def test_a_black_hole_ends(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    look = [sys.executable, "-m", "zkwire", "--server", "{}", "ls", "/"]
+    words = ["spy", "--op", "connect", "--fault", "blackhole:300ms", server.hosts]
+    assert main([*words, "--", *look]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split(" ✕ ")[1] for line in shown if "fault" in line] == [
+        "fault blackhole:300ms",
+        "fault blackhole:300ms is over",
+    ]
+
+
+def test_several_servers_have_an_address_each(server: Server, tmp_path: Path) -> None:
+    """The chroot is behind them, for the client."""
+    note = "import sys; open(sys.argv[2], 'w').write(sys.argv[1])"
+    hosts = f"{server.hosts},localhost:1/some/where"
+    program = [sys.executable, "-c", note, "{}", str(tmp_path / "address")]
+    assert main(["spy", hosts, "--", *program]) == 0
+    servers, _, chroot = (tmp_path / "address").read_text().partition("/")
+    assert (len(set(servers.split(","))), chroot) == (2, "some/where")
+
+
+def test_it_ends_by_itself(server: Server, tmp_path: Path) -> None:
+    """After a time, or behind so many records: the program ends with it, and all is written."""
+    assert main(["spy", server.hosts, "--for", "10ms"]) == 0
+    ask = "import socket, sys, time; a = sys.argv[1].split(':'); s = socket.create_connection(a)"
+    program = [sys.executable, "-c", f"{ask}; s.send(b'ruok'); time.sleep(600)", "{}"]
+    file = tmp_path / "run.jsonl"
+    assert main(["spy", "-n", "2", "-o", str(file), server.hosts, "--", *program]) == 143
+    assert [json.loads(line)["op"] for line in file.read_text().splitlines()] == ["open", "command"]
+
+
+def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(Tap(["127.0.0.1:1"], Faults([]), ("127.0.0.1", 0))) as tap:
+        look = ["--server", tap.hosts[0], "--connect-timeout", "0.3", "ls", "/"]
+        assert main(look) == 3
+        assert {"server: Connection refused"} == {
+            record["by"] for record in records_of(tap) if record["op"] == "close"
+        }
+    capsys.readouterr()
+
+
+def test_what_cannot_be_run_or_listened_on(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["spy", server.hosts, "--", str(tmp_path / "missing")]) == 127
+    assert main(["spy", server.hosts, "--", str(tmp_path)]) == 126
+    assert main(["spy", "-l", server.hosts, server.hosts, "--", "true"]) == 125
+    assert main(["spy", "-l", server.hosts, server.hosts]) == 1
+    assert main(["spy", "-o", str(tmp_path / "no/such/run.svg"), server.hosts, "--", "true"]) == 125
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len([line for line in shown.err.splitlines() if line.startswith("zkwire: ")]) == 5
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_with_everything_written(
+    number: signal.Signals, status: int, server: Server, tmp_path: Path
+) -> None:
+    words = [
+        "spy",
+        server.hosts,
+        "--stats",
+        "-f",
+        "text",
+        "-f",
+        "svg",
+        "-o",
+        str(tmp_path / "run.svg"),
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "zkwire", *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[2].rstrip(",")
+        with Client(address) as client:
+            client.exists("/")
+        process.send_signal(number)
+        shown, wrong = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, wrong) == (status, "")
+    assert "exists" in shown
+    assert "p50 ms" in shown
+    assert (tmp_path / "run.svg").read_text().endswith("</svg>\n")

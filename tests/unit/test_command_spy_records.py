@@ -1,0 +1,355 @@
+"""The spy without a socket: records of frames, what is shown of them, and every form of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import examples
+from zkwire.cli.main import main
+from zkwire.cli.spy.details import Privacy
+from zkwire.cli.spy.faults import Faults
+from zkwire.cli.spy.filters import Filter
+from zkwire.cli.spy.outputs import draw
+from zkwire.cli.spy.reading import records_of
+from zkwire.cli.spy.records import Recorder
+from zkwire.cli.spy.stats import Group, Stats
+from zkwire.cli.spy.tap import Event
+from zkwire.cli.spy.text import in_ascii, line, table
+from zkwire.jute import records as r
+from zkwire.jute.frames import frame
+from zkwire.testing.proxy.conversation import Conversation
+from zkwire.testing.proxy.frames import Direction
+from zkwire.wire.ops import OPS
+
+Record = dict[str, Any]
+
+PASSWORD = b"\xc3\x28pass<word>&\x00\x01\x02\x03"
+SECRET = b"user:geheim-4711"
+SESSION = 0x1000_0000_0000_0007
+HASH = "user:L3hdNjIlkGRcZMoYZZ8YXTJSkYU="
+DEEP = "/" + "/".join(["departement"] * 20) + "/leaf"
+ACL = (r.ACL(31, r.Id("digest", HASH)),)
+STAT = r.Stat(1, 2, 1_700_000_000_000, 1_700_000_000_000, 3, 0, 0, 0, 5, 0, 1)
+
+
+def request(xid: int, op: str, body: bytes = b"") -> bytes:
+    opcode = next(each.opcode for each in OPS.values() if each.name == op)
+    return frame(r.RequestHeader.pack(xid, opcode) + body)
+
+
+def reply(xid: int, body: bytes = b"", *, zxid: int = 9, error: int = 0) -> bytes:
+    return frame(r.ReplyHeader.pack(xid, zxid, error) + body)
+
+
+# A connection's life, in the order of the wire: direction and bytes.
+STORY: list[tuple[Direction, bytes]] = [
+    ("c2s", frame(r.ConnectRequest.pack(0, 0, 10_000, SESSION, PASSWORD, False))),
+    ("s2c", frame(r.ConnectResponse.pack(0, 10_000, SESSION, PASSWORD, False))),
+    ("c2s", request(-4, "auth", r.AuthPacket.pack(0, "digest", SECRET))),
+    ("s2c", reply(-4)),
+    ("c2s", request(1, "sasl", r.GetSASLRequest.pack(SECRET))),
+    ("s2c", reply(1, r.SetSASLResponse.pack(SECRET))),
+    ("c2s", request(2, "create", r.CreateRequest.pack("/a", b"hello", ACL, 3))),
+    ("s2c", reply(2, r.CreateResponse.pack("/a0000000001"))),
+    ("c2s", request(3, "get_acl", r.GetACLRequest.pack("/a"))),
+    ("s2c", reply(3, r.GetACLResponse.pack(ACL, STAT))),
+    ("c2s", request(-2, "ping")),
+    ("s2c", reply(-2)),
+    ("c2s", request(4, "delete", r.DeleteRequest.pack(DEEP, 5))),
+    ("s2c", reply(4, error=-101)),
+    ("s2c", reply(-1, r.WatcherEvent.pack(2, 3, "/a;b#<c>\x1b[1m\n"), zxid=-1)),
+    ("c2s", frame(r.RequestHeader.pack(5, 4242) + b"what is this")),
+    ("s2c", reply(5, b"an answer")),
+    ("c2s", request(6, "auth", b"\xff\xff\xff\xf0" + SECRET)),
+]
+
+
+TEXT = r"""+0.0000  c1 · open  127.0.0.1:4711
++0.0010  c1 → connect             resume  session 0x1000000000000007  timeout 1…
++0.0020  c1 ← connect             session 0x1000000000000007  timeout 10000  1.…
++0.0030  c1 → auth          x=-4  scheme=digest  •••
++0.0040  c1 ← auth          x=-4  zx=0x9  ok  1.0 ms
++0.0050  c1 → sasl          x=1   •••
++0.0060  c1 ← sasl          x=1   zx=0x9  ok  •••  1.0 ms
++0.0070  c1 → create        x=2   /a  ephemeral sequential  5 B
++0.0080  c1 ← create        x=2   zx=0x9  ok  /a0000000001  1.0 ms
++0.0090  c1 → get_acl       x=3   /a
++0.0100  c1 ← get_acl       x=3   zx=0x9  ok  /a  v=3  1 acl  1.0 ms
++0.0110  c1 → ping          x=-2
++0.0120  c1 ← ping          x=-2  zx=0x9  ok  1.0 ms
++0.0130  c1 → delete        x=4   /departement/…epartement/departement/leaf  v=5
++0.0140  c1 ← delete        x=4   zx=0x9  NoNode  /depart…partement/leaf  1.0 ms
++0.0150  c1 ← watch         x=-1  /a;b#<c>\x1b[1m\n  deleted
++0.0160  c1 → unknown       x=5   opcode=4242  12 B  776861742069732074686973
++0.0170  c1 ← unknown       x=5   zx=0x9  ok  opcode=4242  9 B  616e20616e73776…
++0.0180  c1 → auth          x=6   ! scheme needs 1970496882 bytes, and 12 are l…
++1.5000  c1 ✕ fault cut-after:set_data
++1.6000  c1 ✕ close by the client
+"""
+
+
+def events_of(story: list[tuple[Direction, bytes]]) -> Iterator[Event]:
+    yield Event(1, 0.0, 1, "open", "127.0.0.1:4711")
+    conversation, number = Conversation(1), 1
+    for direction, data in story:
+        for found, action in conversation.receive(direction, data, number / 1000):
+            number += 1
+            passed = found._replace(number=number)
+            if direction == "c2s":
+                conversation.expect(passed, passed.raw, action)
+            yield Event(number, passed.time, 1, "frame", "", passed)
+    yield Event(number + 1, 1.5, 1, "fault", "cut-after:set_data")
+    yield Event(number + 2, 1.6, 1, "close", "client")
+
+
+def records_with(privacy: Privacy, *, rows: bool = True) -> list[Record]:
+    recorder = Recorder(0.0, privacy, rows=rows)
+    return [recorder.record(event) for event in events_of(STORY)]
+
+
+def forms(records: list[Record]) -> dict[str, str]:
+    """Every form that a recording can take."""
+    text = [line(record, width) for record in records for width in (80, 120)]
+    tables = [row for record in records for row in table(record)]
+    drawings = {name: draw(name, records) for name in ("mermaid", "svg", "html")}
+    jsonl = "".join(json.dumps(record) + "\n" for record in records)
+    return {"text": "\n".join(text + tables), "jsonl": jsonl, **drawings}
+
+
+def spellings(secret: bytes) -> list[str]:
+    """How a secret could get into a text."""
+    raw = secret.decode("latin-1")
+    return [raw, secret.hex(), repr(secret)[2:-1], secret.hex(" ", 4), raw.replace("<", "&lt;")]
+
+
+def asked(**given: Any) -> argparse.Namespace:
+    plain = {"pings": False, "op": [], "path": None, "session": None, "errors_only": False}
+    return argparse.Namespace(**plain | given)
+
+
+def test_a_recording_says_what_passed() -> None:
+    assert "\n".join(line(record, 80) for record in records_with(Privacy())) + "\n" == TEXT
+
+
+@pytest.mark.parametrize("data", ["none", "size", "text", "hex"])
+def test_no_form_shows_a_secret(data: str) -> None:
+    for name, text in forms(records_with(Privacy(data, 4096))).items():
+        for secret in (PASSWORD, SECRET, SECRET[5:], HASH[5:].encode()):
+            assert [s for s in spellings(secret) if s in text] == [], name
+    shown = forms(records_with(Privacy(data, 4096, secrets=True)))
+    assert all(SECRET.decode() in text for text in shown.values())
+
+
+def test_a_recording_with_secrets_is_replayed_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.jsonl"
+    file.write_text(forms(records_with(Privacy("hex", 99, secrets=True)))["jsonl"])
+    for form in ("text", "jsonl", "mermaid", "svg", "html"):
+        assert main(["spy", "--hex", "--read", str(file), "-f", form]) == 0
+        text = capsys.readouterr().out
+        for secret in (PASSWORD, SECRET, HASH.encode()):
+            assert [s for s in spellings(secret) if s in text] == [], form
+    main(["spy", "--hex", "--read", str(file), "--show-secrets"])
+    assert SECRET.decode() in capsys.readouterr().out
+
+
+def test_data_is_shown_as_asked() -> None:
+    def data(privacy: Privacy) -> object:
+        record = records_with(privacy)[7]
+        hexed = next(row[1] for row in record["rows"] if row[2] == "data")
+        return record.get("data"), hexed
+
+    assert data(Privacy("none")) == (None, "…")
+    assert data(Privacy()) == ({"size": 5}, "…")
+    assert data(Privacy("text")) == ({"size": 5, "text": "hello"}, "68656c6c6f")
+    assert data(Privacy("hex", 2)) == ({"size": 5, "hex": "6865", "cut": True}, "6865…")
+
+
+def test_a_recording_is_replayed_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each form of the file's records is, to the byte, that of the run's."""
+    records = records_with(Privacy())
+    written = forms(records)
+    (tmp_path / "run.jsonl").write_text(written["jsonl"])
+    for form in ("jsonl", "mermaid", "svg", "html"):
+        assert main(["spy", "--pings", "--read", str(tmp_path / "run.jsonl"), "-f", form]) == 0
+        assert capsys.readouterr().out == written[form]
+
+
+def test_drawings_are_plain_xml() -> None:
+    for name in ("svg", "html"):
+        text = forms(records_with(Privacy()))[name]
+        root = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert "script" not in tags
+        assert not any(
+            "href" in key or key.startswith("on")
+            for e in root.iter()
+            for key in e.keys()  # noqa: SIM118
+        )
+        assert text.count("http") == text.count("http://www.w3.org/2000/svg") == 1
+        assert "prefers-color-scheme:dark" in text
+
+
+def test_what_is_left_out_is_said() -> None:
+    records = records_with(Privacy())
+    for name in ("mermaid", "svg", "html"):
+        assert "17 more are left out" in draw(name, records, 17)
+        assert "left out" not in draw(name, records)
+
+
+def test_mermaid_has_no_special_characters() -> None:
+    for step in forms(records_with(Privacy()))["mermaid"].splitlines()[1:]:
+        text = step.partition(": ")[2]
+        assert not set("<>;`%") & set(
+            text.replace("#59;", "").replace("#lt;", "").replace("#gt;", "").replace("#35;", "")
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, "open connect connect auth auth sasl sasl create create get_acl get_acl delete delete "
+             "watch unknown unknown fault close"),
+        ({"pings": True, "op": ["ping,create"]}, "create create ping ping fault"),
+        ({"op": ["getAcl", "open"]}, "open get_acl get_acl fault"),
+        ({"path": "/a*"}, "create create get_acl get_acl watch fault"),
+        ({"errors_only": True}, "delete fault"),
+        ({"session": "0x1"}, "fault"),
+    ],
+)  # fmt: skip
+def test_filters(given: Record, shown: str) -> None:
+    chosen = Filter(asked(**given))
+    found = [record["op"] for record in records_with(Privacy())[:-3] if chosen.shows(record)]
+    found += [record["op"] for record in records_with(Privacy())[-2:] if chosen.shows(record)]
+    assert " ".join(found) == shown
+
+
+def test_statistics() -> None:
+    by_path = Stats("path")
+    for record in records_with(Privacy()):
+        by_path.add(record)
+    rows = {row["group"]: row for row in by_path.records()}
+    assert rows["/a"]["count"] == 2
+    assert (rows[DEEP]["errors"], rows[DEEP]["p99_ms"]) == (1, 1.0)
+    for width in (80, 120):
+        assert max(map(len, by_path.lines(width))) <= width
+    group = Group()
+    for milliseconds in range(1, 101):
+        group.add({"dir": "s2c", "op": "ping", "bytes": 1, "rtt_ms": float(milliseconds)})
+    for percent in (50, 95, 99):
+        assert group.percentile(percent) == pytest.approx(percent, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *("", "nonsense", "drop-reply", "drop-reply:", "drop-reply:nonsense", "cut-after:create#0"),
+        *("cut-after:create#x", "delay", "delay:-1s", "delay:200", "split", "split:0", "split:x"),
+        *(
+            "blackhole:5s@",
+            "blackhole",
+            "expire:create#",
+            "drop-reply:watch",
+            "delay@3s",
+            "expire@x",
+        ),
+    ],
+)
+def test_a_wrong_fault_is_refused(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if spec in ("delay:200", "blackhole:5s@"):  # seconds; at once
+        Faults([spec])
+        return
+    assert main(["spy", "--fault", spec, "127.0.0.1:1", "--for", "0"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"zkwire: --fault {spec}: ")
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["127.0.0.1:1", "--read", "x"],
+        ["127.0.0.1:1", "-o", "x.unknown"],
+        ["127.0.0.1:1", "-f", "text", "-f", "svg"],
+        ["127.0.0.1:1", "-n", "0"],
+        ["127.0.0.1:1", "--op", "nonsense"],
+        ["127.0.0.1:1", "--session", "nonsense"],
+        ["127.0.0.1:1", "--listen", "nonsense"],
+        ["127.0.0.1:x"],
+    ],
+)
+def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spy", *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["spy", *words, "--", "true"]) == 2
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *('{"v": 1}', "[]", "nonsense", "[" * 9999),
+        '{"v": 2, "n": 1, "t": 0, "conn": 1, "op": "open", "peer": ""}',
+        '{"v": 1, "n": 1, "t": 0, "conn": 1, "op": "open"}',
+        '{"v": 1, "n": 1, "t": "0", "conn": 1, "op": "open", "peer": ""}',
+        '{"v": 1, "n": 1, "t": 0, "conn": 1, "op": "ping", "dir": "c2s"}',
+        '{"v": 1, "n": 1, "t": 0, "conn": 1, "op": "ping", "dir": "c2s", "bytes": 1, "ops": [3]}',
+    ],
+)  # fmt: skip
+def test_a_bad_recording_is_refused(
+    bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = json.dumps(records_with(Privacy())[0])
+    (tmp_path / "run.jsonl").write_text(f"{good}\n{bad}\n")
+    assert main(["spy", "--read", str(tmp_path / "run.jsonl")]) == 2
+    assert ", line 2: " in capsys.readouterr().err
+
+
+RECORDS = records_with(Privacy("text"), rows=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.data())
+def test_no_recording_does_harm(data: st.DataObject) -> None:
+    """A record with any values in any of its fields is refused, or has every form."""
+    record = dict(data.draw(st.sampled_from(RECORDS)))
+    for name in data.draw(st.lists(st.sampled_from(sorted(record)), max_size=2)):
+        record[name] = data.draw(JSON)
+    try:
+        (found,) = records_of([json.dumps(record)], "file")
+    except ValueError:
+        return
+    for width in (40, 80, 120):
+        assert len(line(found, width)) <= width
+        assert in_ascii(line(found, width)).isascii()
+    forms([found])
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["c2s", "s2c"]), st.binary(max_size=60)), max_size=4))
+def test_no_bytes_do_harm_to_the_spy(pieces: list[tuple[Direction, bytes]]) -> None:
+    """Any bytes behind a handshake, framed or not, are recorded and drawn."""
+    recorder = Recorder(0.0, Privacy("text"), rows=True)
+    story = [*STORY[:2], *((side, frame(data)) for side, data in pieces), *pieces]
+    records = [recorder.record(event) for event in events_of(story)]
+    assert max(len(line(record, 80)) for record in records) <= 80
+    assert list(records_of(map(json.dumps, records), "file")) == records
+    ElementTree.fromstring(forms(records)["svg"])

@@ -1,0 +1,1 @@
+"""What is on the wire: the commands ``spy`` and ``decode``."""

@@ -1,0 +1,167 @@
+"""``zkwire decode``: bytes explained field by field, whether they make sense or not."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from zkwire.cli.command import Command
+from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.spy.details import Privacy, details, rows_of
+from zkwire.cli.spy.guess import frames_in, message_of, messages_of
+from zkwire.cli.spy.meaning import NAMES, operations
+from zkwire.cli.spy.outputs import terminal
+from zkwire.cli.spy.rows import MalformedError
+from zkwire.cli.spy.text import cut, in_ascii
+from zkwire.wire.ops import OPS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from zkwire.cli.context import Context
+    from zkwire.cli.spy.message import Message
+
+_DIGITS = frozenset("0123456789abcdefABCDEF")
+_BETWEEN = frozenset(" \t\r\n:,_-")
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    does = "hexadecimal digits, or a file with bytes or such digits (- is standard input)"
+    parser.add_argument("what", nargs="?", default="-", metavar="HEX|FILE|-", help=does)
+    does = "the sender: the client (c2s) or the server (s2c); else it is guessed"
+    parser.add_argument("--dir", choices=("c2s", "s2c"), help=does)
+    does = "what a reply answers, which no reply says"
+    parser.add_argument("--op", metavar="OP", help=does)
+    does = "a stream of frames with their lengths, perhaps cut off; else it is guessed"
+    parser.add_argument("--stream", action="store_true", help=does)
+    parser.add_argument("--show-secrets", action="store_true", help="passwords and tokens, too")
+
+
+def _decode(context: Context, asked: Namespace) -> int:
+    opcode = _opcode(asked.op) if asked.op else None
+    data = _bytes_of(asked.what)
+    if not data:
+        raise ValueError("there are no bytes")
+    pieces = frames_in(data, whole=not asked.stream)
+    if pieces is None:
+        messages = [(0, message_of(data, asked.dir, opcode, framed=False))]
+    else:
+        messages = messages_of(data, pieces, asked.dir, opcode)
+    privacy = Privacy("hex", 32, asked.show_secrets)
+    for number, (at, message) in enumerate(messages):
+        if context.output.json:
+            context.output.record(_record(at, message, privacy))
+            continue
+        if number:
+            context.output.line("")
+        for line in _lines(at, message, privacy):
+            context.output.line(line)
+    return REFUSED if any(_problem(message) for _, message in messages) else DONE
+
+
+def _opcode(word: str) -> int | None:
+    names = operations(word)
+    return next((op.opcode for op in OPS.values() if op.name == names[0]), None)
+
+
+def _bytes_of(what: str) -> bytes:
+    """The bytes that the argument means; ValueError if it means none."""
+    found = _digits(what)
+    if found is not None:
+        return found
+    if what == "-":
+        data = sys.stdin.buffer.read()
+    elif os.path.exists(what):
+        with open(what, "rb") as file:
+            data = file.read()
+    else:
+        wrong = next((at for at, c in enumerate(what) if c not in _DIGITS | _BETWEEN), len(what))
+        raise ValueError(
+            f"{cut(what, 40)!r} is no file, and no hexadecimal digits at offset {wrong}"
+            if wrong < len(what)
+            else f"{cut(what, 40)!r} is an odd number of hexadecimal digits: half a byte is left"
+        )
+    found = _digits(data.decode("latin-1")) if len(data) > 1 else None
+    return data if found is None else found
+
+
+def _digits(text: str) -> bytes | None:
+    """The bytes of a text of hexadecimal digits; None if it is none."""
+    digits = "".join(c for c in text.strip().removeprefix("0x") if c not in _BETWEEN)
+    if not digits or len(digits) % 2 or not _DIGITS.issuperset(digits):
+        return None
+    return bytes.fromhex(digits)
+
+
+def _title(message: Message) -> str:
+    values = message.values()
+    kind = {"connect": "request" if message.direction == "c2s" else "response"}
+    name = f"{message.op} {kind.get(message.kind, message.kind)}"
+    if message.kind == "event":
+        name = "watch event"
+    elif message.kind == "reply" and message.opcode is None:
+        name = "reply to some request (--op says which)"
+    facts = [f"xid {values['xid']!r}"] if "xid" in values else []
+    if message.kind == "request" and message.opcode is not None:
+        facts.append(f"type {message.opcode}")
+    return name + (f" ({', '.join(facts)})" if facts else "")
+
+
+def _problem(message: Message) -> MalformedError | None:
+    """What cannot be; an unknown operation is no problem on the wire, but is here."""
+    if message.problem is None and message.kind == "request" and message.opcode not in NAMES:
+        at = next(row.at for row in message.rows if row.name == "type")
+        return MalformedError(at, f"there is no operation {message.opcode}")
+    return message.problem
+
+
+def _lines(at: int, message: Message, privacy: Privacy) -> Iterator[str]:
+    width, plain = terminal(None)
+    bytes_ = len(message.rows.data)
+    begin = f"offset {at}: " if at else ""
+    shown = [f"{begin}{_title(message)}, {bytes_} bytes, {_sender(message)}"]
+    for offset, data, name, value, note in rows_of(message, privacy):
+        digits = data if len(data) <= 32 else data[:31] + "…"
+        what = f"{name} = {value}" + (f"  {note}" if note else "")
+        shown.append(f"{at + offset:6}  {digits:32}  {what}")
+    problem = _problem(message)
+    if problem is not None:
+        shown.append(f"offset {at + problem.at}: {problem}")
+    for line in shown:
+        yield in_ascii(cut(line, width)) if plain else cut(line, width)
+
+
+def _sender(message: Message) -> str:
+    return "from the client" if message.direction == "c2s" else "from the server"
+
+
+def _record(at: int, message: Message, privacy: Privacy) -> dict[str, object]:
+    values = message.values()
+    record: dict[str, object] = {"offset": at, "dir": message.direction, "kind": message.kind}
+    if "xid" in values:
+        record["xid"] = values["xid"]
+    record["op"] = message.op
+    record |= details(message, privacy)
+    record |= {"bytes": len(message.rows.data), "rows": rows_of(message, privacy)}
+    problem = _problem(message)
+    if problem is not None:
+        record |= {"problem": str(problem), "problem_offset": at + problem.at}
+    return record
+
+
+COMMANDS = {
+    "decode": Command(
+        _decode,
+        _arguments,
+        examples=(
+            "zkwire decode fffffffe0000000b                      # a ping",
+            "zkwire decode --dir s2c --op getData reply.bin      # a reply, from a file",
+            "tcpflow ... | zkwire decode --stream -              # all frames of a direction",
+        ),
+        details="Passwords and tokens are hidden.  The exit status is 1 if something in the bytes\n"
+        "cannot be: the line behind the fields says what, and where.",
+        connects=False,
+    ),
+}

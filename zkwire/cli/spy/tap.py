@@ -1,0 +1,204 @@
+"""The proxy of the spy: it forwards, and puts down what passes.
+
+Decides which number a message has and what its faults are; must not know what is in it.  The
+threads of the relays only put events into a queue: decoding and writing never hold up a frame, and
+a frame leaves when it is whole, untouched.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from time import monotonic
+from typing import NamedTuple
+
+from zkwire.cli.spy.ending import end_session
+from zkwire.errors import ProtocolError
+from zkwire.jute.records import ConnectRequest, ConnectResponse
+from zkwire.testing.proxy.proxy import resolve
+from zkwire.testing.proxy.relay import Relay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zkwire.cli.spy.faults import Faults, Timed
+    from zkwire.testing.proxy.faults import Action, Gate, Step
+    from zkwire.testing.proxy.frames import Frame
+    from zkwire.testing.proxy.relay import Address
+
+    Steps = list[tuple[Frame, tuple[Step, ...]]]
+
+
+class Event(NamedTuple):
+    """What has happened: a frame, or else ``what`` (open, close, fault) and its ``detail``."""
+
+    number: int
+    time: float
+    connection: int
+    what: str
+    detail: str
+    frame: Frame | None = None
+
+
+class Tap:
+    """One listener for each upstream server; ``events`` are put down in the order of their time.
+
+    OSError if a name cannot be resolved or an address not be listened on.
+    """
+
+    def __init__(self, upstreams: list[str], faults: Faults, listen: tuple[str, int]) -> None:
+        self.events: SimpleQueue[Event] = SimpleQueue()
+        self.start = monotonic()
+        self._faults = faults
+        self._lock = threading.Lock()
+        self._numbers = 0
+        self._holds = 0
+        self._connections: dict[tuple[int, int], int] = {}  # by relay and its own number
+        self._count = 0
+        self._ended: set[int] = set()
+        self._sessions: dict[int, tuple[Address, int, bytes]] = {}  # by connection
+        self._ending: list[threading.Thread] = []
+        self._relays: list[Relay] = []
+        host, port = listen
+        try:
+            for index, address in enumerate([resolve(upstream) for upstream in upstreams]):
+                self._relays.append(
+                    Relay(
+                        address,
+                        partial(self._choose, index),
+                        lambda: None,
+                        listen=(host, port + index if port else 0),
+                        observe=partial(self._observe, index),
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+        name = f"[{host}]" if ":" in host else host
+        self.hosts = [f"{name}:{relay.port}" for relay in self._relays]
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return sum(len(relay.connections) for relay in self._relays)
+
+    def settle(self) -> None:
+        """Return when what had come in by now has been seen."""
+        for relay in self._relays:
+            relay.call(lambda: None)
+
+    def close(self) -> None:
+        """End all connections and threads."""
+        for relay in self._relays:
+            relay.close()
+        for thread in self._ending:
+            thread.join()
+        for connection in sorted(set(self._connections.values()) - self._ended):
+            self._put(connection, "close", "spy")
+
+    def freeze(self, fault: Timed, frozen: bool) -> None:
+        """Begin a black hole, or end it."""
+        self._hold(frozen)
+        self._put(0, "fault", fault.spec if frozen else f"{fault.spec} is over")
+
+    def expire_all(self, fault: Timed) -> None:
+        """End all sessions of open connections."""
+        with self._lock:
+            sessions = {s[1]: c for c, s in self._sessions.items() if c not in self._ended}
+        for connection in sessions.values():
+            self._put(connection, "fault", fault.spec)
+            self._expire(connection, None)
+
+    # --- in the threads of the relays -------------------------------------------------------------
+
+    def _choose(self, relay: int, arrivals: Iterable[tuple[Frame, Action | None]]) -> Steps:
+        chosen: Steps = []
+        with self._lock:
+            for arrival, promised in arrivals:
+                number = self._connections[relay, arrival.connection]
+                self._numbers += 1
+                frame = arrival._replace(connection=number, number=self._numbers)
+                self.events.put(Event(self._numbers, frame.time, number, "frame", "", frame))
+                if frame.kind == "connect" and self._faults.end_sessions:
+                    self._note_session(self._relays[relay].upstream, frame)
+                steps, spec, gate = self._faults.steps(frame, promised)
+                if spec is not None:
+                    self._numbers += 1
+                    fault = Event(self._numbers, frame.time, number, "fault", spec)
+                    self.events.put(fault)
+                if gate is not None:
+                    self._expire(number, gate)
+                chosen.append((frame, steps))
+        return chosen
+
+    def _observe(self, relay: int, index: int, what: str, detail: str) -> None:
+        if what == "open":
+            with self._lock:
+                self._count += 1
+                connection = self._connections[relay, index] = self._count
+            self._put(connection, "open", detail)
+            return
+        connection = self._connections[relay, index]
+        if what == "closed":
+            del self._connections[relay, index]
+        if connection not in self._ended:
+            self._ended.add(connection)
+            by = {"c2s": "client", "s2c": "server", "": "spy"}.get(detail, f"server: {detail}")
+            self._put(connection, "close", by)
+        if what == "closed":
+            self._ended.discard(connection)
+            self._sessions.pop(connection, None)
+
+    def _put(self, connection: int, what: str, detail: str) -> None:
+        with self._lock:
+            self._numbers += 1
+            self.events.put(Event(self._numbers, monotonic(), connection, what, detail))
+
+    # --- the end of sessions ----------------------------------------------------------------------
+
+    def _note_session(self, upstream: Address, frame: Frame) -> None:
+        kind = ConnectRequest if frame.direction == "c2s" else ConnectResponse
+        try:
+            greeting = kind.decode(frame.raw, 4)
+        except ProtocolError:
+            return
+        if greeting.session_id:
+            session = (upstream, greeting.session_id, greeting.passwd or b"")
+            self._sessions[frame.connection] = session
+
+    def _expire(self, connection: int, gate: Gate | None) -> None:
+        """End the session in a thread of its own, and then let the frame at the gate pass."""
+        thread = threading.Thread(target=self._end, args=(connection, gate), daemon=True)
+        self._ending.append(thread)
+        thread.start()
+
+    def _hold(self, frozen: bool) -> None:
+        """Hold everything; what is held twice is released twice."""
+        with self._lock:
+            self._holds += 1 if frozen else -1
+        for relay in self._relays:
+            relay.call(partial(self._set_frozen, relay))
+
+    def _set_frozen(self, relay: Relay) -> None:
+        relay.frozen = self._holds > 0
+
+    def _end(self, connection: int, gate: Gate | None) -> None:
+        try:
+            with self._lock:
+                session = self._sessions.get(connection)
+            # A client that heard of the move before the end would take its session back.
+            self._hold(True)
+            if session is None or not end_session(*session):
+                self._put(connection, "fault", "expire: there is no session")
+        except (OSError, ProtocolError) as error:
+            self._put(connection, "fault", f"expire: {error}")
+        except RuntimeError:  # the relays are closed
+            return
+        finally:
+            if gate is not None:
+                gate.release()
+            with suppress(RuntimeError):
+                self._hold(False)

@@ -1,0 +1,143 @@
+"""Records as lines for people, in columns that keep their place.
+
+    +0.0123 c1 → create2         x=2  /q/lock-  ephemeral sequential 12 B
+    +0.0160 c1 ← create2         x=2  zx=0x2c  ok  /q/lock-0000000000  3.7 ms
+
+No line is longer than the width: a path is cut in its middle, since its end says most.
+"""
+
+from __future__ import annotations
+
+from zkwire.cli.output import printable
+from zkwire.cli.spy.meaning import HIDDEN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Record = dict[str, Any]
+
+WIDEST = 120
+NARROW = 100  # below it, columns are narrower
+_ASCII = str.maketrans("→←·…•✕", "><.~*x")
+_SHORTEST_PATH = 12
+
+
+def in_ascii(text: str) -> str:
+    """The same, for a terminal that shows no other characters; columns keep their place."""
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode()
+
+
+def line(record: Record, width: int = WIDEST) -> str:
+    """One line for one record."""
+    columns = (16, 6) if width >= NARROW else (13, 5)
+    time, op = f"+{record['t']:.4f}", record["op"]
+    connection = f"c{record['conn']}" if record["conn"] else "-"
+    head = f"{time:8} {connection:3}"
+    if "dir" not in record:
+        return cut(f"{head}{_mark(op)} {_happening(record)}", width)
+    arrow = "→" if record["dir"] == "c2s" else "←"
+    name = f"{op if len(op) <= columns[0] else op[: columns[0] - 1] + '…':{columns[0]}}"
+    xid = f"x={record['xid']}" if "xid" in record else ""
+    begin = f"{head}{arrow} {name} {xid:{columns[1]}} "
+    before, path, behind = facts(record)
+    room = width - len(begin) - sum(len(part) + 2 for part in before + behind)
+    parts = [*before, *([cut_path(path, max(room, _SHORTEST_PATH))] if path else []), *behind]
+    return cut((begin + "  ".join(map(_plain, parts))).rstrip(), width)
+
+
+def facts(record: Record) -> tuple[list[str], str, list[str]]:
+    """What a message says, in short: before its path, the path, and behind it."""
+    path = _plain(str(record.get("created", record.get("path")) or ""))
+    reply = record["dir"] == "s2c"
+    before = [f"zx={record['zxid']}"] if "zxid" in record and reply else []
+    if "err" in record:
+        before.append(record.get("error", "ok"))
+    behind = [part for part in _behind(record) if part]
+    if "problem" in record:
+        behind.append(f"! {record['problem']}")
+    if "rtt_ms" in record:
+        behind.append(f"{record['rtt_ms']:.1f} ms")
+    return before, path, behind
+
+
+def table(record: Record, width: int = WIDEST) -> Iterator[str]:
+    """The byte table of a record, a line for each field."""
+    for at, data, name, value, note in record.get("rows", ()):
+        shown = data if len(data) <= 34 else data[:33] + "…"
+        what = f"{name} = {value}" + (f"  ({note})" if note else "")
+        yield cut(_plain(f"    {at:5}  {shown:34}  {what}"), width)
+
+
+def cut(text: str, width: int) -> str:
+    """``text``, its end cut off if it is too long."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def cut_path(path: str, width: int) -> str:
+    """``path`` without its middle if it is too long."""
+    if len(path) <= width:
+        return path
+    front = (width - 1) // 3
+    return path[:front] + "…" + path[front + 1 - width :]
+
+
+def _plain(text: str) -> str:
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _mark(op: str) -> str:
+    return "✕" if op in ("close", "fault") else "·"
+
+
+def _happening(record: Record) -> str:
+    """What has happened to a connection."""
+    if record["op"] == "fault":
+        return _plain(f"fault {record['fault']}")
+    if record["op"] == "open":
+        return _plain(f"open  {record['peer']}")
+    return _plain(f"close by the {record['by']}")
+
+
+def _behind(record: Record) -> Iterator[str]:
+    if record["op"] == "connect":
+        yield from _greeting(record)
+        return
+    yield f"type {record['type']}" if "type" in record and record["op"] != "watch" else ""
+    yield record["type"] if "type" in record and record["op"] == "watch" else ""
+    yield ", ".join(f"{part['op']} {part['path'] or ''}".strip() for part in record.get("ops", ()))
+    yield ", ".join(record.get("results", ()))
+    yield " ".join(record.get("flags", ()))
+    for name in ("scheme", "mode", "opcode", "version", "ttl", "word"):
+        if name in record and record[name] != -1:
+            yield f"{'v' if name == 'version' else name}={record[name]}"
+    yield "watch" if record.get("watch") else ""
+    yield f"since {record['last_zxid']}" if "last_zxid" in record else ""
+    for name in ("watches", "children", "ephemerals", "acl", "client_info"):
+        if name in record and not (name == "acl" and record["dir"] == "c2s"):
+            yield f"{record[name]} {name}"
+    yield from _data(record.get("data") or {})
+    yield f"{record['bytes']} bytes that are no frame" if record["op"] == "raw" else ""
+    yield str(record.get("secret", ""))
+
+
+def _data(data: dict[str, Any]) -> Iterator[str]:
+    if "size" in data:
+        yield f"{data['size']} B"
+    shown = repr(data["text"]) if "text" in data else data.get("hex", "")
+    yield shown + ("…" if data.get("cut") else "")
+
+
+def _greeting(record: Record) -> Iterator[str]:
+    if record["dir"] == "c2s":
+        yield "resume" if record.get("resumes") else "new session"
+    elif not record.get("granted"):
+        yield "refused: expired, or a wrong password"
+        return
+    if record.get("session") and (record["dir"] == "s2c" or record.get("resumes")):
+        yield f"session {record['session']}"
+    if record.get("timeout_ms") is not None:
+        yield f"timeout {record['timeout_ms']}"
+    if record.get("secret", HIDDEN) != HIDDEN:
+        yield f"password {record['secret']}"
