@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from random import Random
 from statistics import median
 from typing import Any, NamedTuple
@@ -337,7 +338,11 @@ def on_the_embedded_server() -> Iterator[tuple[str, Callable[[Credentials], obje
 
 @contextmanager
 def on_a_real_server() -> Iterator[tuple[str, Callable[[Credentials], object]]]:
-    """Another connection resumes the session and closes it, unless the client takes it back."""
+    """Another connection resumes the session and closes it, unless the client takes it back.
+
+    With both in one write a client is often back before the end (hazard A55).
+    """
+    number = count()
     with find_installed().standalone() as server:
 
         def end(known: Credentials) -> None:
@@ -345,7 +350,8 @@ def on_a_real_server() -> Iterator[tuple[str, Callable[[Credentials], object]]]:
                 while True:
                     with suppress(EOFError, OSError):
                         answer = ConnectResponse(0, 10_000, known.session_id, known.passwd, False)
-                        return end_session(server.hosts, answer)
+                        at_once = next(number) % 2 == 0
+                        return end_session(server.hosts, answer, at_once=at_once)
 
         yield server.hosts, end
 

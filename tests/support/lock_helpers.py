@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import IO, Any, Generic, Self, TypeAlias, TypeVar
 
 import pytest
 
@@ -333,29 +333,42 @@ def greeting(proxy: FaultProxy, session_id: int) -> ConnectResponse:
 # --- a second connection to somebody's session ----------------------------------------------------
 
 
-def end_session(hosts: str, known: ConnectResponse) -> None:
-    """Resume a session on a connection of one's own, and close it; LookupError if it is over."""
+_CLOSE = frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode())
+
+
+def end_session(hosts: str, known: ConnectResponse, *, at_once: bool = False) -> None:
+    """Resume a session on a connection of one's own, and close it; LookupError if it is over.
+
+    ``at_once``: both in one write.
+    """
     host, _, port = hosts.partition(",")[0].rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
         request = ConnectRequest(0, 0, known.time_out, known.session_id, known.passwd, False)
-        connection.sendall(frame(request.encode()))
-        if ConnectResponse.decode(read_frame(connection)).session_id != known.session_id:
-            raise LookupError(f"the session {known.session_id:#x} is over already")
-        assert close_session(connection)
+        connection.sendall(frame(request.encode()) + (_CLOSE if at_once else b""))
+        with connection.makefile("rb") as reader:
+            if ConnectResponse.decode(_next_frame(reader)).session_id != known.session_id:
+                raise LookupError(f"the session {known.session_id:#x} is over already")
+            if not at_once:
+                connection.sendall(_CLOSE)
+            assert ReplyHeader.decode(_next_frame(reader)).err == 0
 
 
 def close_session(connection: socket.socket) -> bool:
     """Whether the server says that it has; EOFError if it does not say anything."""
-    connection.sendall(frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode()))
+    connection.sendall(_CLOSE)
     return ReplyHeader.decode(read_frame(connection)).err == 0
 
 
 def read_frame(connection: socket.socket) -> bytes:
     """The next frame, without its length; EOFError if the connection ends before."""
     with connection.makefile("rb") as reader:
-        prefix = reader.read(4)
-        length = int.from_bytes(prefix, "big")
-        body = reader.read(length)
+        return _next_frame(reader)
+
+
+def _next_frame(reader: IO[bytes]) -> bytes:
+    prefix = reader.read(4)
+    length = int.from_bytes(prefix, "big")
+    body = reader.read(length)
     if len(prefix) < 4 or len(body) < length:
         raise EOFError("the connection has ended")
     return body

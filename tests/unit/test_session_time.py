@@ -25,7 +25,8 @@ from tests.support.scripted import (
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
-from zkwire.session.liveness import PROGRESS_BYTES, STEADY
+from zkwire.session.liveness import DOUBTED, PROGRESS_BYTES, SETTLED, STEADY
+from zkwire.session.outcomes import CLOSED, RESET
 from zkwire.session.own_frames import PING
 from zkwire.wire import ops
 from zkwire.wire.model import State
@@ -162,7 +163,49 @@ def test_known_A55_events_alone_keep_a_connection_for_a_session_timeout(script: 
         script.advance(0.5)
     assert script.now == START + TIMEOUT
     assert failure(call) is OutcomeUnknownError
-    assert "nothing but events arrived for 9.0 s" in script.session.last_failure
+    assert "no answer arrived for 9.0 s" in script.session.last_failure
+
+
+@pytest.mark.parametrize("watching", [False, True])
+def test_known_A55_a_session_taken_back_is_asked_for_again_soon(watching: bool) -> None:
+    script = script_in(State.CONNECTED)
+    if watching:
+        script.watching("get_data", "/a")
+    script.lose(why=CLOSED)
+    script.greet()
+    script.flush()
+    greeted = script.state
+    script.advance(SETTLED)
+    assert [sent.name for sent in script.sent[1:]] == ["set_watches" if watching else "ping"]
+    script.advance(DOUBTED - SMALL)
+    assert script.state is greeted
+    script.advance(SMALL)
+    assert script.state is not greeted
+    script.reach()
+    script.gone()
+    assert script.state is State.EXPIRED
+
+
+def test_an_answer_ends_the_doubt_about_a_session_taken_back() -> None:
+    script = script_in(State.CONNECTED)
+    script.lose(why=CLOSED)
+    script.connect()
+    script.advance(SETTLED)
+    script.pong()
+    script.advance(THIRD - SMALL)
+    assert [sent.name for sent in script.sent] == ["connect", "ping"]
+    assert script.state is State.CONNECTED
+
+
+@pytest.mark.parametrize(("servers", "why"), [(1, "nothing arrived for 6.0 s"), (2, RESET)])
+def test_only_a_connection_that_this_server_had_closed_is_in_doubt(servers: int, why: str) -> None:
+    script = Script(servers=servers)
+    script.connect()
+    script.lose(why=why)
+    script.connect()
+    script.advance(SETTLED + DOUBTED)
+    assert [sent.name for sent in script.sent] == ["connect"]
+    assert script.state is State.CONNECTED
 
 
 def test_an_answer_of_any_kind_keeps_a_connection_that_brings_events() -> None:

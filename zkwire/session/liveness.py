@@ -3,11 +3,16 @@
 Plain arithmetic on the caller's clock, in seconds; this module must not read a clock, send, or
 decide what follows.  A connection on which the client sends nothing for a third of the session
 timeout is pinged, one on which nothing arrives for two thirds is dead: both as in the Java client
-(``ClientCnxn.SendThread``).  Here one that brings nothing but events for a whole session timeout is
-dead, too.  It may belong to a session that has ended: another connection has taken it over and
-closed it, and was overtaken by this one, so the server has dropped what it is sent ever since,
-pings included, and goes on telling it of changes (``ZooKeeperServer.submitRequestNow``, seen with
-3.8.0).
+(``ClientCnxn.SendThread``).
+
+Two more rules are for a session that has ended behind its connection.  Another client takes it over
+and closes it; this client, whose connection ends with that, is back between the request and the
+end; then ZooKeeper drops all that it is sent, pings included, and goes on telling it of changes
+(``ZooKeeperServer.submitRequestNow``, seen with 3.8.0).
+
+* A connection that brings nothing but events for a whole session timeout is dead.
+* One that comes right behind one that this server has closed is in *doubt*: it is pinged when the
+  other client's request has surely been carried out, and dead if no answer follows soon.
 
 The *session's lease* is stricter than that.  Only a server can say that a session has expired; what
 is held in the session's name must act as if it had once a session timeout has passed since the
@@ -34,6 +39,7 @@ lock, and only ``fence``, checked by the resource, or ``guard`` protects.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 TYPE_CHECKING = False
@@ -53,6 +59,9 @@ if TYPE_CHECKING:
 # A part of a frame is a sign of life only if it is at least this long.
 PROGRESS_BYTES = 1024
 
+# Seconds from the greeting of a connection in doubt to a ping, and from there to an answer.
+SETTLED, DOUBTED = 0.1, 1.0
+
 # Seconds after which a connection has served, even if nothing was answered on it.
 STEADY = 1.0
 
@@ -71,8 +80,8 @@ class Liveness:
     """
 
     __slots__ = (
-        "_contact", "_counts", "_opened", "_pings", "_trickle", "last_answer", "last_receive",
-        "last_send", "timeout",
+        "_contact", "_counts", "_opened", "_pings", "_proof_at", "_trickle", "last_answer",
+        "last_receive", "last_send", "timeout",
     )  # fmt: skip
 
     def __init__(self, timeout: float) -> None:
@@ -85,6 +94,7 @@ class Liveness:
         self._opened = now
         self._counts = True  # an answer prolongs the lease
         self._pings: deque[float] = deque()
+        self._proof_at = -math.inf  # an answer behind this ends the doubt
         self.last_send: float = now
         self.last_receive: float = now
         self.last_answer: float = now  # or a good part of one
@@ -111,6 +121,10 @@ class Liveness:
         self._counts = not read_only
         # A follower asks its leader first, whose timer starts then (REVALIDATE, createSession).
         Liveness.answered(self, self._opened, self._opened)
+
+    def doubt(self, now: float) -> None:
+        """The session that the server has accepted may have ended a moment later."""
+        self._proof_at = now + SETTLED
 
     def answered(self, sent_at: float, now: float) -> None:
         """A request sent at ``sent_at`` has been answered at ``now``."""
@@ -142,20 +156,31 @@ class Liveness:
         return answered or now - self._opened >= STEADY
 
     @property
+    def _ping_interval(self) -> float:
+        return self.timeout / 3
+
+    @property
     def ping_at(self) -> float:
         """When the next ping is due."""
-        return self.last_send + self.timeout / 3
+        due = self.last_send + self._ping_interval
+        proved = max(self.last_answer, self.last_send) >= self._proof_at
+        return due if proved else min(due, self._proof_at)
+
+    @property
+    def _silent_at(self) -> float:
+        return self.last_receive + self.timeout * 2 / 3
 
     @property
     def dead_at(self) -> float:
         """When the connection counts as dead unless something arrives."""
-        return min(self.last_receive + self.timeout * 2 / 3, self.last_answer + self.timeout)
+        due = min(self._silent_at, self.last_answer + self.timeout)
+        return due if self.last_answer >= self._proof_at else min(due, self._proof_at + DOUBTED)
 
     def silence(self, now: float) -> str:
         """Why the connection counts as dead."""
-        if now < self.last_receive + self.timeout * 2 / 3:
-            return f"nothing but events arrived for {now - self.last_answer:.1f} s"
-        return f"nothing arrived for {now - self.last_receive:.1f} s"
+        if now >= self._silent_at:
+            return f"nothing arrived for {now - self.last_receive:.1f} s"
+        return f"no answer arrived for {now - self.last_answer:.1f} s"
 
     @property
     def lease_deadline(self) -> float:
@@ -199,9 +224,8 @@ class Reported(Liveness):
         return self._sent_at is not None or super().has_served(now)
 
     @property
-    def ping_at(self) -> float:
-        """When the next ping is due."""
-        return self.last_send + min(self.timeout / 3, _PINGS_APART * self._margin)
+    def _ping_interval(self) -> float:
+        return min(self.timeout / 3, _PINGS_APART * self._margin)
 
 
 class LeaseHolders:

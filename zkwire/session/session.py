@@ -337,7 +337,8 @@ class Session(SessionStatus):
         """
         if self.ended:
             return
-        self._unknown.connected(peer or self.server)
+        self._address = peer or self.server
+        self._unknown.connected(self._address)
         self._forget_connection()
         self._live.open(now)
         self._own_frames.append(self._identity.greeting(self.last_zxid))
@@ -354,6 +355,8 @@ class Session(SessionStatus):
             return
         asked_for = self.timeout
         self._live.greeted(answer.time_out / 1000, read_only=self._handshake.read_only)
+        if self._address == self._closed_by:
+            self._live.doubt(now)
         if self.timeout != asked_for:
             # All deadlines, since only the first of the queue is looked at.
             for request in self._everything():
@@ -542,6 +545,8 @@ class Session(SessionStatus):
             return
         self._watches.fire()
         refused = self.refused
+        closed = self._handshake.greeted and why in (outcomes.CLOSED, outcomes.RESET)
+        self._closed_by = self._address if closed and not refused else None
         if refused:
             why = self._unknown.refusal()
         else:

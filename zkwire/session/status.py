@@ -71,6 +71,8 @@ class SessionStatus:
         self._requests = RequestQueue(first_xid)
         self._watches = WatchManager(chroot, self.callbacks)
         self._unknown = UnknownOperations()
+        self._address: object = None  # of the connection
+        self._closed_by: object = None  # the address whose server has closed the last one
         self._read_write_search = ReadWriteSearch(hosts)
         self._closing = False  # close() was called: nothing more is accepted
         self._all_ended = False  # everything that waited knows of the session's end
