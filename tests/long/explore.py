@@ -11,7 +11,7 @@ many they are.  First every schedule with every fault at every place is followed
 contenders, one for three), until nothing is left or the limit is reached: of equal states only one
 (`zkwire.testing.simulation.fingerprint`), of orders only those that make a difference
 (`zkwire.testing.simulation.reduction`).  Then come random histories with more contenders and up to
-five faults.  Counted are the different states of the small worlds.
+five faults, of all recipes and services.  Counted are the different states of the small worlds.
 
 A failure prints the shortest steps that lead there, the history, and how to see it again.
 """
@@ -19,12 +19,27 @@ A failure prints the shortest steps that lead there, the history, and how to see
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
 
+from tests.support import (
+    simulation_cache as caches,
+)
+from tests.support import (
+    simulation_following as watches,
+)
+from tests.support import (
+    simulation_partitioner as partitioners,
+)
+from tests.support import (
+    simulation_supervisor as supervisors,
+)
+from tests.support.simulation_barrier import meeting
+from tests.support.simulation_counter import NETWORK, adding
 from tests.support.simulation_family import (
     multi_lock,
     read_write,
@@ -35,6 +50,11 @@ from tests.support.simulation_family import (
 )
 from tests.support.simulation_histories import users
 from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, various
+from tests.support.simulation_membership import various_group, various_keepers
+from tests.support.simulation_once_per import asking
+from tests.support.simulation_queue import various as various_queues
+from zkwire.recipes.following import ChildrenFollower, DataFollower
+from zkwire.recipes.standing_node import StandingKeeper
 from zkwire.testing.simulation import FailedRunError, Figures, Scenario, exhaust, explore, replay
 from zkwire.testing.simulation.fault_choice import FAULTS
 
@@ -83,6 +103,20 @@ RANDOM = {
     "semaphore": World(various_semaphore(), FAULTS, 5),
     "multi-lock": World(various_multi_lock(), FAULTS, 5),
     "users": World(users(), FAULTS, 5),
+    "counter": World(adding(3, 2), NETWORK, 5),
+    "crowded counter": World(adding(3, 2, crowded=True), NETWORK, 5),
+    "queue": World(various_queues(), FAULTS, 5),
+    "barrier": World(meeting(2, 2, more=1), NETWORK, 5),
+    "once per": World(asking(3, 2), NETWORK, 5),
+    "data": World(watches.following(DataFollower, sessions=3, number=5), watches.FAULTS, 5),
+    "children": World(watches.following(ChildrenFollower, sessions=3, number=5), watches.FAULTS, 5),
+    "node": World(various_keepers(), FAULTS, 5),
+    "standing node": World(various_keepers(StandingKeeper), FAULTS, 5),
+    "group": World(various_group(), FAULTS, 5),
+    "cache": World(caches.mirror(), caches.FAULTS, 5),
+    "cache, one by one": World(caches.mirror(version="3.5"), caches.FAULTS, 5),
+    "supervisor": World(supervisors.supervised(2), supervisors.FAULTS, 5),
+    "partitioner": World(partitioners.shared_out(), partitioners.FAULTS, 5),
 }
 SERVERS = 3
 
@@ -151,7 +185,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Do it all; the number of failures."""
     begun, states, histories, failures = time.monotonic(), set[int](), 0, 0
     jobs = []
-    with ProcessPoolExecutor(arguments.jobs) as pool:
+    logging.disable()  # what services warn of is what is provoked here
+    with ProcessPoolExecutor(arguments.jobs, initializer=logging.disable) as pool:
         limits = (arguments.states, arguments.seconds, arguments.faults)
         for name in SMALL:
             if arguments.worlds in name:
