@@ -225,7 +225,7 @@ def _closed_by_another(watch: DataWatch) -> None:
         pass
     watch.close()
     assert waiting.result() == []
-    with pytest.raises(ClientClosedError, match="has been closed"):
+    with pytest.raises(ClientClosedError, match="the watch_data of "):
         watch.next()
 
 

@@ -48,6 +48,7 @@ from zkwire import (
     SessionExpiredError,
     Supervisor,
 )
+from zkwire.recipes.standing_node import TOKEN
 from zkwire.testing.proxy import Frame, cut_after, cut_before
 from zkwire.testing.proxy.faults import Step
 
@@ -302,15 +303,34 @@ def test_the_end_of_a_session_leaves_a_node_that_is_not_ephemeral(
     assert shown(stage.observer, fresh_path) == (b"", 0)
 
 
-def test_a_token_whose_node_is_gone_is_in_nobodys_way(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
+def node_whose_create_is_lost(stage: Stage, path: str) -> PersistentNode:
+    """It has no connection until the proxy stops to refuse them."""
 
     def lose(frame: Frame) -> Iterable[Step]:
         stage.proxy.refuse()
         return cut_after(frame)
 
     stage.proxy.on("multi", action=lose)
-    with PersistentNode(client, fresh_path, ephemeral=False) as node:
+    return PersistentNode(stage.client(), path, ephemeral=False)
+
+
+def test_a_node_whose_token_is_gone_is_foreign(stage: Stage, fresh_path: str) -> None:
+    def token() -> str | None:
+        names = stage.observer.get_children("/")
+        return next((f"/{n}" for n in names if f"/{n}".startswith(fresh_path + TOKEN)), None)
+
+    with node_whose_create_is_lost(stage, fresh_path) as node:
+        stage.observer.delete(poll("it is made", token, PATIENCE))
+        stage.proxy.refuse(False)
+        poll("it is reported", lambda: node.conflict, PATIENCE)
+        assert not node.present
+        stage.observer.delete(fresh_path)
+        assert node.wait_present(PATIENCE)
+    assert stage.observer.exists(fresh_path) is None
+
+
+def test_a_token_whose_node_is_gone_is_in_nobodys_way(stage: Stage, fresh_path: str) -> None:
+    with node_whose_create_is_lost(stage, fresh_path) as node:
         poll("it is made", lambda: stage.observer.exists(fresh_path), PATIENCE)
         stage.observer.delete(fresh_path)
         stage.proxy.refuse(False)
@@ -386,6 +406,28 @@ def test_what_a_server_refuses_is_raised(
         client.delete_tree(f"{fresh_path}-3")
 
 
+def test_a_member_that_may_not_be_read_is_left_out(
+    stage: Stage, fresh_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
+    with Group(stage.observer, fresh_path, acl=hidden) as secret, Client(stage.hosts) as client:
+        client.create(fresh_path)
+        with Group(client, fresh_path) as group:
+            group.join(b"1", "open")
+            secret.join(b"2", "secret")
+            assert [m.name for m in group.members(PATIENCE)] == ["open"]
+            secret.leave()
+            client.create(f"{fresh_path}/third", b"3")
+            assert [m.name for m in group.members(PATIENCE)] == ["open", "third"]
+            client.delete(f"{fresh_path}/third")
+            client.set_acl(fresh_path, hidden)
+            with pytest.raises(NoAuthError):
+                group.members(PATIENCE)
+    told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len(told) == 1
+    assert f"{fresh_path}/secret" in told[0]
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments", "error"),
     [
@@ -420,8 +462,12 @@ def test_a_closed_one_says_so(observer: Client, fresh_path: str) -> None:
         assert repr(membership) == f"<PersistentNode {fresh_path}/me present>"
         with pytest.raises(NodeExistsError):
             group.join(name="me")
-    for call in (group.join, group.members, membership.wait_present):
-        with pytest.raises(ClientClosedError):
+    for call, message in (
+        (group.join, f"the Group of {fresh_path} has been closed"),
+        (group.members, f"the Group of {fresh_path} has been closed"),
+        (membership.wait_present, f"the PersistentNode of {fresh_path}/me has been closed"),
+    ):
+        with pytest.raises(ClientClosedError, match=message):
             call()
     assert list(group.changes()) == []
     group.close()

@@ -22,7 +22,7 @@ from zkwire.recipes.group import MemberGroup
 from zkwire.recipes.member import Member
 from zkwire.recipes.node_owner import Wish
 from zkwire.recipes.persistent_node import NodeKeeper
-from zkwire.recipes.service import SESSION_OVER
+from zkwire.recipes.service import SESSION_OVER, Background
 from zkwire.recipes.standing_node import StandingKeeper
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
@@ -476,10 +476,10 @@ class KnowsNames(MemberGroup):
 class NotesLate(MemberGroup):
     """Answers with data that changed before the list was read."""
 
-    async def _read(self, operations: Operations, watch: Watch) -> None:
+    async def _read(self, runtime: Background, watch: Watch) -> None:
         note, self._note = self._note, lambda watch: None  # type: ignore[method-assign]
         try:
-            await super()._read(operations, watch)
+            await super()._read(runtime, watch)
         finally:
             self._note = note  # type: ignore[method-assign]
 

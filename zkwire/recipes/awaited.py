@@ -21,10 +21,6 @@ class AwaitedService(Service):
         self._waiting: dict[Condition, None] = {}
         self._leaving = False  # it ends by itself, behind what it has to do for that
 
-    @property
-    def _over(self) -> bool:
-        return self._closed or self._error is not None
-
     def _changed(self) -> None:
         for condition in tuple(self._waiting):
             condition.notify()

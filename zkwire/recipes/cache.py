@@ -2,8 +2,8 @@
 
 Where the server knows persistent watches (since 3.6) one recursive watch tells of every change;
 elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.
-After a gap what is known is compared with the server by its stats, and only what differs is read
-again.  Watches that fire once need that in a new session only: setting them again compares.
+After a gap only what differs by its stat is read again.  Watches that fire once need that in a new
+session only: setting them again compares.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 class TreeCache(CacheView, Service):
     """The algorithm of a cache; see :class:`zkwire.Cache`."""
+
+    _called = "Cache"
 
     def __init__(
         self,
@@ -103,10 +105,6 @@ class TreeCache(CacheView, Service):
             reader.tell(path, before)
 
     # --- the reader's side ------------------------------------------------------------------------
-
-    @property
-    def _over(self) -> bool:
-        return self._closed or self._error is not None
 
     @property
     def _is_fresh(self) -> bool:

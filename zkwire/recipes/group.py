@@ -11,6 +11,7 @@ takes every node below the path for one.
 
 One watch stands on the children and on the data of each member.  What it tells of is read again,
 and nothing else: a burst of changes costs one list, and each member's data is read once a version.
+A member whose data may not be read is left out: one such node must not hide all others.
 
 Invariants:
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import BUSY, ConnectionLossError, NoNodeError
+from zkwire.errors import BUSY, ConnectionLossError, NoAuthError, NoNodeError
 from zkwire.recipes.member import Member
 from zkwire.recipes.members import GroupOwner
 from zkwire.recipes.trees import WINDOW
@@ -42,11 +43,12 @@ class MemberGroup(GroupOwner):
 
     async def _serve(self, runtime: Background) -> None:
         self._names, self._known = None, {}
+        self._hidden = set[str]()
         watch = Watch()
         try:
             while not self._leaving:
                 try:
-                    await self._read(runtime.operations, watch)
+                    await self._read(runtime, watch)
                 except (ConnectionLossError, *BUSY):
                     continue
                 if self._names is not None:
@@ -56,9 +58,9 @@ class MemberGroup(GroupOwner):
             watch.close()
         self._end()
 
-    async def _read(self, operations: Operations, watch: Watch) -> None:
+    async def _read(self, runtime: Background, watch: Watch) -> None:
         """Read what is stale, and publish it."""
-        requests, names = tuple(self._requests), self._names
+        operations, requests, names = runtime.operations, tuple(self._requests), self._names
         if requests or names is None:
             names = self._names = await self._list(operations, watch)
             self._note(watch)  # data that has changed before the list is read for these requests
@@ -69,10 +71,20 @@ class MemberGroup(GroupOwner):
             window = stale[start : start + WINDOW]
             replies = [operations.get_data(f"{self._path}/{n}", watch=watch) for n in window]
             for name, reply in zip(window, replies, strict=True):
-                with suppress(NoNodeError):  # gone meanwhile, which the watch on the list tells
+                try:
                     data, stat = await reply
-                    self._known[name] = Member(name, data, stat.ephemeral_owner, stat.czxid)
+                except NoNodeError:  # gone meanwhile, which the watch on the list tells
+                    continue
+                except NoAuthError as error:
+                    self._leave_out(runtime, name, error)
+                    continue
+                self._known[name] = Member(name, data, stat.ephemeral_owner, stat.czxid)
         self._publish(names, requests)
+
+    def _leave_out(self, runtime: Background, name: str, error: NoAuthError) -> None:
+        if name not in self._hidden:
+            self._hidden.add(name)
+            runtime.warn(f"a member is left out of its group: {error}")
 
     async def _list(self, operations: Operations, watch: Watch) -> list[str] | None:
         """The names of the members; None if they must be read again."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from zkwire.recipes.succession import Shell
     from zkwire.recipes.supervisor import Sequence
+    from zkwire.recipes.supervisor_shell import Shell
 
 _NETWORK = (ConnectionLossError, LockLostError, OperationTimeoutError)
 SESSION_END = (*SESSION_OVER, *_NETWORK)

@@ -37,6 +37,8 @@ class ListRequest:
 class GroupOwner(AwaitedService):
     """What callers do; the session's side is a subclass's.  It is served when it is first read."""
 
+    _called = "Group"
+
     def __init__(self, sessions: Sessions, path: str, acl: Sequence[ACL] | None = None) -> None:
         super().__init__(sessions)
         if check_path(path) == "/":
@@ -98,7 +100,7 @@ class GroupOwner(AwaitedService):
         Only what has changed since the last call is read again: from this call until :meth:`close`
         the group is watched.  A lost connection is no error.  OperationTimeoutError after
         ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
-        group or a member may not be read.
+        group may not be read.  A member that may not is left out, with a warning in the log.
         """
         request = ListRequest()
         self._requests.append(request)

@@ -46,6 +46,7 @@ class Wish:
 class NodeOwner(AwaitedService):
     """What callers do; the session's side is a subclass's."""
 
+    _called = "PersistentNode"
     _ephemeral = True
     _engaged = True  # a session with such a node is not to be detached
 

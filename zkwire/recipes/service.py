@@ -137,8 +137,11 @@ class Background:
 class Service:
     """Something that shall be true; see the module's docstring.
 
-    Subclasses say what a session has to do in :meth:`_serve`.
+    Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
     """
+
+    _called: str  # in messages
+    _path: str
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -168,12 +171,16 @@ class Service:
             self._session_ended()
             self._changed()
 
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._error is not None
+
     def _check(self) -> None:
         """Raise what has ended the service."""
         if self._error is not None:
             raise self._error
         if self._closed:
-            raise ClientClosedError(f"this {type(self).__name__} has been closed")
+            raise ClientClosedError(f"the {self._called} of {self._path} has been closed")
 
     async def _wait(self, condition: Condition, timeout: float | None) -> bool:
         """Whether ``condition`` holds within the time; raises what has ended the service."""
