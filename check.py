@@ -11,8 +11,9 @@ pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
-are missing and this is root. Under `CI=true` `docker` is a step of the default check, and a test
-that misses its ZooKeeper fails where it is else skipped. What each step prints is in `.check/`.
+are missing and this is root. Under `CI=true` `docker` and `curator` are steps of the default check,
+and a test that misses its ZooKeeper fails where it is else skipped. What each step prints is in
+`.check/`.
 
 `fast` has a tenth of the examples of the slowest tests. `unit`, `testbed`, `simulation` run the
 tests of these folders; `site` builds the documentation in `build/site/`; `shell` and `embedded`
@@ -47,8 +48,11 @@ FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real", "site")
 TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue")
 """Commands of tests/long for recipes, each with its figures."""
-LONG = ("curator", "pairs", "explore", "chaos", "fuzz", *TRIALS)
-NAMES = (*FAST, *REST, "docker", "coverage", *LONG)
+NEIGHBOURS = ("docker", "curator")
+"""What takes packages of Debian that not every contributor wants."""
+
+LONG = ("pairs", "explore", "chaos", "fuzz", *TRIALS)
+NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell", "site"),
@@ -259,7 +263,7 @@ def choose(words: Sequence[str], known: Sequence[str]) -> list[str]:
     """The names of the steps that are asked for, in their order."""
     groups = {
         "fast": FAST,
-        "all": (*FAST, *REST, *(["docker"] if os.environ.get("CI") == "true" else [])),
+        "all": (*FAST, *REST, *(NEIGHBOURS if os.environ.get("CI") == "true" else [])),
         "long": (*LONG, *(name for name in known if name not in NAMES)),
     }
     wanted = {name for word in words or ["all"] for name in groups.get(word, (word,))}

@@ -23,6 +23,8 @@ INSTALL_LIMIT = 900
 def provide_environment() -> bool:
     """Have the tools; made anew when the wanted versions, or this Python, have changed."""
     wanted = "\n".join((sys.version, str(ENVIRONMENT), REQUIREMENTS.read_text()))
+    if ENVIRONMENT.is_symlink():  # `--clear` would empty what it leads to
+        ENVIRONMENT.unlink()
     stamp = ENVIRONMENT / "made-for"
     digest = hashlib.sha256(wanted.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == digest:

@@ -34,7 +34,7 @@ def python(script: str, name: str = "one", limit: float = 60.0) -> Step:
     [
         ("", [], ALL),
         ("", ["all"], ALL),
-        ("true", [], [*ALL, "docker"]),
+        ("true", [], [*ALL, "docker", "curator"]),
         ("", ["fast"], FAST),
         ("true", ["fast"], FAST),
         ("", ["all", "docker"], [*ALL, "docker"]),
