@@ -31,9 +31,9 @@ class Context:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.server = server_of(options)
+        self.server: str = server_of(options)
         self.auth: list[tuple[str, bytes]] = []
-        self.output = Output(json=options.json, quiet=options.quiet, colour=options.color)
+        self.output: Output = Output(json=options.json, quiet=options.quiet, colour=options.color)
         self.directory = "/"
         self.in_shell = False
 

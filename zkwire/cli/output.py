@@ -35,7 +35,7 @@ class Output:
     def __init__(self, *, json: bool = False, quiet: bool = False, colour: str = "auto") -> None:
         self.json = json
         self.quiet = quiet
-        self.terminal = sys.stdout is not None and sys.stdout.isatty()
+        self.terminal: bool = sys.stdout is not None and sys.stdout.isatty()
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self._colour = colour == "always" or (colour == "auto" and self.terminal and not plain)
 

@@ -43,7 +43,7 @@ class Message:
         self.direction = direction
         self.op = "connect" if kind == "connect" else "watch" if kind == "event" else "unknown"
         self.opcode = opcode
-        self.rows = Rows(data)
+        self.rows: Rows = Rows(data)
         self.problem: MalformedError | None = None
         try:
             if framed:

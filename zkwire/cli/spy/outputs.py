@@ -70,7 +70,7 @@ class Outputs:
         self._drawings: list[tuple[str, TextIO | None]] = []
         self._tellers: list[Callable[[Stats], None]] = []
         self._records: list[Record] = []
-        self.count = 0
+        self.count: int = 0
         try:
             for name, file in pairs:
                 self._add(str(name), file)

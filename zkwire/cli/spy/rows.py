@@ -36,7 +36,7 @@ class MalformedError(ValueError):
 
     def __init__(self, at: int, message: str) -> None:
         super().__init__(message)
-        self.at = at
+        self.at: int = at
 
 
 class Rows(list[Row]):
@@ -45,7 +45,7 @@ class Rows(list[Row]):
     def __init__(self, data: bytes, at: int = 0) -> None:
         super().__init__()
         self.data = data
-        self.at = at
+        self.at: int = at
 
     @property
     def left(self) -> int:

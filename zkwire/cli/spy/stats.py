@@ -30,9 +30,9 @@ class Group:
     """What is counted for one group."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.errors = 0
-        self.bytes = 0
+        self.count: int = 0
+        self.errors: int = 0
+        self.bytes: int = 0
         self._times: Counter[int] = Counter()
 
     def add(self, record: Record) -> None:

@@ -51,7 +51,7 @@ class Tap:
 
     def __init__(self, upstreams: list[str], faults: Faults, listen: tuple[str, int]) -> None:
         self.events: SimpleQueue[Event] = SimpleQueue()
-        self.start = monotonic()
+        self.start: float = monotonic()
         self._faults = faults
         self._lock = threading.Lock()
         self._numbers = 0

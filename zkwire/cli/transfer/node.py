@@ -25,10 +25,10 @@ class Node:
     def __init__(
         self, path: str, data: bytes, acl: Sequence[ACL], stat: Stat | None = None
     ) -> None:
-        self.path = path
-        self.data = data
-        self.acl = acl
-        self.stat = stat
+        self.path: str = path
+        self.data: bytes = data
+        self.acl: Sequence[ACL] = acl
+        self.stat: Stat | None = stat
 
 
 def below(root: str, path: str) -> str:

@@ -30,11 +30,11 @@ class Difference:
     __slots__ = ("acl", "aversion", "data", "ephemeral", "version")
 
     def __init__(self, data: bool, acl: bool, ephemeral: bool, version: int, aversion: int) -> None:
-        self.data = data
-        self.acl = acl
-        self.ephemeral = ephemeral
-        self.version = version
-        self.aversion = aversion
+        self.data: bool = data
+        self.acl: bool = acl
+        self.ephemeral: bool = ephemeral
+        self.version: int = version
+        self.aversion: int = aversion
 
     def __bool__(self) -> bool:
         return self.data or self.acl or self.ephemeral
