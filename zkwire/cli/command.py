@@ -110,6 +110,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "wait": ("nodes.wait", "wait until a node exists, is gone, or has certain data"),
     "spy": ("spy.spy", "show what a client and a server say to each other, and break it"),
     "decode": ("spy.decode", "explain bytes of the protocol, field by field"),
+    "lesson": ("lessons.command", "learn sessions, watches and locks by running them"),
     "demo": ("demo.demo", "show what the locks do when things go wrong"),
     "copy": ("transfer.load", "copy a tree to another path or ensemble"),
     "dump": ("transfer.dump", "write a tree as JSON Lines"),

@@ -154,16 +154,17 @@ class Client:
     ``world`` is what recipes are given.  ``killed``: a server has ended its session although the
     client had done nothing wrong, so that no lease of it is worth anything.  ``dead``: the process
     is gone.  ``stalled``: until time passes, nothing of it or its network happens.  ``locks`` are
-    those whose claims a check looks at.
+    those whose claims a check looks at.  ``options`` are those of the session.
     """
 
-    def __init__(self, sim: Scheduler, name: str, chroot: str) -> None:
+    def __init__(self, sim: Scheduler, name: str, chroot: str, **options: Any) -> None:
         self.name = name
         self.sim = sim
         # Of its own, so that what one client draws does not depend on what others do meanwhile.
         self.rng: Random = Random(sim.rng.random())
         hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
-        self.session: Session = Session(hosts, timeout=sim.timeout, chroot=chroot)
+        options.setdefault("timeout", sim.timeout)
+        self.session: Session = Session(hosts, chroot=chroot, **options)
         self.world: Shell = Shell(self)
         self.link: Link | None = None
         self.ghosts: list[Link] = []  # connections that only the server still believes in

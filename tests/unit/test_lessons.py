@@ -1,0 +1,216 @@
+"""The lessons: each runs with each of its flags, and fails when the client has the bug it is about.
+
+No server, no socket: a lesson is its own test, by what it expects.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support import lesson_page
+from zkwire.cli.lessons.lesson import TABLE, find
+from zkwire.cli.main import main
+from zkwire.jute.records import CreateRequest
+from zkwire.recipes.lock import Lock
+from zkwire.recipes.sequential import SequentialQueue
+from zkwire.session import own_frames
+from zkwire.session.authentication import Authentication
+from zkwire.session.handshake import Identity
+from zkwire.session.liveness import Liveness
+from zkwire.testing.server import sessions
+from zkwire.testing.server.connection import Session
+
+SAMPLES = {
+    "--want": ["1ms", "1h"],
+    "--tick": ["100ms"],
+    "--writes": ["10"],
+    "--waiters": ["4"],
+    "--pause": ["3s"],
+}
+
+
+def variants() -> Iterator[tuple[str, ...]]:
+    """Each lesson, and each with each of its flags."""
+    for name in TABLE:
+        yield (name,)
+        for flag in find(name).flags:
+            if flag.kind is None and flag.choices is None:
+                yield name, flag.name
+            for value in flag.choices or SAMPLES.get(flag.name, []):
+                yield name, flag.name, value
+
+
+@pytest.mark.parametrize("words", list(variants()), ids=" ".join)
+def test_a_lesson_is_as_it_expects(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    few = ["--waiters", "8"] if "herd" in words and "--waiters" not in words else []
+    status = main(["lesson", *words, *few, "--fast"])
+    shown = capsys.readouterr().out
+    assert status == 0, shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "Remember:" in shown
+    assert "✓" in shown
+
+
+def test_the_page_shows_the_lessons_as_they_are() -> None:
+    """Else: python3 -m tests.support.lesson_page."""
+    assert lesson_page.written() == lesson_page.PATH.read_text()
+
+
+def test_without_unicode_the_signs_are_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.TextIOWrapper(io.BytesIO(), "ascii")  # strict: another character is an error
+    monkeypatch.setattr("sys.stdout", output)
+    assert main(["lesson", "watch-gap", "--color", "never"]) == 0
+    output.seek(0)
+    assert "|<o-" in output.read()
+
+
+def test_each_event_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lesson", "handshake", "--wrong-password", "--json"]) == 0
+    shown = capsys.readouterr().out
+    first, *events, last = map(json.loads, shown.splitlines())
+    assert (first["title"], last["failures"]) == (find("handshake").title, [])
+    assert {event["event"] for event in events} == {
+        *["frame", "ask", "say", "expect", "cut", "end"]
+    }
+    assert [e["op"] for e in events if e.get("dir") == "c2s"][:2] == ["connect", "ping"]
+
+
+def test_no_output_has_a_password(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passwords = list[bytes]()
+
+    class Opened(Session):
+        def __init__(self, session_id: int, passwd: bytes, timeout: int, *, local: bool) -> None:
+            passwords.append(passwd)
+            super().__init__(session_id, passwd, timeout, local=local)
+
+    monkeypatch.setattr(sessions, "Session", Opened)
+    for name in ("handshake", "session-move", "connected-is-not-ready"):
+        for words in (["--json"], []):
+            assert main(["lesson", name, *words]) == 0
+    shown = capsys.readouterr().out
+    assert passwords
+    assert "ann:" not in shown
+    assert [p for p in passwords if p.hex() in shown or repr(p)[2:-1] in shown] == []
+
+
+def test_a_step_waits_for_enter_at_each_question_and_paragraph(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyboard = io.StringIO("\n" * 100)
+    monkeypatch.setattr("sys.stdin", keyboard)
+    assert main(["lesson", "handshake", "--step"]) == 0
+    shown, asked = capsys.readouterr()
+    assert keyboard.tell() == asked.count("[Enter]") == 6
+    assert shown.count("?  ") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
+        (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
+        (["watch-gap", "--writes", "many"], "invalid int value: 'many'"),
+    ],
+)
+def test_a_wrong_word_is_an_error_of_usage(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lesson", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_each_flag_has_a_sample() -> None:
+    taking = {f.name for name in TABLE for f in find(name).flags if f.kind is not None}
+    assert taking == set(SAMPLES)
+
+
+def test_a_lesson_is_short_and_uses_what_users_have() -> None:
+    for name in TABLE:
+        module = inspect.getmodule(find(name).run)
+        assert module is not None
+        source = inspect.getsource(module)
+        assert len(source.splitlines()) <= 100, name
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{name}: {node.name}"
+            if isinstance(node, ast.Attribute):
+                assert not node.attr.startswith("_"), f"{name}: {node.attr}"
+
+
+# --- planted bugs ---------------------------------------------------------------------------------
+
+
+def _timeout_is_what_was_asked_for(self: Any, timeout: float, *, read_only: bool = False) -> None:
+    self.answered(self._opened, self._opened)
+
+
+def _never(_: Liveness) -> float:
+    return 1e9
+
+
+def _nothing(*_: object) -> tuple[bytes, ...]:
+    return ()
+
+
+async def _look_for_nothing(*_: object) -> list[str]:
+    return []
+
+
+def _the_first(_: SequentialQueue, names: list[str], own: str) -> str | None:
+    first = min(names, key=lambda name: name[-10:])
+    return None if first == own else first
+
+
+_greeting = Identity.greeting
+_create = CreateRequest.pack
+
+
+def _flags_of_another_kind(*fields: Any) -> bytes:
+    return _create(*fields)[:-1] + b"\2"
+
+
+def _nothing_seen(self: Identity, _: int) -> bytes:
+    return _greeting(self, 0)
+
+
+def _not_told(lock: Lock) -> bool:
+    return not lock.lost.is_set()
+
+
+def _no_frames(_: Authentication) -> list[bytes]:
+    return []
+
+
+PLANTED: dict[str, tuple[object, str, object]] = {
+    "handshake": (Liveness, "greeted", _timeout_is_what_was_asked_for),
+    "heartbeat": (Liveness, "lease_deadline", property(_never)),
+    "watch-gap": (own_frames, "watches", _nothing),
+    "lost-reply": (SequentialQueue, "_find", _look_for_nothing),
+    "herd": (SequentialQueue, "_ahead", _the_first),
+    "session-move": (Identity, "greeting", _nothing_seen),
+    "paused-holder": (Lock, "_lasts", property(_not_told)),
+    "connected-is-not-ready": (Authentication, "restart", _no_frames),
+    "bytes": (CreateRequest, "pack", _flags_of_another_kind),
+}
+WORDS = {"handshake": ["--want", "100ms"], "herd": ["--waiters", "4"]}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_lesson_fails_with_the_bug_that_it_is_about(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*PLANTED[name])
+    assert main(["lesson", name, "--fast", *WORDS.get(name, [])]) == 1
+    assert "✗" in capsys.readouterr().out

@@ -1,0 +1,36 @@
+"""What happens on a stage, one event at a time, for whatever shows it or keeps it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.testing.proxy.frames import Frame
+
+FRAME, CUT, END, SERVER, FOLD = "frame", "cut", "end", "server", "fold"
+SAY, ASK, EXPECT, TABLE = "say", "ask", "expect", "table"
+PROSE = frozenset({SAY, ASK, EXPECT, TABLE})
+
+
+class Event(NamedTuple):
+    """One event, ``time`` seconds after the beginning.
+
+    ``frame``: ``frame`` has passed between ``actor`` and ``server``.  ``cut``: their connection
+    is lost.  ``end``: the client has seen the end of the connection.  ``server``: a change there.
+    ``fold``: frames of these clients that are counted and not shown.  ``say``, ``ask``: words for
+    the reader.  ``expect``: a condition that must hold, and whether it has (``passed``).
+    ``table``: ``rows``.
+    """
+
+    time: float
+    kind: str
+    text: str
+    actor: str = ""
+    server: str = ""
+    detail: str = ""
+    frame: Frame | None = None
+    passed: bool = True
+    rows: Sequence[Sequence[object]] = ()

@@ -1,0 +1,232 @@
+"""A lesson on a terminal: a line for each event in fixed columns, and words between them.
+
+The columns are the time, a lane for each client and server, what happens, and its numbers.  Colour
+says nothing that the signs do not say.  Pings are folded.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import time
+
+from zkwire.cli.lessons.event import (
+    ASK,
+    CUT,
+    END,
+    EXPECT,
+    FOLD,
+    FRAME,
+    PROSE,
+    SAY,
+    SERVER,
+    TABLE,
+    Event,
+)
+from zkwire.cli.output import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.cli.lessons.lesson import Lesson
+    from zkwire.cli.output import Output
+
+NARROWEST, WIDEST = 72, 100
+LANE, TIME = 7, 9  # columns
+# What each sign is where the encoding has it, and elsewhere.
+_SIGNS = {
+    "rule": "─-", "lane": "│|", "line": "─-", "from": "├+", "to": "▶>", "into": "◀<", "out": "┤+",
+    "event": "◇o", "cut": "\N{BOX DRAWINGS LIGHT DIAGONAL CROSS}X", "end": "┴=", "server": "■#",
+    "dot": "·.", "yes": "✓+", "no": "✗!", "more": "…~", "bar": "█#",
+}  # fmt: skip
+_PAUSE = {FRAME: 0.15, CUT: 0.5, END: 0.3, SAY: 2.0, ASK: 2.0}  # seconds, for a reader
+
+
+class Terminal:
+    """Shows events; ``step``: a reader presses Enter after words; ``pauses``: time to read."""
+
+    def __init__(
+        self, output: Output, name: str, lesson: Lesson, *, step: bool, pauses: bool
+    ) -> None:
+        self._output = output
+        self._lesson = lesson
+        self._step = step
+        self._pauses = pauses
+        columns = shutil.get_terminal_size((80, 24)).columns
+        self._width = min(max(columns - 1, NARROWEST), WIDEST)
+        self._servers = [f"S{n + 1}" for n in range(lesson.servers)]
+        if lesson.servers == 1:
+            self._servers = ["server"]
+        self._clients: list[str] = []
+        encoding = sys.stdout.encoding if sys.stdout is not None else "ascii"
+        self._unicode = encoding.lower().replace("-", "") == "utf8"
+        self._prose = True  # the last thing shown was words
+        self._folded = False  # a line for what is not shown, right behind words
+        self._pings: dict[str, int] = {}
+        self._line("")
+        self._line(f" lesson {name} {self._sign('dot')} {lesson.title}", "bold")
+        self._line(self._sign("rule") * self._width)
+        self._words(f"Cast: {lesson.cast}.")
+
+    def finish(self, failures: list[str]) -> None:
+        """The sentences at the end, and what was not as expected."""
+        self._fold()
+        self._words(f"Remember: {self._lesson.remember}", "bold")
+        self._words(f"In your code: {self._lesson.in_code}")
+        for failure in failures:
+            self._words(f"{self._sign('no')}  not as expected: {failure}", "red")
+
+    def show(self, event: Event) -> None:
+        """Show an event."""
+        if event.frame is not None and event.frame.kind == "ping":
+            self._pings[event.actor] = self._pings.get(event.actor, 0) + (
+                event.frame.direction == "c2s"
+            )
+            return
+        self._fold()
+        if event.kind in PROSE:
+            self._speak(event)
+        else:
+            self._row(event)
+        if self._pauses:
+            self._output.flush()
+            time.sleep(_PAUSE.get(event.kind, 0.1))
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _fold(self) -> None:
+        pings, self._pings = self._pings, {}
+        for name, count in pings.items():
+            if count:
+                said = "a ping" if count == 1 else f"{count} pings"
+                self._aside(f"{said} of {name} and the answers")
+
+    def _aside(self, text: str) -> None:
+        """A line for what is counted and not shown."""
+        if self._prose and not self._folded:
+            self._output.line("")
+        self._folded = True
+        dots = f"{self._sign('dot') * 3:>{TIME - 1}} "
+        self._line(dots + _clipped(text, self._width - TIME, self._sign("more")), "dim")
+
+    def _speak(self, event: Event) -> None:
+        if event.kind == ASK:
+            self._words(f"?  {event.text}", "bold")
+            self._wait()
+        elif event.kind == TABLE:
+            self._table(event.rows)
+        elif event.kind == EXPECT:
+            sign, colour = ("yes", "green") if event.passed else ("no", "red")
+            self._words(f"{self._sign(sign)}  {event.text}", colour, gap=False)
+        else:
+            self._words(event.text)
+            self._wait()
+
+    def _table(self, rows: Sequence[Sequence[object]]) -> None:
+        """Columns, with a bar for the number in the last one."""
+        cells = [[f"{c:,}" if isinstance(c, int) else str(c) for c in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        most = max([row[-1] for row in rows if isinstance(row[-1], int)], default=1)
+        room = self._width - sum(widths) - 3 * len(widths)
+        self._output.line("")
+        self._folded = False
+        for row, cell in zip(rows, cells, strict=True):
+            line = "   ".join(f"{text:>{width}}" for text, width in zip(cell, widths, strict=True))
+            size = row[-1] * room // most if isinstance(row[-1], int) else 0
+            self._line(f"   {line} {self._sign('bar') * size}".rstrip())
+        self._prose = True
+
+    def _wait(self) -> None:
+        if self._step and sys.stdin is not None:
+            self._output.note("   [Enter]")
+            self._output.flush()
+            sys.stdin.readline()
+
+    def _words(self, text: str, colour: str = "", *, gap: bool = True) -> None:
+        if gap or not self._prose or self._folded:
+            self._output.line("")
+        self._folded = False
+        indent = "      " if text[1:3] == "  " else "   "
+        for line in textwrap.wrap(
+            text, self._width, initial_indent="   ", subsequent_indent=indent
+        ):
+            self._line(line, colour)
+        self._prose = True
+
+    def _heading(self) -> None:
+        """Behind words, the names of the lanes."""
+        if self._prose:
+            if not self._folded:
+                self._output.line("")
+            self._folded = False
+            names = "".join(f"{lane:<{LANE}}" for lane in self._lanes)
+            self._line(f"{'seconds':>{TIME - 1}}  {names}".rstrip(), "dim")
+            self._prose = False
+
+    def _row(self, event: Event) -> None:
+        for name in event.actor.split():
+            if name not in self._clients and "/" not in name:  # of a crowd
+                self._clients.append(name)
+                self._prose = True  # the lanes have changed
+        if event.kind == FOLD:
+            self._aside(event.text)
+            return
+        self._heading()
+        at = f"{event.time:>+{TIME - 1}.3f}  "
+        lanes = self._drawn(event)
+        room = self._width - len(at) - len(lanes) - 1
+        text, detail = printable(event.text), event.detail
+        if len(text) + len(detail) >= room:
+            detail = detail.rpartition("  ")[2]
+        text = _clipped(text, room - len(detail) - bool(detail), self._sign("more"))
+        line = f"{at}{lanes} {text}{detail:>{room - len(text)}}".rstrip()
+        colour = {CUT: "red", END: "red"}.get(event.kind, "")
+        if event.frame is not None and event.frame.kind == "notification":
+            colour = "yellow"
+        self._line(line, colour)
+
+    def _drawn(self, event: Event) -> str:
+        """The lanes of a row: a line from lane to lane, or a sign on one."""
+        sign = self._sign
+        row = list("".join(f"{sign('lane'):<{LANE}}" for _ in self._lanes)[: 1 - LANE])
+        client = self._lane(event.actor) if event.actor in self._lanes else None
+        server = self._lane(event.server) if event.server in self._lanes else None
+        if event.frame is not None and client is not None and server is not None:
+            for at in range(client + 1, server):
+                row[at] = sign("line")
+            if event.frame.direction == "c2s":
+                row[client], row[server - 1] = sign("from"), sign("to")
+            else:
+                row[client + 1], row[server] = sign("into"), sign("out")
+                if event.frame.kind == "notification":
+                    row[client + 2] = sign("event")
+        elif event.kind == SERVER and server is not None:
+            row[server] = sign("server")
+        elif client is not None:
+            row[client] = sign(event.kind)
+        return "".join(row)
+
+    @property
+    def _lanes(self) -> list[str]:
+        return [*self._clients, *self._servers]
+
+    def _lane(self, name: str) -> int:
+        return self._lanes.index(name) * LANE
+
+    def _sign(self, name: str) -> str:
+        return _SIGNS[name][0 if self._unicode else 1]
+
+    def _line(self, text: str, colour: str = "") -> None:
+        if not self._unicode:
+            text = text.encode("ascii", "replace").decode()
+        self._output.line(text, colour=colour)
+
+
+def _clipped(text: str, room: int, more: str) -> str:
+    """The text without its middle if it is longer: ids stand there, and numbers at the end."""
+    if len(text) <= room:
+        return text
+    end = room // 3
+    return text[: room - end - len(more)] + more + text[-end:]
