@@ -39,9 +39,9 @@ _from("aio.locks")
 __all__ += ["Lost"]
 _from("recipes.lost")
 __all__ += ["Contender"]
-_from("recipes.contenders")
+_from("recipes.locks.contenders")
 __all__ += ["SeenChildren", "SeenData"]
-_from("recipes.seen")
+_from("recipes.services.seen")
 __all__ += ["Supervisor"]
 _from("blocking.supervisor")
 __all__ += ["AsyncSupervisor"]
@@ -49,15 +49,15 @@ _from("aio.supervisor")
 __all__ += ["ChildrenWatch", "DataWatch"]
 _from("blocking.following")
 __all__ += ["Member"]
-_from("recipes.member")
+_from("recipes.services.member")
 __all__ += ["Group", "PersistentNode"]
 _from("blocking.membership")
 __all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
 _from("aio.following")
 __all__ += ["CacheEvent"]
-_from("recipes.cache_event")
+_from("recipes.services.cache_event")
 __all__ += ["CacheFullError", "CachedNode"]
-_from("recipes.cache_tree")
+_from("recipes.services.cache_tree")
 __all__ += ["Barrier", "DoubleBarrier"]
 _from("blocking.barriers")
 __all__ += ["AsyncBarrier", "AsyncDoubleBarrier"]
@@ -77,13 +77,13 @@ _from("aio.cache")
 __all__ += ["AsyncGroup", "AsyncPersistentNode"]
 _from("aio.membership")
 __all__ += ["AsyncShare"]
-_from("recipes.share")
+_from("recipes.services.share")
 __all__ += ["Partitioner", "Share"]
 _from("blocking.partitioner")
 __all__ += ["AsyncPartitioner"]
 _from("aio.partitioner")
 __all__ += ["QueueEmptyError", "QueueFullError", "QueueItem"]
-_from("recipes.queue_items")
+_from("recipes.classic.queue_items")
 __all__ += ["Queue"]
 _from("blocking.queue")
 __all__ += ["AsyncQueue"]
@@ -152,14 +152,14 @@ if TYPE_CHECKING:
     from zkwire.jute.records import *
     from zkwire.net.sasl import *
     from zkwire.operations.multi import *
-    from zkwire.recipes.cache_event import *
-    from zkwire.recipes.cache_tree import *
-    from zkwire.recipes.contenders import *
+    from zkwire.recipes.classic.queue_items import *
+    from zkwire.recipes.locks.contenders import *
     from zkwire.recipes.lost import *
-    from zkwire.recipes.member import *
-    from zkwire.recipes.queue_items import *
-    from zkwire.recipes.seen import *
-    from zkwire.recipes.share import *
+    from zkwire.recipes.services.cache_event import *
+    from zkwire.recipes.services.cache_tree import *
+    from zkwire.recipes.services.member import *
+    from zkwire.recipes.services.seen import *
+    from zkwire.recipes.services.share import *
     from zkwire.session.trace import *
     from zkwire.session.watch import *
     from zkwire.wire.model import *

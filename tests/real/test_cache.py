@@ -29,7 +29,7 @@ from zkwire import (
     Supervisor,
     Watch,
 )
-from zkwire.recipes import cache_events
+from zkwire.recipes.services import cache_events
 from zkwire.testing import Server
 
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]

@@ -37,7 +37,7 @@ from tests.connection_loss.operations import OPERATIONS
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer
 from zkwire.operations import Operations
-from zkwire.recipes.mark import Marks
+from zkwire.recipes.classic.mark import Marks
 from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 TEXT = document.PATH.read_text()

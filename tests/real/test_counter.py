@@ -22,7 +22,7 @@ from zkwire import (
     OutcomeUnknownError,
     SequentialLock,
 )
-from zkwire.recipes.mark import KEPT
+from zkwire.recipes.classic.mark import KEPT
 from zkwire.testing.proxy import black_hole, cut_after
 
 MANY = 2**100

@@ -48,7 +48,7 @@ from zkwire import (
     SessionExpiredError,
     Supervisor,
 )
-from zkwire.recipes.standing_node import TOKEN
+from zkwire.recipes.services.standing_node import TOKEN
 from zkwire.testing.proxy import Frame, cut_after, cut_before
 from zkwire.testing.proxy.faults import Step
 

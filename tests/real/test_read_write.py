@@ -37,7 +37,7 @@ from tests.support.lock_helpers import (
 )
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
 from zkwire.blocking.locks import PathLock
-from zkwire.recipes.read_write import is_reader
+from zkwire.recipes.locks.read_write import is_reader
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 
 SIDES = ("read", "write")

@@ -26,8 +26,8 @@ from tests.support.simulation_locks import (
 )
 from zkwire.errors import SessionExpiredError
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.single import SingleNodeLock
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,

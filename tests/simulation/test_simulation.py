@@ -32,9 +32,9 @@ from tests.support.simulation_locks import (
 )
 from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
-from zkwire.recipes.reentrant import Reentrant
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock
+from zkwire.recipes.locks.reentrant import Reentrant
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.single import SingleNodeLock
 from zkwire.testing.server.node import Node
 from zkwire.testing.simulation import (
     CancelAt,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SEED
 from tests.support.simulation_barrier import NETWORK, PLANTED, meeting
-from zkwire.recipes.double_barrier import Member
+from zkwire.recipes.classic.double_barrier import Member
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))

@@ -24,7 +24,7 @@ from tests.support.simulation_family import (
     various_semaphore,
 )
 from tests.support.simulation_locks import Manners
-from zkwire.recipes.read_write import ReadLockQueue
+from zkwire.recipes.locks.read_write import ReadLockQueue
 from zkwire.testing.simulation import (
     InTurn,
     Scenario,

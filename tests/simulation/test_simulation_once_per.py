@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SEED
 from tests.support.simulation_once_per import NETWORK, PLANTED, asking
-from zkwire.recipes.once_per import PeriodicClaim
+from zkwire.recipes.classic.once_per import PeriodicClaim
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))

@@ -17,7 +17,7 @@ from tests.support.simulation_following import (
     StaysBehind,
     following,
 )
-from zkwire.recipes.following import ChildrenFollower, DataFollower
+from zkwire.recipes.services.following import ChildrenFollower, DataFollower
 from zkwire.session import own_frames
 from zkwire.testing.simulation import (
     FailedRunError,

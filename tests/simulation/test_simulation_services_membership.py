@@ -20,8 +20,8 @@ from tests.support.simulation_membership import (
     various_group,
     various_keepers,
 )
-from zkwire.recipes.persistent_node import NodeKeeper
-from zkwire.recipes.standing_node import StandingKeeper
+from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.standing_node import StandingKeeper
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,

@@ -30,7 +30,7 @@ from zkwire import (
     NonBlockingLock,
     SequentialLock,
 )
-from zkwire.recipes.single_entry import GRANTS
+from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.session.waitable import Waitable
 
 T = TypeVar("T")

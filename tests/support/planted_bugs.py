@@ -27,10 +27,10 @@ from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
 from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.lock import Lock
+from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.single import SingleNodeLock
 from zkwire.recipes.lost import OwnNodeWatch
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock
 from zkwire.session import outcomes, own_frames
 from zkwire.session.handshake import Identity
 from zkwire.session.liveness import LeaseHolders, Liveness

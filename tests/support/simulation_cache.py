@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
-from zkwire.recipes.cache import TreeCache
-from zkwire.recipes.cache_event import CacheEvent
-from zkwire.recipes.cache_events import CacheReader
-from zkwire.recipes.cache_reading import Reading
-from zkwire.recipes.cache_stale import CHECK, DATA, STAT, Stale
-from zkwire.recipes.cache_tree import CachedNode, Tree
-from zkwire.recipes.service import Condition, Service
+from zkwire.recipes.services.cache import TreeCache
+from zkwire.recipes.services.cache_event import CacheEvent
+from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.recipes.services.cache_reading import Reading
+from zkwire.recipes.services.cache_stale import CHECK, DATA, STAT, Stale
+from zkwire.recipes.services.cache_tree import CachedNode, Tree
+from zkwire.recipes.services.service import Condition, Service
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode
 from zkwire.testing.server.rules import Rules

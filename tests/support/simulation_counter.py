@@ -11,10 +11,10 @@ from typing import Any
 
 from zkwire.errors import ZooKeeperError
 from zkwire.operations.multi import Operation, SetData
-from zkwire.recipes.counter import SharedCounter
-from zkwire.recipes.mark import Mark, Marks
+from zkwire.recipes.classic.counter import SharedCounter
+from zkwire.recipes.classic.mark import Mark, Marks
+from zkwire.recipes.classic.turns import Turns
 from zkwire.recipes.runtime import within
-from zkwire.recipes.turns import Turns
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS

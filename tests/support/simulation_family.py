@@ -17,12 +17,12 @@ from zkwire.errors import (
 )
 from zkwire.operations.multi import Check, Create
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.lease import SemaphoreLease
-from zkwire.recipes.lock import Lock
-from zkwire.recipes.multi_lock import AllLocks
-from zkwire.recipes.read_write import ReadLockQueue, WriteLockQueue, is_reader
+from zkwire.recipes.locks.lease import SemaphoreLease
+from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.multi_lock import AllLocks
+from zkwire.recipes.locks.read_write import ReadLockQueue, WriteLockQueue, is_reader
+from zkwire.recipes.locks.sequential import SequentialQueue, before, predecessor
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.sequential import SequentialQueue, before, predecessor
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode

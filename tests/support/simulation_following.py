@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.seen import SeenData
-from zkwire.recipes.service import SESSION_OVER, Background
+from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.services.seen import SeenData
+from zkwire.recipes.services.service import SESSION_OVER, Background
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError

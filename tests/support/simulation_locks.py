@@ -16,13 +16,13 @@ from zkwire.errors import (
 )
 from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.lock import Lock
+from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.multi_lock import AllLocks
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.single import SingleNodeLock
+from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.recipes.lost import Loss, OwnNodeWatch
-from zkwire.recipes.multi_lock import AllLocks
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock
-from zkwire.recipes.single_entry import GRANTS
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode

@@ -18,12 +18,12 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.group import MemberGroup
-from zkwire.recipes.member import Member
-from zkwire.recipes.node_owner import Wish
-from zkwire.recipes.persistent_node import NodeKeeper
-from zkwire.recipes.service import SESSION_OVER, Background
-from zkwire.recipes.standing_node import StandingKeeper
+from zkwire.recipes.services.group import MemberGroup
+from zkwire.recipes.services.member import Member
+from zkwire.recipes.services.node_owner import Wish
+from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.service import SESSION_OVER, Background
+from zkwire.recipes.services.standing_node import StandingKeeper
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError

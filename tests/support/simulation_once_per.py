@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from zkwire.errors import OutcomeUnknownError, ZooKeeperError
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.once_per import PeriodicClaim
+from zkwire.recipes.classic.once_per import PeriodicClaim
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS

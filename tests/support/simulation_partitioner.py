@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from tests.support.simulation_cache import OneAfterAnother
 from zkwire.errors import ClientClosedError
-from zkwire.recipes import partition
-from zkwire.recipes.partition import Partition
-from zkwire.recipes.partitioner import Partitioning
-from zkwire.recipes.share import AsyncShare, ShareView
-from zkwire.recipes.sharing import Sharing
-from zkwire.recipes.tenure import ItemLock, Tenure
+from zkwire.recipes.services import partition
+from zkwire.recipes.services.partition import Partition
+from zkwire.recipes.services.partitioner import Partitioning
+from zkwire.recipes.services.share import AsyncShare, ShareView
+from zkwire.recipes.services.sharing import Sharing
+from zkwire.recipes.services.tenure import ItemLock, Tenure
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS

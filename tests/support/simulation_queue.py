@@ -21,11 +21,11 @@ from zkwire.errors import (
 from zkwire.operations import Operations
 from zkwire.operations.multi import Delete, Operation
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.once import Mark
-from zkwire.recipes.queue import ItemQueue
-from zkwire.recipes.queue_choice import Choice
-from zkwire.recipes.queue_items import QueueEmptyError, QueueItem, item
-from zkwire.recipes.queue_search import Search
+from zkwire.recipes.classic.once import Mark
+from zkwire.recipes.classic.queue import ItemQueue
+from zkwire.recipes.classic.queue_choice import Choice
+from zkwire.recipes.classic.queue_items import QueueEmptyError, QueueItem, item
+from zkwire.recipes.classic.queue_search import Search
 from zkwire.recipes.runtime import in_time, persist
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario

@@ -12,12 +12,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 from zkwire.errors import NoNodeError
-from zkwire.recipes.leadership import lead
+from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.service import Condition, Service
-from zkwire.recipes.succession import Succession
-from zkwire.recipes.supervisor import Sequence
+from zkwire.recipes.services.leadership import lead
+from zkwire.recipes.services.service import Condition, Service
+from zkwire.recipes.services.succession import Succession
+from zkwire.recipes.services.supervisor import Sequence
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
 from zkwire.testing.server.acl import Credentials

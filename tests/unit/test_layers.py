@@ -24,6 +24,8 @@ ROOMS = [
     *("net", "blocking", "aio", "zkwire"),
     *("testing", "cli", "__main__"),
 ]
+# Within recipes: what all share, then the groups.
+RECIPES = ["", "locks", "services", "classic"]
 CORE = ROOMS[: ROOMS.index("net")]
 NOT_EACH_OTHER = {"blocking", "aio"}
 MAY_USE_TESTING = {"testing", "cli"}
@@ -167,6 +169,12 @@ def room(module: str) -> str:
     return module.partition(".")[0]
 
 
+def group(recipe: str) -> str:
+    """The folder of a module of recipes."""
+    _, *middle, _ = recipe.split(".") if recipe.count(".") else (recipe, recipe)
+    return middle[0] if middle else ""
+
+
 def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
     """What is wrong with an import of one of the package's own modules, types included."""
     target = package.own(imported)
@@ -188,6 +196,8 @@ def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
         yield f"imports {other}; the shells do not know each other"
     elif there == "testing" and here not in MAY_USE_TESTING:
         yield f"imports {other}; testing is for tests"
+    elif here == there == "recipes" and RECIPES.index(group(other)) > RECIPES.index(group(module)):
+        yield f"imports {other}, which stands above it"
     elif (here, there) == ("recipes", "session") and other not in RECIPES_MAY_USE:
         yield f"imports {other}, which no recipe may know"
 
@@ -326,6 +336,8 @@ GOOD = {
         if TYPE_CHECKING:
             from zkwire.session.watch import Watch
         """,
+    "recipes/services/__init__.py": "",
+    "recipes/services/service.py": "from .. import runtime\n",
     "recipes/lock.py": "from ..wire.paths import Error\nfrom . import runtime\n",
     "__init__.py": """
         from zkwire.blocking.client import Client
@@ -385,6 +397,8 @@ a missing name | session.session:1: imports missing from wire.ops, which does no
 a new room | newcomer:1: has no place in ROOMS
 a recipe that knows the client | recipes.lock:1: imports blocking.client, which stands above it
     from zkwire.blocking.client import Client
+a group above | recipes.lock:1: imports recipes.services.service, which stands above it
+    import zkwire.recipes.services.service
 a recipe that knows a session | recipes.lock:1: imports session.session, which no recipe may know
     import zkwire.session.session
 testing | zkwire:1: imports testing.proxy, which stands above it

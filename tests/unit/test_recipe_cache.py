@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from zkwire.jute.records import Stat
-from zkwire.recipes.cache_event import between
-from zkwire.recipes.cache_scope import Scope
-from zkwire.recipes.cache_tree import CachedNode, CacheFullError, Tree
+from zkwire.recipes.services.cache_event import between
+from zkwire.recipes.services.cache_scope import Scope
+from zkwire.recipes.services.cache_tree import CachedNode, CacheFullError, Tree
 
 
 def stat(mzxid: int, children: int = 0) -> Stat:

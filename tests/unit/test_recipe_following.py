@@ -21,9 +21,9 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
-from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower
-from zkwire.recipes.seen import NodeWatches
-from zkwire.recipes.service import Background, Condition, Service
+from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.services.seen import NodeWatches
+from zkwire.recipes.services.service import Background, Condition, Service
 from zkwire.session.waitable import Waitable
 from zkwire.testing.simulation import InTurn, Simulation
 

@@ -32,8 +32,8 @@ from zkwire.blocking.locks import (
 )
 from zkwire.blocking.run import run
 from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
-from zkwire.recipes.lease import SemaphoreLease
-from zkwire.recipes.sequential import SequentialQueue
+from zkwire.recipes.locks.lease import SemaphoreLease
+from zkwire.recipes.locks.sequential import SequentialQueue
 
 # --- interrupts -----------------------------------------------------------------------------------
 

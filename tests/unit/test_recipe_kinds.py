@@ -26,10 +26,10 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.jute.records import Stat
+from zkwire.recipes.locks.read_write import ReadLockQueue
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.single import SingleNodeLock
 from zkwire.recipes.lost import Lost, OwnNodeWatch
-from zkwire.recipes.read_write import ReadLockQueue
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 LAST = 2147483647

@@ -17,13 +17,13 @@ from zkwire.errors import (
     NotReadOnlyError,
     ThrottledOpError,
 )
-from zkwire.recipes.allotment import allot, digest
-from zkwire.recipes.partition import Partition
-from zkwire.recipes.partitioner import Partitioning
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.share import AsyncShare
-from zkwire.recipes.sharing import Sharing
-from zkwire.recipes.tenure import ItemLock, Tenure
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.services.allotment import allot, digest
+from zkwire.recipes.services.partition import Partition
+from zkwire.recipes.services.partitioner import Partitioning
+from zkwire.recipes.services.share import AsyncShare
+from zkwire.recipes.services.sharing import Sharing
+from zkwire.recipes.services.tenure import ItemLock, Tenure
 from zkwire.session.watch import Watch
 
 ITEMS = [f"item-{number}" for number in range(50)]

@@ -26,11 +26,11 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Delete
-from zkwire.recipes.marks import USES, Marks
-from zkwire.recipes.once import Mark
-from zkwire.recipes.queue import ItemQueue
-from zkwire.recipes.queue_items import is_item
-from zkwire.recipes.queue_taking import Taking
+from zkwire.recipes.classic.marks import USES, Marks
+from zkwire.recipes.classic.once import Mark
+from zkwire.recipes.classic.queue import ItemQueue
+from zkwire.recipes.classic.queue_items import is_item
+from zkwire.recipes.classic.queue_taking import Taking
 from zkwire.wire.model import DataAndStat
 
 WORK = [Delete("/x")]

@@ -32,11 +32,11 @@ from zkwire.errors import (
     SessionExpiredError,
 )
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.contenders import contenders
-from zkwire.recipes.lease import SemaphoreLease
+from zkwire.recipes.locks.contenders import contenders
+from zkwire.recipes.locks.lease import SemaphoreLease
+from zkwire.recipes.locks.multi_lock import AllLocks
+from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.recipes.lost import OwnNodeWatch
-from zkwire.recipes.multi_lock import AllLocks
-from zkwire.recipes.sequential import SequentialQueue
 from zkwire.recipes.trees import ensure_path, walk
 from zkwire.session.watch import ClosedWatchError
 from zkwire.wire.model import DataAndStat, Event

@@ -20,10 +20,10 @@ from zkwire.errors import (
     UnreachableError,
     ZooKeeperError,
 )
-from zkwire.recipes.leadership import SupervisorView, is_session_end
-from zkwire.recipes.service import Condition, Service
-from zkwire.recipes.succession import FIRST_PAUSE, LASTED, LONGEST_PAUSE
-from zkwire.recipes.supervisor import Sequence
+from zkwire.recipes.services.leadership import SupervisorView, is_session_end
+from zkwire.recipes.services.service import Condition, Service
+from zkwire.recipes.services.succession import FIRST_PAUSE, LASTED, LONGEST_PAUSE
+from zkwire.recipes.services.supervisor import Sequence
 from zkwire.session.waitable import Waitable
 
 FOR_EVER = 1e9

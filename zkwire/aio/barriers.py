@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zkwire.aio.locks import runtime_of
-from zkwire.recipes.barrier import NodeBarrier
-from zkwire.recipes.double_barrier import Member
+from zkwire.recipes.classic.barrier import NodeBarrier
+from zkwire.recipes.classic.double_barrier import Member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkwire.aio.watching import sessions_of
-from zkwire.recipes.cache import TreeCache
+from zkwire.recipes.services.cache import TreeCache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.aio.watching import AsyncNodeWatches
-    from zkwire.recipes.cache_event import CacheEvent
+    from zkwire.recipes.services.cache_event import CacheEvent
 
 
 class AsyncCache(TreeCache):

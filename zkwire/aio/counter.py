@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkwire.aio.locks import runtime_of
-from zkwire.recipes.counter import SharedCounter
+from zkwire.recipes.classic.counter import SharedCounter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkwire.recipes.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

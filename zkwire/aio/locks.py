@@ -11,16 +11,16 @@ from functools import partial
 from zkwire.aio.client import AsyncClient
 from zkwire.aio.waiting import cancelled_by
 from zkwire.errors import LockLostError
-from zkwire.recipes.acquirable import Acquirable
-from zkwire.recipes.election import Candidates
-from zkwire.recipes.lease import SemaphoreLease
-from zkwire.recipes.lock import Lock
-from zkwire.recipes.multi_lock import AllLocks
-from zkwire.recipes.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
-from zkwire.recipes.reentrant import Reentrant
-from zkwire.recipes.semaphore import Leases
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock, TriedOnce
+from zkwire.recipes.locks.acquirable import Acquirable
+from zkwire.recipes.locks.election import Candidates
+from zkwire.recipes.locks.lease import SemaphoreLease
+from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.multi_lock import AllLocks
+from zkwire.recipes.locks.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
+from zkwire.recipes.locks.reentrant import Reentrant
+from zkwire.recipes.locks.semaphore import Leases
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.single import SingleNodeLock, TriedOnce
 from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkwire.aio.locks import runtime_of
-from zkwire.recipes.once_per import PeriodicClaim
+from zkwire.recipes.classic.once_per import PeriodicClaim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

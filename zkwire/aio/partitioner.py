@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zkwire.aio.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
-from zkwire.recipes.partition import Partition
-from zkwire.recipes.partitioner import Partitioning
-from zkwire.recipes.partitioner_view import PartitionerView
-from zkwire.recipes.share import AsyncShare
+from zkwire.recipes.services.partition import Partition
+from zkwire.recipes.services.partitioner import Partitioning
+from zkwire.recipes.services.partitioner_view import PartitionerView
+from zkwire.recipes.services.share import AsyncShare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

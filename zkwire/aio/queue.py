@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zkwire.aio.locks import runtime_of
-from zkwire.recipes.queue import ItemQueue
-from zkwire.recipes.queue_taking import Taking
+from zkwire.recipes.classic.queue import ItemQueue
+from zkwire.recipes.classic.queue_taking import Taking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from zkwire.aio.client import AsyncClient
     from zkwire.jute.records import ACL
-    from zkwire.recipes.queue_items import QueueItem
+    from zkwire.recipes.classic.queue_items import QueueItem
 
 
 class AsyncQueue(ItemQueue):

@@ -14,8 +14,8 @@ from zkwire.aio.waiting import cancelled_by, within
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
-from zkwire.recipes.leadership import SupervisorView, is_session_end
-from zkwire.recipes.supervisor import Sequence
+from zkwire.recipes.services.leadership import SupervisorView, is_session_end
+from zkwire.recipes.services.supervisor import Sequence
 from zkwire.session.states import StateWait
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkwire.recipes.seen import NodeWatches
+from zkwire.recipes.services.seen import NodeWatches
 from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkwire.aio.following import AsyncChildrenWatch, AsyncDataWatch
-    from zkwire.recipes.seen import SeenChildren, SeenData
-    from zkwire.recipes.service import Sessions
+    from zkwire.recipes.services.seen import SeenChildren, SeenData
+    from zkwire.recipes.services.service import Sessions
 
 
 class AsyncNodeWatches(NodeWatches):
-    """See :class:`zkwire.recipes.seen.NodeWatches`."""
+    """See :class:`zkwire.recipes.services.seen.NodeWatches`."""
 
     def watch_data(
         self, path: str, callback: Callable[[SeenData], object] | None = None

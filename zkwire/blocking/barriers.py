@@ -5,8 +5,8 @@ from __future__ import annotations
 from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking
 from zkwire.recipes.attempt import LockInUseError
-from zkwire.recipes.barrier import NodeBarrier
-from zkwire.recipes.double_barrier import Member
+from zkwire.recipes.classic.barrier import NodeBarrier
+from zkwire.recipes.classic.double_barrier import Member
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False

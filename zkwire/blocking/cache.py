@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zkwire.blocking.run import blocking, iterate
 from zkwire.blocking.watching import sessions_of
-from zkwire.recipes.cache import TreeCache
-from zkwire.recipes.cache_events import CacheReader
-from zkwire.recipes.cache_view import CacheView
+from zkwire.recipes.services.cache import TreeCache
+from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.recipes.services.cache_view import CacheView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from zkwire.blocking.watching import ThreadNodeWatches
-    from zkwire.recipes.cache_event import CacheEvent
+    from zkwire.recipes.services.cache_event import CacheEvent
 
 
 class CacheEvents:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking
-from zkwire.recipes.counter import CounterView, SharedCounter
+from zkwire.recipes.classic.counter import CounterView, SharedCounter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from zkwire.blocking.client import Client
 from zkwire.blocking.run import blocking, run
 from zkwire.errors import LockLostError, OperationTimeoutError
-from zkwire.recipes.acquirable import Acquirable
 from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.view import View, check_kind
 from zkwire.session.waitable import check_timeout
 

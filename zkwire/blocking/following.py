@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from zkwire.blocking.run import blocking, iterate
-from zkwire.recipes.following import ChildrenFollower, DataFollower
+from zkwire.recipes.services.following import ChildrenFollower, DataFollower
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final, Self
 
-    from zkwire.recipes.following import Follower
-    from zkwire.recipes.seen import SeenChildren, SeenData
-    from zkwire.recipes.service import Sessions
+    from zkwire.recipes.services.following import Follower
+    from zkwire.recipes.services.seen import SeenChildren, SeenData
+    from zkwire.recipes.services.service import Sessions
 
 
 def check_callback(callback: Any) -> None:

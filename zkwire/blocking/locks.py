@@ -9,15 +9,15 @@ from functools import partial
 
 from zkwire.blocking.faces import LockFace, runs, runtime_of
 from zkwire.blocking.run import blocking
-from zkwire.recipes.election import Candidates, ElectionView
-from zkwire.recipes.lease import SemaphoreLease
-from zkwire.recipes.lock import Lock as _Lock
-from zkwire.recipes.multi_lock import AllLocks, MultiView
-from zkwire.recipes.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
-from zkwire.recipes.reentrant import Reentrant, ReentrantView
-from zkwire.recipes.semaphore import Leases, SemaphoreView
-from zkwire.recipes.sequential import SequentialQueue
-from zkwire.recipes.single import SingleNodeLock, TriedOnce
+from zkwire.recipes.locks.election import Candidates, ElectionView
+from zkwire.recipes.locks.lease import SemaphoreLease
+from zkwire.recipes.locks.lock import Lock as _Lock
+from zkwire.recipes.locks.multi_lock import AllLocks, MultiView
+from zkwire.recipes.locks.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
+from zkwire.recipes.locks.reentrant import Reentrant, ReentrantView
+from zkwire.recipes.locks.semaphore import Leases, SemaphoreView
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.single import SingleNodeLock, TriedOnce
 from zkwire.recipes.view import LockView, PathView, check_kind
 
 TYPE_CHECKING = False

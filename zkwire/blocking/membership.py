@@ -5,12 +5,12 @@ from __future__ import annotations
 from zkwire.blocking.run import blocking, iterate, run
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
-from zkwire.recipes.group import MemberGroup
-from zkwire.recipes.members import GroupOwner
-from zkwire.recipes.node_owner import NodeOwner
-from zkwire.recipes.node_view import NodeView
-from zkwire.recipes.persistent_node import NodeKeeper
-from zkwire.recipes.standing_node import keeper
+from zkwire.recipes.services.group import MemberGroup
+from zkwire.recipes.services.members import GroupOwner
+from zkwire.recipes.services.node_owner import NodeOwner
+from zkwire.recipes.services.node_view import NodeView
+from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.standing_node import keeper
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.jute.records import ACL
-    from zkwire.recipes.member import Member
+    from zkwire.recipes.services.member import Member
 
 
 class Closing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking
-from zkwire.recipes.once_per import PeriodicClaim
+from zkwire.recipes.classic.once_per import PeriodicClaim
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False

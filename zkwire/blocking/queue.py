@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking, iterate, run
-from zkwire.recipes.queue import ItemQueue
-from zkwire.recipes.queue_taking import Taking
+from zkwire.recipes.classic.queue import ItemQueue
+from zkwire.recipes.classic.queue_taking import Taking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.client import Client
     from zkwire.jute.records import ACL
-    from zkwire.recipes.queue_items import QueueItem
+    from zkwire.recipes.classic.queue_items import QueueItem
 
 
 class Queue:

@@ -16,8 +16,8 @@ from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.recipes.insist import insist
-from zkwire.recipes.leadership import SupervisorView, is_session_end
-from zkwire.recipes.supervisor import Sequence
+from zkwire.recipes.services.leadership import SupervisorView, is_session_end
+from zkwire.recipes.services.supervisor import Sequence
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from zkwire.net.background import BackgroundTask
-from zkwire.recipes.service import Background
+from zkwire.recipes.services.service import Background
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Awaited, Either
 from zkwire.wire.model import State
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.operations import Operations
-    from zkwire.recipes.service import Condition, Service
+    from zkwire.recipes.services.service import Condition, Service
     from zkwire.session.session import Session
     from zkwire.session.states import Observer
     from zkwire.session.waitable import Waitable

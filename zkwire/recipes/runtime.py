@@ -117,7 +117,7 @@ if TYPE_CHECKING:
 
         @property
         def idle_marks(self) -> list[Any]:
-            """The marks that no change uses; see :mod:`zkwire.recipes.mark`."""
+            """The marks that no change uses; see :mod:`zkwire.recipes.classic.mark`."""
             ...
 
         def check(self) -> None:

@@ -44,7 +44,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.cli.main import main
-from zkwire.recipes.single_entry import GRANTS
+from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 # --- one node -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire.aio.replies import StepReply
 from zkwire.net.driver import Driver
-from zkwire.recipes.service import Background
+from zkwire.recipes.services.service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
@@ -24,7 +24,7 @@ from zkwire.testing.server.connection import Connection
 if TYPE_CHECKING:
     from zkwire.operations import Operations
     from zkwire.recipes.runtime import Owned
-    from zkwire.recipes.service import Service
+    from zkwire.recipes.services.service import Service
     from zkwire.testing.server.processor import Processor
 
 T = TypeVar("T")

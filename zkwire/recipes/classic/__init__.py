@@ -1,0 +1,1 @@
+"""Barriers, the counter, the queue, and what is done once per period."""

@@ -1,0 +1,184 @@
+"""A number that many clients change, each change made exactly once.
+
+The node's data is the number, as kazoo or Curator write it.  A change reads it, and sets it if its
+version is still the same; the multi that does so raises the version of the client's mark below the
+node (:mod:`zkwire.recipes.classic.mark`), which tells after a lost reply whether it was done.
+
+    /path                   the number
+    /path/<id>-mark         ephemeral: of a client that has changed it
+
+A change begins with what the client's last one has left, so where no other client changes the
+number it is one request.  Where others do, a change that has lost its race ``TRIES`` times stands
+in a queue, that of a fair lock on the same path; and as long as there is a queue, the next change
+of this object begins in it.  The lock is for order alone: it is the version that decides.  Without
+the queue fifty writers make a tenth of the changes.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import BadVersionError, MultiError, NodeExistsError, NoNodeError
+from zkwire.operations.multi import Create, SetData
+from zkwire.recipes.classic.mark import Mark, Marks
+from zkwire.recipes.classic.number_format import NumberFormat, check_number
+from zkwire.recipes.classic.turns import Turns
+from zkwire.recipes.runtime import persist, within
+from zkwire.recipes.trees import ensure_path
+from zkwire.recipes.view import PathView
+from zkwire.wire.paths import parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.runtime import Runtime
+
+TRIES = 2
+
+
+class CounterView(PathView):
+    """What a counter shows.  Nothing here asks a server."""
+
+    @property
+    def version(self) -> int:
+        """The zxid of the change that made what this object has read or written last.
+
+        Of two numbers the one with the higher version is the newer one, also when the node was
+        deleted and created in between.  RuntimeError before the first call.
+        """
+        version: int | None = self._algorithm._version
+        if version is None:
+            raise RuntimeError("this counter has neither been read nor changed here")
+        return version
+
+
+class SharedCounter(CounterView):
+    """The algorithm of a counter; see :class:`zkwire.Counter`."""
+
+    def __init__(
+        self, runtime: Runtime, path: str, format: str = "text", acl: Sequence[ACL] | None = None
+    ) -> None:
+        self._marks = Marks(runtime, path, acl)
+        self._runtime = runtime
+        self._path = path
+        self._acl = self._marks._acl
+        self._format = NumberFormat(format)
+        self._turns = Turns(runtime, path, self._acl)
+        self._version: int | None = None
+
+    async def get(self, timeout: float | None = None) -> int:
+        """The number, as the client's server has it; 0 if there is no node.
+
+        ``client.sync(path)`` before it makes that the newest.  Raises ValueError if the data is no
+        number of this format.  A lost connection is no error.  OperationTimeoutError after
+        ``timeout`` seconds, without one after the ``operation_timeout``.
+        """
+        data, _ = await self._read(within(self._runtime, timeout))
+        return self._format.decode(data)
+
+    async def add(self, number: int = 1, timeout: float | None = None) -> int:
+        """Add ``number``, which may be negative, exactly once; the new number.
+
+        A lost connection is no error: on the next one it is seen whether the change was made.
+        Raises OverflowError if the new number does not fit the format, ValueError if the data is no
+        number of it; nothing is changed then.
+
+        OperationTimeoutError after ``timeout`` seconds, without one after the
+        ``operation_timeout``; it, and what ends the session, says by ``maybe_applied`` if the
+        change may have been made or may still be; so may one be that was cancelled or interrupted.
+        Then nothing tells which but the number itself, where a caller knows what it can be.
+        """
+        check_number(number)
+        new = await self._change(lambda value: value + number, timeout)
+        assert new is not None
+        return new
+
+    async def set(self, value: int, timeout: float | None = None) -> None:
+        """Set the number, exactly once, whatever it is.  Ends as :meth:`add` does."""
+        check_number(value)
+        await self._change(lambda _: value, timeout)
+
+    async def compare_and_set(self, expected: int, new: int, timeout: float | None = None) -> bool:
+        """Set the number to ``new`` if it is ``expected``, exactly once; whether it was.
+
+        Where there is no node the number is 0.  Ends as :meth:`add` does.
+        """
+        check_number(expected)
+        check_number(new)
+        changed = await self._change(lambda value: new if value == expected else None, timeout)
+        return changed is not None
+
+    async def _change(
+        self, change: Callable[[int], int | None], timeout: float | None
+    ) -> int | None:
+        """Make the number what ``change`` says, and return that; None if it says None."""
+        deadline, begun, tries = within(self._runtime, timeout), self._runtime.now(), 0
+        await self._runtime.connected(deadline)
+        turns, fresh = self._turns, False
+        turn = turns.begin()
+        try:
+            while True:
+                if tries >= (0 if turns.crowded else TRIES) and not turn._owned:
+                    await turns.come(turn, deadline)
+                    fresh = True
+                try:
+                    return await self._try(change, deadline, fresh)
+                except (BadVersionError, NodeExistsError):  # another client has changed it
+                    tries += 1
+        finally:
+            turns.end(turn, begun)
+
+    async def _try(
+        self, change: Callable[[int], int | None], deadline: float, fresh: bool
+    ) -> int | None:
+        mark = self._marks.take() or self._marks.new()
+        try:
+            if fresh:
+                mark.seen = None
+            new = await self._set(mark, change, deadline)
+        except (BadVersionError, NodeExistsError):
+            mark.seen = None
+            self._marks.keep(mark)
+            raise
+        except NoNodeError:  # of the number, or of the mark, which goes with it
+            self._marks.drop(mark)
+            await ensure_path(self._runtime, parent(self._path), self._acl, deadline)
+            raise BadVersionError from None
+        except BaseException:
+            self._marks.drop(mark)
+            raise
+        self._marks.keep(mark)
+        return new
+
+    async def _set(
+        self, mark: Mark, change: Callable[[int], int | None], deadline: float
+    ) -> int | None:
+        data, version = mark.seen or await self._read(deadline)
+        new = change(self._format.decode(data))
+        if new is None:
+            if mark.seen is None:
+                return None
+            mark.seen = None
+            return await self._set(mark, change, deadline)
+        data = self._format.encode(new)
+        operations = [SetData(self._path, data, max(version, 0))]
+        if version < 0:
+            operations.insert(0, Create(self._path, data, self._acl))
+        try:
+            self._version = await self._marks.change(mark, operations, deadline)
+        except MultiError as error:
+            if error.index == len(operations):  # an outsider has deleted the mark, or written to it
+                raise NoNodeError(path=mark.node) from None
+            raise error.results[error.index] or error from None
+        mark.seen = data, max(version, 0) + 1
+        return new
+
+    async def _read(self, deadline: float | None) -> tuple[bytes, int]:
+        """The node's data and version; -1 if there is none."""
+        try:
+            read = self._runtime.operations.get_data
+            data, stat = await persist(self._runtime, deadline, read, self._path)
+        except NoNodeError:
+            return b"", -1
+        self._version = stat.mzxid
+        return data, stat.version

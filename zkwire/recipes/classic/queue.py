@@ -1,0 +1,101 @@
+"""A queue: each item is put once, and removed by one consumer.
+
+A removal is a multi that is executed exactly once (:mod:`zkwire.recipes.classic.once`).  It
+creates and deletes the item's claim, so it cannot hit an item that a consumer has claimed; it
+names the version of the item that was read, so it hits that and no later state of it.
+
+:mod:`zkwire.recipes.classic.queue_putting` puts, :mod:`zkwire.recipes.classic.queue_taking` claims.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import BadVersionError, MultiError, NodeExistsError, NoNodeError
+from zkwire.operations.multi import Create, Delete
+from zkwire.recipes.classic.queue_items import item
+from zkwire.recipes.classic.queue_putting import PuttingQueue
+from zkwire.recipes.classic.queue_search import Search
+from zkwire.recipes.runtime import in_time, persist
+from zkwire.session.waitable import check_timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.classic.once import Mark
+    from zkwire.recipes.classic.queue_items import QueueItem
+
+
+class ItemQueue(PuttingQueue):
+    """The algorithm of the queue, without claims."""
+
+    async def get(self, timeout: float | None = None) -> QueueItem:
+        """Remove the first item, and return it.
+
+        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
+        with 0 at once.
+
+        A lost connection is no error: whether this call has removed the item is found out on the
+        next one.  But an item that is removed is in the hands of this program alone: if that ends
+        before its work is done, or if this call is cancelled or interrupted or ends with
+        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
+        no item may be lost, use :meth:`take`.
+        """
+        search, mark = self._search(timeout), self._marks.lend()
+        try:
+            while True:
+                name, (data, stat) = await search.next()
+                claim, path = f"{self._layout.taken}/{name}", f"{self._layout.items}/{name}"
+                removal = [
+                    Create(claim, b"", self._acl, ephemeral=True),
+                    Delete(claim),
+                    Delete(path, stat.version),
+                ]
+                if await self._claimed(mark, removal, search._deadline):
+                    return item(name, data, stat)
+        finally:
+            search.end()
+            self._marks.give_back(mark)
+
+    async def __aiter__(self) -> AsyncGenerator[QueueItem, None]:
+        """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
+        while True:
+            yield await self.get()
+
+    async def peek(self, *, timeout: float | None = None) -> QueueItem | None:
+        """The first item that no consumer has claimed, which stays in the queue; None without."""
+        deadline = self._deadline(None if timeout is None else check_timeout("timeout", timeout))
+        read = self._runtime.operations.get_data
+        while names := await self._choice.list(deadline):
+            name = min(names)
+            try:
+                seen = await persist(self._runtime, deadline, read, f"{self._layout.items}/{name}")
+                return item(name, *seen)
+            except NoNodeError:
+                pass  # removed meanwhile
+        return None
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _search(self, timeout: float | None) -> Search:
+        self._runtime.check()
+        limit = check_timeout("timeout", timeout)
+        wait = limit is None or limit > 0
+        return Search(self._choice, None if limit is None else self._deadline(limit or None), wait)
+
+    async def _claimed(
+        self, mark: Mark, operations: list[Operation], deadline: float | None
+    ) -> bool:
+        """Whether what begins by creating a claim was executed; another consumer was faster."""
+        while True:
+            try:
+                await mark.execute(operations, in_time(self._runtime, deadline))
+                return True
+            except MultiError as error:
+                refusal = error.results[error.index] or error
+                if not isinstance(refusal, (NodeExistsError, NoNodeError, BadVersionError)):
+                    raise refusal from None
+                if error.index > 0 or isinstance(refusal, NodeExistsError):
+                    self._choice.missed()
+                    return False
+                await self._layout.provide(self._runtime, self._acl, deadline)

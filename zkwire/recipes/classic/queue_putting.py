@@ -1,0 +1,165 @@
+"""How items get into a queue: each one once, and not too many.
+
+A put is a multi that is executed exactly once (:mod:`zkwire.recipes.classic.once`).  To look for
+the item after a lost reply would not do: a consumer may have removed it before the look, and a
+second put would deliver it twice.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import (
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    SequenceExhaustedError,
+    ZooKeeperError,
+)
+from zkwire.operations.checks import check_acl
+from zkwire.operations.multi import Create
+from zkwire.recipes.classic.marks import Marks
+from zkwire.recipes.classic.queue_choice import Choice
+from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
+from zkwire.recipes.locks.sequential_entry import SPARE_NUMBERS
+from zkwire.recipes.runtime import in_time, persist
+from zkwire.session.waitable import check_timeout
+from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.classic.once import Mark
+    from zkwire.recipes.runtime import Runtime
+
+TOGETHER = 100  # items of one request, and their bytes
+TOGETHER_BYTES = 256 * 1024
+
+
+class PuttingQueue:
+    """A queue for producers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        *,
+        flat: bool = False,
+        max_items: int | None = None,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        if max_items is not None and (not isinstance(max_items, int) or max_items < 1):
+            raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
+        self._runtime = runtime
+        self._layout = Layout(path, flat)
+        self._max_items = max_items
+        self._acl = None if acl is None else check_acl(acl)
+        self._marks = Marks(runtime, self._layout.marks, self._layout.kept, self._acl)
+        self._choice = Choice(runtime, self._layout, self._acl)
+        self._number = 0  # of the last item that was put here
+
+    @property
+    def path(self) -> str:
+        """The path of the queue."""
+        return self._layout.path
+
+    async def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
+        """Put an item into the queue, exactly once; returns its zxid.
+
+        Items of a lower ``priority``, 0 to 999, come first, those of one priority in the order of
+        their puts.  The zxid rises from put to put, and ``item.zxid`` of the consumer is the same
+        (0 if an outsider has deleted the nodes that would tell).
+
+        A lost connection is no error: whether the item was put is found out on the next one, within
+        ``timeout`` seconds, by default the client's ``operation_timeout``.  OperationTimeoutError,
+        SessionExpiredError or a cancellation leave it in doubt if ``maybe_applied``: the item was
+        put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
+        producers each may be too late to see that.  ValueError if the item is too large.
+        """
+        return (await self.put_many((data,), priority, timeout=timeout))[0]
+
+    async def put_many(
+        self, items: Iterable[bytes], priority: int = 100, *, timeout: float | None = None
+    ) -> list[int]:
+        """Put the items in this order, each exactly once; returns the zxid of each.
+
+        Up to 100, or 256 KiB, are put in one request: all of these or none, with one zxid, and
+        nothing between them.  ``timeout`` is for each request.  An error says by ``maybe_applied``
+        whether some may have been put; these are the first ones.  See :meth:`put`.
+        """
+        beginning = f"{self._layout.items}/{prefix(priority)}"
+        limit = None if timeout is None else check_timeout("timeout", timeout)
+        checked = [check_item(data) for data in items]
+        zxids: list[int] = []
+        mark = self._marks.lend()
+        try:
+            for together in _together(checked):
+                deadline = self._deadline(limit)
+                self._refuse_if_used_up()
+                await self._refuse_if_full(len(together), deadline)
+                creates = [Create(beginning, d, self._acl, sequential=True) for d in together]
+                zxids += [await self._add(mark, creates, deadline)] * len(together)
+        except ZooKeeperError as error:
+            error.maybe_applied = error.maybe_applied or bool(zxids)
+            raise
+        finally:
+            self._marks.give_back(mark)
+            self._choice.forget()
+        return zxids
+
+    async def size(self, *, timeout: float | None = None) -> int:
+        """How many items there are, claimed ones included."""
+        deadline = self._deadline(None if timeout is None else check_timeout("timeout", timeout))
+        look = self._runtime.operations.exists
+        stat = await persist(self._runtime, deadline, look, self._layout.items)
+        return 0 if stat is None else stat.num_children
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _deadline(self, limit: float | None) -> float:
+        return in_time(self._runtime, None if limit is None else self._runtime.now() + limit)
+
+    async def _refuse_if_full(self, more: int, deadline: float) -> None:
+        if self._max_items is not None:
+            size = await self.size(timeout=deadline - self._runtime.now())
+            if size + more > self._max_items:
+                raise QueueFullError(
+                    f"{self.path} has {size} of {self._max_items} items and cannot take {more} more"
+                )
+
+    def _refuse_if_used_up(self) -> None:
+        if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
+            raise SequenceExhaustedError(
+                f"{self.path} has used up its numbers: when it is empty, delete its node"
+            )
+
+    async def _add(self, mark: Mark, creates: list[Operation], deadline: float) -> int:
+        while True:
+            try:
+                paths, zxid = await mark.execute(creates, deadline)
+                if paths:
+                    self._number = sequence_number(paths[-1]) or 0
+                return zxid
+            except MultiError as error:
+                refusal = error.results[error.index] or error
+                if isinstance(refusal, NodeExistsError):  # a server's counter is at its end
+                    self._number = LAST_SEQUENCE
+                    self._refuse_if_used_up()
+                if not isinstance(refusal, NoNodeError):
+                    raise refusal from None
+                await self._layout.provide(self._runtime, self._acl, deadline)
+
+
+def _together(items: list[bytes]) -> Iterator[list[bytes]]:
+    """The items in groups that go into one request each."""
+    group: list[bytes] = []
+    size = 0
+    for data in items:
+        if group and (len(group) == TOGETHER or size + len(data) > TOGETHER_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(data)
+        size += len(data)
+    if group:
+        yield group

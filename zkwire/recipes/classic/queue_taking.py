@@ -1,0 +1,150 @@
+"""An item that is claimed while a block works on it, and removed when the block ends well.
+
+The claim is an ephemeral node that carries the attempt's id.  With it the item gets a new version,
+in the same multi, so the version counts deliveries: a removal that names it fails as soon as
+another consumer has claimed the item, also where an outsider has deleted the claim.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import (
+    BadVersionError,
+    LockLostError,
+    MultiError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from zkwire.operations.multi import Check, Create, Delete, SetData
+from zkwire.recipes.attempt import Attempt, LockInUseError
+from zkwire.recipes.classic.queue import ItemQueue
+from zkwire.recipes.classic.queue_items import item
+from zkwire.recipes.entry import Entry
+from zkwire.recipes.lost import Lost
+from zkwire.recipes.runtime import in_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.operations import Operations
+    from zkwire.recipes.classic.once import Mark
+    from zkwire.recipes.classic.queue_items import QueueItem
+
+
+class Taking(Entry):
+    """One item, for one block; see :meth:`zkwire.Queue.take`."""
+
+    def __init__(self, queue: ItemQueue, timeout: float | None) -> None:
+        super().__init__(queue._runtime, queue._layout.taken, queue._acl)
+        self._queue = queue
+        self._timeout = timeout
+        self._mark: Mark | None = None
+        self._claim: Attempt | None = None
+        self._item: QueueItem | None = None
+        self._lost = Lost(self._runtime)
+
+    async def _enter(self) -> QueueItem:
+        if self._busy or self._owned or self._item is not None:
+            raise LockInUseError("a taking is for one block: call take() again")
+        search, mark = self._queue._search(self._timeout), self._queue._marks.lend()
+        self._mark, self._busy = mark, True
+        try:
+            self._runtime.engaged.add(self)
+            while True:
+                name, (data, stat) = await search.next()
+                attempt = Attempt(self._runtime.session_id, self._runtime.unique())
+                attempt.node, attempt.entered = f"{self._path}/{name}", True
+                self._pending_cleanup = attempt
+                claim = [
+                    Create(attempt.node, attempt.id.encode(), self._acl, ephemeral=True),
+                    SetData(f"{self._queue._layout.items}/{name}", data, stat.version),
+                ]
+                if await self._queue._claimed(mark, claim, search._deadline):
+                    self._item = item(name, data, stat, self._lost)
+                    self._runtime.hold(self._lost)
+                    # interrupt-safe: last, and together.
+                    self._claim, self._pending_cleanup = attempt, None
+                    return self._item
+                self._pending_cleanup = None
+        except BaseException:
+            self._clean_up_pending()
+            self._queue._marks.give_back(mark)
+            raise
+        finally:
+            search.end()
+            self._busy = False
+            self._disengage()
+
+    async def _exit(self, well: bool) -> None:
+        """Remove the item, or give it back."""
+        attempt, mark, taken = self._claim, self._mark, self._item
+        if attempt is None or mark is None or taken is None:
+            return
+        self._releasing, self._pending_cleanup = True, attempt
+        try:
+            self._end_claim()
+            if well:
+                await self._remove(mark, attempt, taken)
+                self._pending_cleanup = None
+            else:
+                self._queue._choice.forget()
+        finally:
+            try:
+                self._clean_up_pending()
+            finally:
+                self._queue._marks.give_back(mark)
+                self._releasing = False
+                self._disengage()
+
+    async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
+        path = f"{self._queue._layout.items}/{taken.name}"
+        assert attempt.node is not None
+        removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
+        try:
+            await mark.execute(removal, in_time(self._runtime, None))
+        except MultiError as error:
+            refusal = error.results[error.index] or error
+            if not isinstance(refusal, (NoNodeError, BadVersionError)):
+                raise refusal from None
+            raise lost(path, "the server does not find its claim") from refusal
+        except SessionExpiredError as error:
+            loss = lost(path, "the session has expired")
+            loss.maybe_applied = error.maybe_applied
+            raise loss from error
+
+    def _end_claim(self) -> None:
+        self._claim = None
+        self._runtime.unhold(self._lost)
+
+    def _exit_later(self) -> None:
+        """Give the item back: where nothing may await."""
+        if self._claim is not None:
+            self._pending_cleanup, self._claim = self._claim, None
+        self._resume_cleanup()
+
+    @property
+    def _owned(self) -> bool:
+        return self._claim is not None
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        node, taken = attempt.node, self._item
+        assert node is not None
+        if taken is not None:  # at once: what the caller asks for next comes behind it
+            path = f"{self._queue._layout.items}/{taken.name}"
+            with suppress(MultiError):
+                await operations.multi([Check(path, taken.deliveries), Delete(node)])
+                return
+        sync, read = operations.sync(node), operations.get_data(node)
+        await sync
+        data, stat = await read
+        own = stat.ephemeral_owner == self._runtime.session_id
+        if own and data == attempt.id.encode():
+            await operations.delete(node)
+
+
+def lost(path: str, reason: str) -> LockLostError:
+    """The error of a claim that its end has not found."""
+    return LockLostError(
+        f"{path} was no longer claimed when the work on it ended ({reason}), and was not removed: "
+        "another consumer may have it"
+    )

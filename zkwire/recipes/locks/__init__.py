@@ -1,0 +1,1 @@
+"""Locks: one holder at a time, or a number of them, in the order of arrival or in none."""

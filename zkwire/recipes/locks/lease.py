@@ -1,0 +1,219 @@
+"""One lease of a semaphore: at most ``count`` of them are held at a time, in order of arrival.
+
+Two queues below one node, as Curator's InterProcessSemaphoreV2 has: a contender first gets the
+sequential lock ``locks``, then creates a child of ``leases`` and waits until fewer than ``count``
+stand before it there.  So only one contender looks at the leases, and a lease that is given back
+wakes one contender.
+
+It decides which contender has a lease: by the rank among the leases and by nothing else.  The lock
+``locks`` is for order and quiet only, so to lose that never makes one lease too many.
+
+A contender whose last try found all leases taken looks whether one is free before it creates its
+own, so that one that polls pays six requests.  It looks only as the first of the queue: if others
+did, a lease that is given back would wake them all.
+
+Invariant: all contenders agree on the count; it stands in the node's data, the first one writes it.
+That node is persistent, while the two queues go with their last contender: if it went with them, a
+contender that has just read the count and is not in a queue yet would enter beside others that have
+agreed on another one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    LockTakenError,
+    LockTimeoutError,
+    NoNodeError,
+)
+from zkwire.recipes.attempt import permanent
+from zkwire.recipes.locks.sequential import SequentialQueue, before
+from zkwire.recipes.lost import OwnNodeWatch
+from zkwire.recipes.runtime import persist
+from zkwire.session.watch import Watch
+from zkwire.wire.paths import check_path, sequence_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.runtime import Runtime
+
+SHOWN_BYTES = 40  # of what others have written
+LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session
+
+
+class LastTry:
+    """What the leases of one semaphore object tell each other."""
+
+    full = False  # all leases were taken
+
+
+class Queue(SequentialQueue):
+    """The lock ``locks``: no guard stands for it, since its loss changes nothing."""
+
+    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
+        pass
+
+
+class SemaphoreLease(SequentialQueue):
+    """The algorithm of one lease; ``count`` of them may be held at a time."""
+
+    _label = "lease-"
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        count: int,
+        text: str = "",
+        acl: Sequence[ACL] | None = None,
+        last_try: LastTry | None = None,
+    ) -> None:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"a semaphore has at least one lease, not {count!r}")
+        if check_path(path) == "/":
+            raise ValueError("the path of a semaphore cannot be the root")
+        super().__init__(runtime, f"{path}/leases", text, acl)
+        self._base = path
+        self._places = count
+        self._last_try = last_try or LastTry()
+        self._queue = Queue(runtime, f"{path}/locks", text, acl)
+        self._kept = self._queue._kept = path
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        await self._agree(deadline)
+        if wait and self._runtime.resumed:  # a contender behind these waits for ever
+            await self._refuse_former(attempt, await self._list(deadline), deadline)
+        try:
+            if not await self._queue._acquire_by(deadline, wait):
+                return False
+            if self._last_try.full and not await self._vacant(deadline, wait):
+                return False
+            won = await self._take_lease(attempt, deadline, wait)
+            self._last_try.full = not won
+            await self._queue._step_out(deadline)
+            return won
+        except LockTimeoutError:
+            raise self._taken_error(None) from None
+        finally:
+            self._queue._release_later()
+
+    async def _vacant(self, deadline: float | None, wait: bool) -> bool:
+        """Whether fewer than ``count`` leases stand; with ``wait`` return when that is so."""
+        while True:
+            watch = Watch() if wait else None
+            try:
+                read = self._runtime.operations.get_children
+                names = await persist(self._runtime, deadline, read, self._path, watch=watch)
+                leases = [(n, name) for name in names if (n := sequence_number(name)) is not None]
+                if len(leases) < self._places:
+                    return True
+                if watch is None:
+                    return False
+                if self._on_position is not None:
+                    self._runtime.dispatch(partial(self._on_position, len(leases)))
+                await self._change(watch, leases, deadline)
+            except NoNodeError:
+                return True  # there are none
+            finally:
+                if watch is not None:
+                    watch.close()
+
+    async def _change(
+        self, watch: Watch, leases: list[tuple[int, str]], deadline: float | None
+    ) -> None:
+        """Return at the event; the nodes of the leases are looked at if that takes a while."""
+        soon = self._runtime.now() + LOOK_CLOSER
+        if deadline is None or soon < deadline:
+            if await self._runtime.event(watch, soon) is not None:
+                return
+            await self._expect_one_to_go(leases, deadline)
+        if await self._runtime.event(watch, deadline) is None:
+            raise self._taken_error(None)
+
+    def _taken_error(self, timeout: float | None) -> LockTakenError:
+        return LockTimeoutError(f"{self._base}: none of {self._places} leases was free in time")
+
+    def _clean_up_pending(self) -> None:
+        try:
+            self._queue._release_later()
+        finally:
+            super()._clean_up_pending()
+
+    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        if attempt.stat is not None:  # its node was deleted, and perhaps everything
+            await self._agree(deadline)
+        return await super()._join(attempt, deadline)
+
+    async def _take_lease(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        """Stand among the leases until few enough are ahead."""
+        return await super()._contend(attempt, deadline, wait)
+
+    def _ahead(self, names: list[str], own: str) -> str | None:
+        ahead = before(names, own)
+        return None if len(ahead) < self._places else max(ahead)[1]
+
+    async def _look_again(
+        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+    ) -> list[str]:
+        self._last_try.full = True
+        await self._expect_one_to_go(before(names, self._name(attempt)), deadline)
+        return await self._await_change(names, deadline)
+
+    async def _expect_one_to_go(self, ahead: list[tuple[int, str]], deadline: float | None) -> None:
+        """Raise NodeExistsError if none of the leases ahead ends with a session."""
+        nodes = [f"{self._path}/{name}" for _, name in sorted(ahead, reverse=True)]
+        for node in nodes:
+            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, node)
+            if stat is None or stat.ephemeral_owner != 0:
+                return
+        raise permanent(nodes[0])
+
+    async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
+        """The leases, as soon as they are others than ``names``."""
+        watch = Watch()
+        try:
+            read = self._runtime.operations.get_children
+            now = await persist(self._runtime, deadline, read, self._path, watch=watch)
+            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
+                raise self._taken_error(None)
+        except NoNodeError:
+            pass  # all of it was deleted; the list will say so
+        finally:
+            watch.close()
+        return await self._list(deadline)
+
+    async def _agree(self, deadline: float | None) -> None:
+        """Write the count down if it is not there; ValueError if it is another."""
+        runtime = self._runtime
+        while True:
+            try:
+                data, stat = await persist(
+                    runtime, deadline, runtime.operations.get_data, self._base
+                )
+                if not data:
+                    count = str(self._places).encode()
+                    await runtime.until(
+                        runtime.operations.set_data(self._base, count, stat.version), deadline
+                    )
+                    return
+            except NoNodeError:
+                await self._provide(self._base, deadline)
+                continue
+            except (BadVersionError, ConnectionLossError):
+                continue  # look again
+            if data != str(self._places).encode():
+                # Any client may have written it: not at any length, nor lines into a log.
+                start = data[:SHOWN_BYTES]
+                theirs = start.decode() if start.isdigit() else repr(start)
+                raise ValueError(
+                    f"{self._base} is a semaphore of {theirs}, not of {self._places}; the number "
+                    "is the node's data, to be changed when it is not in use"
+                )
+            return

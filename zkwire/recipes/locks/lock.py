@@ -1,0 +1,253 @@
+"""What all locks on one path have in common: one attempt, one grant, how both end.
+
+It decides when an attempt begins and how a release ends.  How contenders take turns, and which
+nodes that needs, is a subclass's matter; whether the caller blocks or awaits is the runtime's, and
+this must not know it.
+
+Invariants, for every lock, beside those of :mod:`zkwire.recipes.entry` and
+:mod:`zkwire.recipes.locks.claim`:
+
+* What an attempt has created (one node; beside that of a lock of one node a token) outlives it only
+  while the lock is held.  An attempt that ends in any other way (timeout, refusal, interrupt,
+  error) hands it to the clean-up.
+* The claim ends before the request that frees the lock is sent.
+* A node is one's own if its owner is this session *and* it carries the attempt's id.  The session
+  alone proves nothing (two locks of one client), nor the id alone (an earlier session's node).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    LockLostError,
+    LockTimeoutError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zkwire.operations.multi import Check
+from zkwire.recipes.attempt import NOT_NOW, Attempt, LockInUseError
+from zkwire.recipes.locks.acquirable import Acquirable
+from zkwire.recipes.locks.claim import Claim
+from zkwire.recipes.locks.guarded import guarded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from zkwire.operations.multi import Operation
+
+
+class Lock(Claim, Acquirable):
+    """A lock's state and the parts of its life that do not depend on its kind."""
+
+    # --- what a kind of lock adds -----------------------------------------------------------------
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        """Get the lock, or return False if another contender has it and ``wait`` is False.
+
+        Raises OperationTimeoutError at the deadline, LockTimeoutError if another contender was seen
+        to have it.  Leaves cleaning up to the caller.
+        """
+        raise NotImplementedError
+
+    async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
+        """Delete the attempt's node, which has this version; the clean-up deletes all else.
+
+        Raises what the server refuses it with: NoNodeError if the lock had been lost before.
+        """
+        assert attempt.node is not None
+        await self._runtime.until(self._runtime.operations.delete(attempt.node, version), deadline)
+
+    def _proof(self, attempt: Attempt) -> list[Operation]:
+        """Checks that the server passes as long as the attempt's grant lasts."""
+        assert attempt.node is not None
+        # Of any version: what writes into the node does not take the lock away.
+        return [Check(attempt.node)]
+
+    def _check_place(self) -> None:
+        self._runtime.check()
+
+    @property
+    def _called(self) -> str:
+        return self._path
+
+    # --- to acquire -------------------------------------------------------------------------------
+
+    async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
+        self._refuse_two()
+        self._busy = True
+        try:
+            self._runtime.engaged.add(self)
+            if await self._acquire(deadline, wait and self._waits):
+                return True
+            self._runtime.engaged.discard(self)
+            return False
+        except BaseException:  # and not else: another thread may be releasing it already
+            try:
+                self._clean_up_pending()
+            finally:
+                if self._pending_cleanup is None:
+                    self._runtime.engaged.discard(self)
+            raise
+        finally:
+            self._busy = False  # interrupt-safe: last, the lock may be held
+
+    def _refuse_two(self) -> None:
+        self._runtime.check()
+        if self._busy or self._releasing:
+            doing = "releasing" if self._releasing else "acquiring"
+            raise LockInUseError(f"another thread or task is {doing} this very lock object")
+        if self._granted is not None and not self._lost.is_set():
+            raise LockInUseError("this lock object holds the lock already; it is not re-entrant")
+
+    async def _acquire(self, deadline: float | None, wait: bool) -> bool:
+        try:
+            self._clean_up_pending()
+            self._forget_grant()
+            runtime = self._runtime
+            await runtime.connected(deadline)
+            attempt = Attempt(runtime.session_id, runtime.unique(), tuple(runtime.going))
+            self._pending_cleanup = attempt
+            won = await self._contend(attempt, deadline, wait)
+            if won:
+                self._grant(attempt)
+            else:
+                self._pending_cleanup = None
+            return won
+        except BaseException as error:
+            if self._granted is not None:
+                self._pending_cleanup, self._granted = self._granted, None
+            self._clean_up_pending()
+            late = isinstance(error, OperationTimeoutError)
+            if not late or isinstance(error, LockTimeoutError):
+                raise
+            raise OperationTimeoutError(
+                f"no server could tell in time whether {self._path} is free; nothing is held"
+            ) from None
+
+    # --- to release -------------------------------------------------------------------------------
+
+    async def _release_by(self, deadline: float | None) -> None:
+        attempt = self._granted
+        pending = self._pending_cleanup is not None
+        if attempt is None and pending and not (self._busy or self._releasing):
+            self._resume_cleanup()  # an earlier release was interrupted each time it was tried
+            return
+        if attempt is None or attempt.node is None or attempt.stat is None:
+            raise RuntimeError("this lock object does not hold the lock")
+        self._releasing = True  # or else one clean-up would be pending for two attempts
+        try:
+            self._pending_cleanup = attempt
+            try:
+                await self._delete(attempt, attempt.stat.version, deadline)
+            finally:
+                self._clean_up_pending()
+        finally:
+            self._releasing = False
+            self._disengage()
+
+    async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
+        """Delete the lock's node; what this leaves undone is left to the clean-up."""
+        try:
+            self._granted = None
+            self._refuse_if_lost()
+            if not self._runtime.usable:
+                await self._reconnected(deadline)
+                self._refuse_if_lost()
+            self._end_claim()
+            await self._free(attempt, version, deadline)
+            self._pending_cleanup = None
+        except NoNodeError:
+            self._clean_up_pending()
+            raise self._lost_before("its node was deleted") from None
+        except SessionExpiredError as error:
+            self._clean_up_pending()
+            raise self._lost_before("the session has expired") from error
+        except (ConnectionLossError, BadVersionError, *NOT_NOW):
+            self._clean_up_pending()
+        except OperationTimeoutError:
+            self._clean_up_pending()
+            raise self._in_doubt() from None
+        except BaseException:
+            self._clean_up_pending()
+            raise
+
+    async def _reconnected(self, deadline: float | None) -> None:
+        """Wait for a connection, in which the guard first tells what became of the node meanwhile.
+
+        A delete that was queued with a node gone since would hit the next holder's.
+        """
+        try:
+            lease = self._runtime.lease_deadline
+            await self._runtime.connected(lease if deadline is None else min(lease, deadline))
+        except ZooKeeperError:
+            return  # the lock is lost then
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost.reason is not None:
+            raise self._lost_before(self._lost.reason)
+        if self._runtime.now() >= self._runtime.lease_deadline:
+            raise self._lost_before("no server has answered for a session timeout")
+
+    def _lost_before(self, reason: str, done: str = "released") -> LockLostError:
+        """The error for something that only a holder may do."""
+        return LockLostError(f"{self._path} had been lost before it was {done}: {reason}")
+
+    def _in_doubt(self) -> OperationTimeoutError:
+        return OperationTimeoutError(
+            f"no server has confirmed in time that {self._path} is free; it is not held here, and "
+            "the client goes on deleting its node: there is nothing to do",
+            op="release",
+            path=self._path,
+            maybe_applied=True,
+        )
+
+    def _release_later(self) -> None:
+        if not (self._busy or self._releasing) and self._granted is not None:
+            self._pending_cleanup = self._granted
+        self._resume_cleanup()
+
+    def _owner_ended(self, owner: str) -> None:
+        """Release it in the place of the ``owner`` that has ended, if that has not released it."""
+        if self._holds:
+            self._runtime.warn(
+                f"{self._path}: {owner} has ended and still held this re-entrant lock, which "
+                "nothing else can release: it is released"
+            )
+        if self._owned:
+            self._release_later()
+
+    # --- what a holder may ask --------------------------------------------------------------------
+
+    async def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        self._check_place()
+        lost = partial(self._lost_before, "the server does not find its node", "used")
+        return await guarded(self._runtime, self._checks(), operations, lost)
+
+    def _checks(self) -> list[Operation]:
+        """What the server finds true as long as the lock is held; raises if it is not."""
+        attempt = self._granted
+        if attempt is None or attempt.node is None:
+            raise RuntimeError("this lock object does not hold the lock")
+        if not self._holds:
+            raise self._lost_before(self._lost.reason or "no server has answered in time", "used")
+        return self._proof(attempt)

@@ -1,0 +1,169 @@
+"""Several locks at once: all of them, or none.
+
+They are acquired in the order of their paths, the same for all, so no two contenders can each hold
+what the other waits for.  What was acquired before one failed is released at once.
+
+Invariant: held exactly if every one of them is; lost as soon as one is lost.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import LockLostError, OperationTimeoutError, ZooKeeperError
+from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes.insist import insist
+from zkwire.recipes.locks.acquirable import Acquirable
+from zkwire.recipes.lost import AnyLost
+from zkwire.recipes.view import View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.recipes.locks.lock import Lock
+
+
+class MultiView(View):
+    """What a multi-lock shows."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def lost(self) -> AnyLost: ...
+
+
+class AllLocks(MultiView, Acquirable):
+    """The algorithm of the multi-lock."""
+
+    def __init__(self, locks: Sequence[Lock]) -> None:
+        self._parts = sorted(locks, key=lambda lock: lock._path)
+        paths = [lock._path for lock in self._parts]
+        if not paths or len(set(paths)) < len(paths):
+            raise ValueError("a multi-lock takes one or more locks, each on another path")
+        self._runtime = self._parts[0]._runtime
+        if any(lock._runtime is not self._runtime for lock in self._parts):
+            raise ValueError("the locks of a multi-lock must be of one client")
+        self._lost = AnyLost(self._runtime)
+        self._taken: list[Lock] = []
+        self._acquired = False  # all of them
+        self._busy = False  # they are being acquired
+        self._releasing = False
+
+    def _check_place(self) -> None:
+        self._runtime.check()
+
+    async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
+        self._refuse_two()
+        self._busy = True
+        try:
+            self._forget_loss()
+            return await self._acquire(deadline, wait)
+        except BaseException:
+            if not self._acquired:
+                self._release_taken()
+            raise
+        finally:
+            self._busy = False
+
+    def _refuse_two(self) -> None:
+        self._check_place()
+        if self._busy or self._releasing:
+            raise LockInUseError("another thread or task uses this very multi-lock")
+
+    async def _acquire(self, deadline: float | None, wait: bool) -> bool:
+        if self._acquired:
+            raise LockInUseError("this multi-lock holds its locks already; it is not re-entrant")
+        taken = self._taken
+        for lock in self._parts:
+            taken.append(lock)  # before, for an interrupt right behind the acquisition
+            try:
+                if await lock._acquire_by(deadline, wait):
+                    continue
+            except LockInUseError:
+                taken.pop()
+                raise
+            if not wait:  # a caller that tries expects to see it done; one that waited is late
+                for other in reversed(taken[:-1]):
+                    with suppress(LockLostError, OperationTimeoutError):
+                        await other._release_by(deadline)
+            self._release_taken()
+            return False
+        self._runtime.check_open()
+        if not self._holds:
+            raise LockLostError("one of the locks was lost while another was acquired")
+        self._lost.watch([lock._lost for lock in taken])
+        self._acquired = True
+        return True
+
+    def _forget_loss(self) -> None:
+        """Be as new after a loss that no release has followed."""
+        if self._taken and (not self._acquired or self._lost.is_set()):
+            self._release_taken()
+        if self._lost.ready:
+            self._lost = AnyLost(self._runtime)
+
+    def _release_taken(self) -> None:
+        """Release what is taken, later; what interrupts it each time is raised: to be repeated.
+
+        An interrupt is raised when all is done.
+        """
+        insist(self._release_each)
+
+    def _release_each(self) -> None:
+        self._acquired = False
+        for lock in reversed(self._taken):
+            lock._release_later()
+        self._taken = []
+
+    def _release_later(self) -> None:
+        if not (self._busy or self._releasing):
+            self._release_taken()
+
+    async def _release_by(self, deadline: float | None) -> None:
+        """Release all, whatever happens to one; raises the first error, of a loss if there is one.
+
+        The ``deadline`` is for all together.
+        """
+        if self._taken and not (self._acquired or self._busy or self._releasing):
+            self._release_taken()  # an earlier release was interrupted each time it was tried
+            return
+        if self._releasing or not self._acquired:
+            raise RuntimeError("this multi-lock does not hold its locks")
+        self._releasing = True
+        try:
+            await self._release_all(deadline)
+        except BaseException:
+            self._release_taken()
+            raise
+        finally:
+            self._releasing = False
+
+    async def _release_all(self, deadline: float | None) -> None:
+        errors: list[ZooKeeperError] = []
+        try:
+            for lock in reversed(self._parts):
+                try:
+                    await lock._release_by(deadline)
+                except ZooKeeperError as error:
+                    errors.append(error)
+        finally:
+            self._release_taken()
+        losses = [error for error in errors if isinstance(error, LockLostError)]
+        if errors:
+            raise (losses or errors)[0]
+
+    @property
+    def _called(self) -> str:
+        return "one of the locks"
+
+    @property
+    def _owned(self) -> bool:
+        return self._acquired
+
+    @property
+    def _holds(self) -> bool:
+        return all(lock._holds for lock in self._parts)
+
+    def _lease_left(self) -> float:
+        return min(lock._lease_left() for lock in self._parts)

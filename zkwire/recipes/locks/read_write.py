@@ -1,0 +1,151 @@
+"""The read-write lock: readers together, a writer alone, in order of arrival.
+
+All contenders queue below one node, as in the sequential lock, and the names say what they want.
+
+* A writer waits for all before it, one at a time.
+* A reader waits for the writers before it, never for a later one, so no reader is overtaken by a
+  writer and no writer starves behind readers that came later.
+* Downgrade: the holder of the write lock may acquire the read lock of the same object, and release
+  the write lock.  The reader then stands in the writer's place, not at the end: a writer that has
+  queued meanwhile would wait for the holder while that waits for it, or enter beside the reader.
+  There is no upgrade: two readers that both waited for the other to go would wait for ever.
+
+Names as Curator's InterProcessReadWriteLock has them; kazoo's ``__rlock__`` is a reader as well,
+and every other name that ends in a number a writer.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
+from zkwire.operations.multi import Check, Create
+from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes.locks.contenders import Contended
+from zkwire.recipes.locks.sequential import SequentialQueue, before
+from zkwire.recipes.view import PathView
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.runtime import Runtime
+
+_READERS = ("__READ__", "__rlock__")
+_DIGITS = 10
+
+
+def is_reader(name: str) -> bool:
+    """Whether the contender with this name wants to read only."""
+    return name[:-_DIGITS].endswith(_READERS)
+
+
+class WriteLockQueue(SequentialQueue):
+    """The algorithm of the write lock: it waits for all before it."""
+
+    _label = "__WRIT__"
+    _read: ReadLockQueue  # of the same object
+    _holder: object = None
+
+    async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
+        if self._read._node_name is not None:
+            raise LockInUseError("a read lock cannot become a write lock: release it first")
+        return await super()._acquire_by(deadline, wait)
+
+    def _grant(self, attempt: Attempt) -> None:
+        self._holder = self._runtime.caller()
+        super()._grant(attempt)
+
+    @property
+    def _own_place(self) -> str | None:
+        """The name of the node while the lock is held; LockInUseError if another thread has it.
+
+        A reader that took the place of another thread's writer would read while that writes.
+        """
+        name = self._node_name
+        if name is not None and self._holder != self._runtime.caller():
+            raise LockInUseError(
+                f"another thread or task holds the write lock of {self._path} by this very object: "
+                "each needs an object of its own"
+            )
+        return name
+
+    def _leaves_its_place(self, ahead: str) -> bool:
+        return False
+
+
+class ReadLockQueue(SequentialQueue):
+    """The algorithm of the read lock: the writers before it."""
+
+    _label = "__READ__"
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        text: str,
+        write: WriteLockQueue,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        super().__init__(runtime, path, text, acl)
+        self._write = write
+        write._read = self
+
+    def _ahead(self, names: list[str], own: str) -> str | None:
+        writers = [place for place in before(names, own) if not is_reader(place[1])]
+        return max(writers)[1] if writers else None
+
+    def _leaves_its_place(self, ahead: str) -> bool:
+        return True  # a reader there need not be waited for
+
+    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """Stand in the place of one's own write lock while that is held, else at the end."""
+        unknown = False
+        while (mine := self._write._own_place) is not None:
+            try:
+                names = await self._stand_beside(mine, attempt, deadline)
+            except ConnectionLossError:
+                unknown = True
+                continue  # the name is the attempt's own, so repeating makes no second node
+            if names is not None:
+                return names
+            unknown = False
+            break  # the write lock is lost
+        if unknown:  # and the write lock was released meanwhile: a second node would be an orphan
+            names = await self._find(attempt, deadline)
+            if attempt.node is not None:
+                return names
+        return await super()._join(attempt, deadline)
+
+    async def _stand_beside(
+        self, writer: str, attempt: Attempt, deadline: float | None
+    ) -> list[str] | None:
+        """Create a reader with the writer's number; None if that has gone and left the place."""
+        runtime, operations = self._runtime, self._runtime.operations
+        node = f"{self._path}/{attempt.id}-{self._label}{writer[-_DIGITS:]}"
+        attempt.entered = True
+        create = Create(node, self._data, self._acl, ephemeral=True)
+        both = operations.multi([Check(f"{self._path}/{writer}"), create])
+        look, listing = operations.exists(node), operations.get_children(self._path)
+        try:
+            await runtime.until(both, deadline)
+        except MultiError as error:
+            # An earlier try may have worked, and the writer be gone since; else it is an error.
+            if error.index and error.code != NodeExistsError.code:
+                raise (error.__cause__ or error) from None
+        stat = await runtime.until(look, deadline)
+        if stat is None:
+            return None
+        attempt.node, attempt.stat = node, stat
+        try:
+            return await runtime.until(listing, deadline)
+        except NoNodeError:
+            return []
+
+
+class ReadWriteQueue(PathView, Contended):
+    """What both sides of a read-write lock share: the queue in which they stand."""
+
+    def __init__(self, write: WriteLockQueue) -> None:
+        self._runtime = write._runtime
+        self._path = write._path

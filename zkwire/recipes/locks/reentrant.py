@@ -1,0 +1,140 @@
+"""The re-entrant lock: a fair lock that the thread or task which holds it may acquire again.
+
+It decides which thread or task has which lock, and counts.  How long a thread or a task lives is
+the runtime's matter: it says which one runs, and when one has ended.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zkwire.recipes.locks.acquirable import Acquirable
+from zkwire.recipes.view import PathView, View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from zkwire.recipes.locks.lock import Lock
+    from zkwire.recipes.lost import Lost
+    from zkwire.recipes.runtime import Runtime
+
+
+class OwnLock:
+    """The lock of one thread or task, as users hold it, and how often that has acquired it."""
+
+    __slots__ = ("count", "face")
+
+    def __init__(self, runtime: Runtime, make: Callable[[], Any]) -> None:
+        self.face: Any = make()
+        self.count: int = 0
+        runtime.when_caller_ends(self.lock)
+
+    @property
+    def lock(self) -> Lock:
+        """The algorithm of that lock."""
+        return self.face._algorithm
+
+
+class ReentrantView(PathView, View):
+    """What a re-entrant lock shows."""
+
+    @property
+    def lock(self) -> Any:
+        """The lock of the thread or task that asks: ``fence``, ``guard`` and all the rest."""
+        return self._algorithm._own().face
+
+    if TYPE_CHECKING:
+
+        @property
+        def lost(self) -> Lost: ...
+
+
+class Reentrant(ReentrantView, Acquirable):
+    """The algorithm of the re-entrant lock; ``make`` makes a lock for one thread or task."""
+
+    def __init__(self, runtime: Runtime, path: str, make: Callable[[], Any]) -> None:
+        self._runtime = runtime
+        self._path = path
+        self._own = runtime.local(partial(OwnLock, runtime, make))
+        make()  # checks the arguments
+
+    async def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock, or count one more if this thread or task holds it.
+
+        Raises LockLostError if this thread or task had acquired it and lost it: first release it.
+        True, False, and what a lost connection, an error, a cancellation or an interrupt leaves
+        behind (nothing) are as for :meth:`zkwire.Lock.acquire`.
+        """
+        return await super().acquire(timeout)
+
+    async def try_acquire(self) -> bool:
+        """Acquire the lock if it is free, or count one more; False if another contender has it.
+
+        It does not wait for a holder.  Errors are those of ``try_acquire`` of :attr:`lock`, and
+        LockLostError as for :meth:`acquire`.
+        """
+        own = self._own()
+        if own.count:
+            own.lock.check()
+        elif not await own.lock.try_acquire():
+            return False
+        own.count += 1
+        return True
+
+    async def release(self, timeout: float | None = None) -> None:
+        """Count one less; the last one releases the lock, as :meth:`zkwire.Lock.release` does.
+
+        RuntimeError if this thread or task does not hold it.  The last one can end with
+        LockLostError or OperationTimeoutError.
+        """
+        own = self._own()
+        if own.count == 0:
+            raise RuntimeError("this thread or task does not hold the lock")
+        if own.count > 1:
+            own.count -= 1
+            return
+        try:
+            await own.lock.release(timeout)
+        finally:
+            own.count = int(own.lock._owned)  # 1: an interrupt was faster; to be released still
+
+    async def _take(self, timeout: float | None) -> bool:
+        own = self._own()
+        if own.count:
+            own.lock.check()
+        elif not await own.lock._take(timeout):
+            return False
+        own.count += 1
+        return True
+
+    def _release_later(self) -> None:
+        own = self._own()
+        if own.count > 1:
+            own.count -= 1
+            return
+        own.lock._release_later()
+        own.count = 0
+
+    def _check_place(self) -> None:
+        self._runtime.check()
+
+    @property
+    def _called(self) -> str:
+        return self._path
+
+    @property
+    def _owned(self) -> bool:
+        return self._own().lock._owned
+
+    @property
+    def _holds(self) -> bool:
+        return self._own().lock._holds
+
+    @property
+    def _lost(self) -> Lost:
+        return self._own().lock._lost
+
+    def _lease_left(self) -> float:
+        return self._own().lock._lease_left()

@@ -1,0 +1,190 @@
+"""The fair lock: an ephemeral sequential child per contender, the lowest number holds.
+
+Every other contender watches only the child right before its own.  A release wakes one waiter, in
+order of arrival; so does the death or the timeout of a contender, which is why a waiter that wakes
+looks again instead of believing that it is its turn.  The one that had only one child ahead need
+not: no later child gets a lower number.  It watches its own child too, so that it would know,
+before that event, if an outsider had taken away its place in the queue.
+
+How the child is created and found is in :mod:`zkwire.recipes.locks.sequential_entry`.  ``lock-``
+and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo understand;
+every child that ends in ten digits counts as a contender here, whatever client has made it.  The
+waiter right behind one that is not ephemeral ends with an error instead of waiting for ever.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zkwire.errors import LockTimeoutError, NoNodeError
+from zkwire.recipes.attempt import Attempt, former, permanent
+from zkwire.recipes.locks.contenders import Contended
+from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.sequential_entry import SequentialEntry
+from zkwire.recipes.lost import OwnNodeWatch
+from zkwire.recipes.runtime import persist
+from zkwire.session.watch import Watch
+from zkwire.wire.model import EventType
+from zkwire.wire.paths import SEQUENCE_DIGITS, sequence_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class SequentialQueue(Contended, SequentialEntry, Lock):
+    """The algorithm of the sequential lock; subclasses wait for other contenders."""
+
+    _places = 1  # how many hold at a time
+    _on_position: Callable[[int], object] | None = None
+
+    async def acquire(
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: Callable[[int], object] | None = None,
+    ) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here: the client finds out on the next one
+        whether its node was created, and goes on within the time limit.
+
+        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
+        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        try again at once: the deletion has been asked for when this ends, and without a connection
+        the node is deleted on the next one, or goes with the session.  An error that comes on top
+        of an error (a full stack) can delay that to the next call of this object, or to the end of
+        the interpreter.
+
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        RuntimeError if this object holds the lock already, or is being acquired or released.
+
+        ``on_position`` is called, in the client's callback thread or event loop, with the number of
+        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
+        has gone.
+        """
+        if on_position is None:
+            return await super().acquire(timeout)
+        if not callable(on_position):
+            raise TypeError(f"on_position must be callable, not {on_position!r}")
+        self._refuse_two()  # or this call would take the listener of the other away
+        self._on_position = on_position
+        try:
+            return await super().acquire(timeout)
+        finally:
+            self._on_position = None  # interrupt-safe: last, the lock may be held
+
+    def _ahead(self, names: list[str], own: str) -> str | None:
+        """The contender to wait for; None if it is this one's turn."""
+        return predecessor(names, own)
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        names = await self._join(attempt, deadline)
+        while True:
+            own = self._name(attempt)
+            if own not in names:
+                # An outsider has deleted the node and with it the place in the queue.
+                self._end_claim()
+                attempt.node = None
+                names = await self._join(attempt, deadline)
+                continue
+            await self._prune(attempt, names, deadline)
+            self._tell_position(names, own)
+            ahead = self._ahead(names, own)
+            if ahead is None:
+                return True
+            if not (wait or ahead.startswith(attempt.going)):
+                await self._step_back(attempt, deadline)
+                return False
+            in_the_way = [*(name for _, name in before(names, ahead)), ahead]
+            await self._refuse_former(attempt, in_the_way, deadline)
+            names = await self._look_again(attempt, names, ahead, deadline)
+
+    async def _refuse_former(
+        self, attempt: Attempt, names: list[str], deadline: float | None
+    ) -> None:
+        """Raise NodeExistsError if nodes from before this session was resumed take all places."""
+        left = self._places
+        for name in filter(attempt.is_former, names):
+            path = f"{self._path}/{name}"
+            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, path)
+            left -= stat is not None and stat.ephemeral_owner == self._runtime.session_id
+            if left == 0:
+                raise former(path)
+
+    async def _look_again(
+        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+    ) -> list[str]:
+        """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
+        left = [name for name in names if name != ahead]
+        is_next = self._leaves_its_place(ahead) and self._ahead(left, self._name(attempt)) is None
+        if is_next and self._guard is None:
+            self._guard = OwnNodeWatch()
+            self._stand_guard(attempt, self._guard)
+        connection = self._runtime.connection
+        gone = await self._wait_for(ahead, deadline)
+        # After a reconnection events come in another order than the changes.
+        if is_next and gone and connection is self._runtime.connection and self._lasts:
+            return left
+        return await self._list(deadline)
+
+    def _leaves_its_place(self, ahead: str) -> bool:
+        """Whether no contender to wait for can stand there later: a writer can leave a reader."""
+        return ahead[:-SEQUENCE_DIGITS].endswith(f"-{self._label}")
+
+    def _tell_position(self, names: list[str], own: str) -> None:
+        if self._on_position is not None:
+            self._runtime.dispatch(partial(self._on_position, len(before(names, own))))
+
+    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
+        """Return when the contender ``ahead`` may be gone; True if it is."""
+        path, watch = f"{self._path}/{ahead}", Watch()
+        try:
+            # get_data and not exists: it leaves no watch behind on a node that is gone.
+            read = self._runtime.operations.get_data
+            seen = await persist(self._runtime, deadline, read, path, watch=watch)
+            if seen.stat.ephemeral_owner == 0:
+                raise permanent(path)
+            event = await self._runtime.event(watch, deadline)
+            if event is None:
+                raise LockTimeoutError(f"{self._path} was not free in time")
+            return event.type is EventType.NODE_DELETED
+        except NoNodeError:
+            return True  # gone between the listing and the look: no event would come
+        finally:
+            watch.close()
+
+    async def _step_out(self, deadline: float | None) -> None:
+        """Delete the node, if it is held, and see it done if possible in time.
+
+        ``_release_later`` is to follow.
+        """
+        if self._granted is not None:
+            await self._step_back(self._granted, deadline)
+
+    @property
+    def _node_name(self) -> str | None:
+        """The name of the node while the lock is held."""
+        return None if self._granted is None else self._name(self._granted)
+
+
+def predecessor(names: list[str], own: str) -> str | None:
+    """The contender right before ``own``; None if there is none.
+
+    Order is by number alone: prefixes differ between sessions and between implementations
+    (ZOOKEEPER-2931).  Children that end in no sequence number are not contenders.
+    """
+    ahead = before(names, own)
+    return max(ahead)[1] if ahead else None
+
+
+def before(names: list[str], own: str) -> list[tuple[int, str]]:
+    """The contenders before ``own``, in no order, each with its number."""
+    place = sequence_number(own)
+    assert place is not None
+    return [
+        (number, name)
+        for name in names
+        if (number := sequence_number(name)) is not None and number < place
+    ]

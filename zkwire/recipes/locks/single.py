@@ -1,0 +1,72 @@
+"""One ephemeral node is the lock: the attempt that has created it holds it.
+
+It decides what a contender waits for, and what ends a grant.  How the node is made, found and
+deleted is in :mod:`zkwire.recipes.locks.single_entry`.
+
+With ``wait`` this is the blocking lock: each contender that finds the node watches it and tries
+again when it is gone.  All waiters wake at each release and all but one lose (the herd effect), and
+nothing says which one wins: :mod:`zkwire.recipes.locks.sequential` is the fair lock.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import BadVersionError, LockTimeoutError, MultiError, NoNodeError
+from zkwire.operations.multi import Check
+from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.single_entry import SingleEntry
+from zkwire.recipes.runtime import persist
+from zkwire.session.watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.attempt import Attempt
+
+
+class SingleNodeLock(SingleEntry, Lock):
+    """The algorithm of the blocking lock and, for one try, of the non-blocking one."""
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        while True:
+            if await self._create(attempt, deadline):
+                return True
+            if not wait:
+                return False
+            watch = Watch()
+            try:
+                # get_data and not exists: it leaves no watch behind on a node that is gone.
+                read = self._runtime.operations.get_data
+                seen = await persist(self._runtime, deadline, read, self._path, watch=watch)
+                if self._adopt(attempt, seen):
+                    if await self._outlast(attempt, deadline):
+                        return True
+                elif await self._runtime.event(watch, deadline) is None:
+                    raise LockTimeoutError(f"{self._path} was not free in time")
+            except NoNodeError:
+                pass  # freed between the create and the look
+            finally:
+                watch.close()
+
+    async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
+        runtime, operations = self._runtime, self._runtime.operations
+        try:
+            await runtime.until(operations.multi(self._end(attempt, version)), deadline)
+        except MultiError as error:
+            refusal = error.results[error.index] or error
+            if isinstance(refusal, BadVersionError):
+                sync, read = operations.sync(self._path), operations.get_data(self._path)
+                await runtime.until(sync, deadline)
+                if not self._is_own(attempt, await runtime.until(read, deadline)):
+                    raise NoNodeError(op="delete", path=self._path) from None
+            raise refusal from None
+
+    def _proof(self, attempt: Attempt) -> list[Operation]:
+        assert attempt.stat is not None
+        # Of this version: the node could be one made by hand by now.
+        return [Check(self._token(attempt)), Check(self._path, attempt.stat.version)]
+
+
+class TriedOnce(SingleNodeLock):
+    """The non-blocking lock: it waits for an answer, and for no holder, a multi-lock's part too."""
+
+    _waits = False

@@ -1,0 +1,1 @@
+"""What outlives a session: watches for ever, caches, membership, supervisor, partitioner."""

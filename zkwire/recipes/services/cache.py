@@ -1,0 +1,148 @@
+"""A mirror of a node, its children or its whole tree, kept up to date by watches.
+
+Where the server knows persistent watches (since 3.6) one recursive watch tells of every change;
+elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.
+After a gap only what differs by its stat is read again.  Watches that fire once need that in a new
+session only: setting them again compares.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import UnimplementedError
+from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.recipes.services.cache_reading import AGAIN, Reading
+from zkwire.recipes.services.cache_scope import Scope, check_function, check_limit
+from zkwire.recipes.services.cache_tree import Tree
+from zkwire.recipes.services.cache_view import CacheView
+from zkwire.recipes.services.service import Condition, Service
+from zkwire.session.watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from zkwire.recipes.services.cache_event import CacheEvent
+    from zkwire.recipes.services.cache_tree import CachedNode
+    from zkwire.recipes.services.service import Background, Sessions
+
+
+class TreeCache(CacheView, Service):
+    """The algorithm of a cache; see :class:`zkwire.Cache`."""
+
+    _called = "Cache"
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        path: str,
+        *,
+        depth: int | None = None,
+        skip: Callable[[str], object] | None = None,
+        max_bytes: int | None = None,
+        decode: Callable[[bytes], Any] | None = None,
+        on_event: Callable[[CacheEvent], object] | None = None,
+    ) -> None:
+        check_limit("max_bytes", max_bytes)
+        check_function("decode", decode)
+        check_function("on_event", on_event)
+        super().__init__(sessions)
+        self._scope = Scope(path, depth, skip)
+        self._path = path
+        self._tree = Tree(self._tell, decode, max_bytes)
+        self._reading = Reading(self._tree, self._scope)
+        self._readers: list[CacheReader] = []
+        self._runtime: Any = None  # that it runs in at this moment
+        self._watch: Any = None
+        self._is_ready = False
+        self._loaded = Condition(lambda: self._is_ready or self._over)
+        self._wanted = Condition(lambda: any(reader.wants for reader in list(self._readers)))
+        if on_event is not None:
+            self._readers.append(CacheReader(self, on_event))
+        sessions.serve(self)
+
+    # --- the session's side -----------------------------------------------------------------------
+
+    async def _serve(self, runtime: Background) -> None:
+        reading = self._reading
+        while True:
+            self._watch = watch = Watch()
+            try:
+                recursive = await self._watch_tree(runtime, watch)
+                reading.begin(runtime.operations, watch, recursive=recursive)
+                self._runtime = runtime
+                while not reading.unwatched:
+                    for reader in list(self._readers):
+                        reader.hand_over()
+                    if reading.done:
+                        reading.quiet = self._is_ready = True
+                        self._loaded.notify()
+                        await runtime.any_of(watch, self._wanted)
+                        reading.listen()
+                    else:
+                        await reading.step()
+            finally:
+                reading.end()
+                self._runtime = None
+                watch.close()
+
+    async def _watch_tree(self, runtime: Background, watch: Watch) -> bool:
+        """Set a recursive watch; False where there can be none.
+
+        Some servers answer what they do not know by ending the connection, and by nothing else.
+        """
+        with suppress(UnimplementedError, RuntimeError):
+            for _ in range(2 if self._scope.deep else 0):
+                with suppress(*AGAIN):
+                    await runtime.operations.add_watch(self._path, watch, recursive=True)
+                    return True
+        return False
+
+    def _tell(self, path: str, before: CachedNode | None) -> None:
+        for reader in list(self._readers):
+            reader.tell(path, before)
+
+    # --- the reader's side ------------------------------------------------------------------------
+
+    @property
+    def _is_fresh(self) -> bool:
+        runtime, watch = self._runtime, self._watch
+        if runtime is None or self._over:
+            return False
+        return self._reading.quiet and runtime.usable and not watch.ready
+
+    def _changed(self) -> None:
+        self._loaded.notify()
+        for reader in list(self._readers):
+            reader._available.notify()
+
+    async def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
+
+        Raises what ended the client, the supervisor or the cache: CacheFullError; NoAuthError if
+        the cache's own node may not be read.
+        """
+        return await self._wait(self._loaded, timeout)
+
+    def events(self) -> CacheReader:
+        """The changes, for ever: an iterator of :class:`CacheEvent`.
+
+        First each node that is there is ``added``; then follows what changes.  Changes of a path
+        that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each
+        iterator gets all events, and ends with the cache.  ``next(timeout)`` waits for one event.
+        """
+        self._check()
+        reader = CacheReader(self)
+        self._readers.append(reader)
+        self._wanted.notify()
+        return reader
+
+    def _drop(self, reader: CacheReader) -> None:
+        with suppress(ValueError):
+            self._readers.remove(reader)
+
+    def close(self) -> None:
+        """Stop: no watch stays on the server, iterators end, nodes stay readable.  Idempotent."""
+        self._end()

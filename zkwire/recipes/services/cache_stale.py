@@ -1,0 +1,119 @@
+"""What of a cache is stale: what an event, a gap or an answer says about which path must be read.
+
+With a recursive watch every change is an event with its path.  A list of children is needed only
+for a node of which nothing was known, and after a gap where the stat that is known differs
+(``CHECK``).  With watches that fire once, each read sets the watch again, so a new node is listed
+in any case.
+
+Invariant: what the tree has otherwise than the server is stale, or under way, or an event about it
+has not been heard.  For the stat of a node that is more: it must not be newer than what is known of
+its children, or no comparison would find these.  So no answer of a new connection is taken before
+the gap has been heard of.
+"""
+
+from __future__ import annotations
+
+from zkwire.wire.model import EventType
+from zkwire.wire.paths import parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.jute.records import Stat
+    from zkwire.recipes.services.cache_scope import Scope
+    from zkwire.recipes.services.cache_tree import Tree
+    from zkwire.wire.model import Event
+
+# What must be read: the data with the stat; the stat alone; the children; and what differs besides.
+DATA, STAT, CHILDREN, CHECK = 1, 2, 4, 8
+
+_APPEARS = (EventType.NODE_CREATED, EventType.NODE_DELETED)
+_OF_CHILDREN = (EventType.NODE_CHILDREN_CHANGED, EventType.CHILD_WATCH_REMOVED)
+
+
+class Stale:
+    """See the module's docstring.  ``recursive``: one watch tells of all changes."""
+
+    def __init__(self, tree: Tree, scope: Scope) -> None:
+        self.paths: dict[str, int] = {}
+        self.recursive: bool = True
+        self._tree = tree
+        self._scope = scope
+
+    def mark(self, path: str, bits: int) -> None:
+        """This must be read."""
+        self.paths[path] = self.paths.get(path, 0) | bits
+
+    def compare(self) -> None:
+        """Everything may be different."""
+        for path in [self._scope.root, *self._tree.nodes, *self.paths]:
+            known = path in self._tree.nodes or path == self._scope.root
+            self.mark(path, STAT | CHECK | self._watching(path) if known else self._new(path))
+
+    def _watching(self, path: str) -> int:
+        """What must be read besides, since only that watches the children."""
+        return CHILDREN if not self.recursive and self._scope.lists(path) else 0
+
+    def _new(self, path: str) -> int:
+        return DATA | self._watching(path)
+
+    def hear(self, event: Event) -> None:
+        """Something has happened; what it was must be read."""
+        kind, path = event.type, event.path
+        if kind is EventType.REREAD:
+            self.compare()
+        elif kind in _OF_CHILDREN:
+            self.mark(path, CHILDREN)
+        elif kind is EventType.DATA_WATCH_REMOVED:
+            self.mark(path, STAT)
+        else:
+            if self._scope.has(path):
+                self.mark(path, self._new(path) if kind in _APPEARS else DATA)
+            if self.recursive and kind in _APPEARS and path != self._scope.root:
+                above = parent(path)  # of which the list has changed, and so the stat
+                if self._scope.lists(above) and self._scope.has(above):
+                    self.mark(above, STAT)
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def gone(self, path: str) -> None:
+        """There is no such node."""
+        self._tree.remove(path)
+        if path == self._scope.root and not self.recursive:
+            self.mark(path, STAT)  # watches for its creation
+
+    def has_data(self, path: str, bits: int, data: bytes, stat: Stat) -> None:
+        """The node is there with these data."""
+        before = self._tree.nodes.get(path)
+        self._tree.put(path, data, stat)
+        if bits & CHECK or before is None:
+            self._check_children(path, stat, None if before is None else before.stat)
+
+    def has_stat(self, path: str, bits: int, stat: Stat | None) -> None:
+        """The node has this stat, or is not there."""
+        before = self._tree.nodes.get(path)
+        if stat is None:
+            self._tree.remove(path)
+        elif before is None:
+            self.mark(path, self._new(path))
+        elif not self._tree.put_stat(path, stat):
+            self.mark(path, DATA | bits & CHECK)
+        elif bits & CHECK:
+            self._check_children(path, stat, before.stat)
+
+    def _check_children(self, path: str, stat: Stat, before: Stat | None) -> None:
+        differ = stat.num_children if before is None else stat.pzxid != before.pzxid
+        if differ and self.recursive and self._scope.lists(path):
+            self.mark(path, CHILDREN)
+
+    def has_children(self, path: str, names: list[str], stat: Stat) -> None:
+        """The node has these children."""
+        stem = "" if path == "/" else path
+        there = {f"{stem}/{name}" for name in names}
+        for child in self._tree.below(path):
+            if child not in there:
+                self._tree.remove(child)
+        for child in there:
+            if child not in self._tree.nodes and self._scope.has(child):
+                self.mark(child, self._new(child))
+        if path in self._tree.nodes and not self._tree.put_stat(path, stat):
+            self.mark(path, DATA)

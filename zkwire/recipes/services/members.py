@@ -1,0 +1,150 @@
+"""The members of a group, as a program sees them: joining, leaving, waiting for the newest list.
+
+How the list is read is :mod:`zkwire.recipes.services.group`'s matter.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import ClientClosedError, OperationTimeoutError
+from zkwire.operations.checks import check_acl, check_data
+from zkwire.recipes.services.awaited import AwaitedService
+from zkwire.recipes.services.member import UnnamedKeeper, check_name
+from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.service import SESSION_OVER, Condition
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+    from typing import Any
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.services.member import Member
+    from zkwire.recipes.services.service import Sessions
+
+
+class ListRequest:
+    """A call that waits for a list, and the answer."""
+
+    __slots__ = ("members",)
+
+    def __init__(self) -> None:
+        self.members: tuple[Member, ...] | None = None
+
+
+class GroupOwner(AwaitedService):
+    """What callers do; the session's side is a subclass's.  It is served when it is first read."""
+
+    _called = "Group"
+
+    def __init__(self, sessions: Sessions, path: str, acl: Sequence[ACL] | None = None) -> None:
+        super().__init__(sessions)
+        if check_path(path) == "/":
+            raise ValueError("the root cannot be a group")
+        self._path = path
+        self._acl = None if acl is None else check_acl(acl)
+        self._joined: list[NodeKeeper] = []
+        self._requests: list[ListRequest] = []
+        self._members: tuple[Member, ...] | None = None  # the newest list
+        self._names: list[str] | None = None  # of the members; None: stale
+        self._known: dict[str, Member] = {}  # those whose newest state is known
+        self._asked = Condition(lambda: self._leaving or bool(self._requests))
+        self._started = False
+
+    def _start(self) -> None:
+        self._check()
+        if not self._started:
+            self._started = True
+            self._sessions.serve(self)
+
+    async def join(
+        self, data: bytes = b"", name: str | None = None, timeout: float | None = None
+    ) -> Any:
+        """Be a member from now on, in each session; returns the membership, a PersistentNode.
+
+        It waits for the node to be there, at most ``timeout`` seconds, and returns the membership
+        in either case (``present``).  ``name``: without one it is made; a name that a foreign node
+        has is waited for (``conflict``).  ``close`` of the membership, or :meth:`leave`, ends it.
+
+        ValueError for a name that is empty or has a ``/``.  NodeExistsError if this client has a
+        member of that name already.  Raises what has ended the client, or the supervisor.
+        """
+        self._check()
+        check_data(data)
+        if name is None:
+            keeper: NodeKeeper = UnnamedKeeper(self._sessions, self._path, data, self._acl)
+        else:
+            path = f"{self._path}/{check_name(name)}"
+            keeper = NodeKeeper(self._sessions, path, data, self._acl)
+        self._joined = [other for other in self._joined if not other._over] + [keeper]
+        try:
+            await keeper.wait_present(timeout)
+        except BaseException:
+            keeper._leave()  # in the background, for nothing else knows of it
+            raise
+        return keeper
+
+    async def leave(self, timeout: float | None = 10.0) -> None:
+        """End all memberships that this object has joined; like ``PersistentNode.close``."""
+        joined, self._joined = self._joined, []
+        for keeper in joined:
+            keeper._leave()
+        for keeper in joined:
+            await keeper.close(timeout)
+
+    async def members(self, timeout: float | None = None) -> list[Member]:
+        """The members as the server has them, at this call or later, the longest-standing first.
+
+        Only what has changed since the last call is read again: from this call until :meth:`close`
+        the group is watched.  A lost connection is no error.  OperationTimeoutError after
+        ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
+        group may not be read.  A member that may not is left out, with a warning in the log.
+        """
+        request = ListRequest()
+        self._requests.append(request)
+        self._start()
+        self._asked.notify()
+        if not await self._until(lambda: request.members is not None, timeout):
+            message = "the members were not read in time"
+            raise OperationTimeoutError(message, op="members", path=self._path)
+        return list(request.members or ())
+
+    async def changes(self) -> AsyncGenerator[list[Member], None]:
+        """The list of members, for ever: as it is now, then whenever it is another.
+
+        A reader that is slow gets the newest list when it asks for it, not those between.  A change
+        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
+        """
+        seen: tuple[Member, ...] | None = None
+
+        def is_newer() -> bool:
+            return self._members is not None and self._members != seen
+
+        while not self._closed:
+            try:
+                self._start()
+                await self._until(is_newer, None)
+            except ClientClosedError:
+                if self._closed:
+                    return
+                raise
+            seen = self._members
+            yield list(seen or ())
+
+    async def wait_for(self, count: int, timeout: float | None = None) -> bool:
+        """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
+        self._start()
+        return await self._until(lambda: len(self._members or ()) >= count, timeout)
+
+    async def close(self, timeout: float | None = 10.0) -> None:
+        """:meth:`leave`, and watch no longer.  Idempotent."""
+        self._leaving = True
+        if self._started:
+            self._asked.notify()
+        else:
+            self._end()
+        await self.leave(timeout)
+        with suppress(*SESSION_OVER):
+            await self._left(self._path, timeout)

@@ -1,0 +1,140 @@
+"""A kept node, as its owner sees it: what is wanted of it, what is known of it, and waits.
+
+How the node is made, found again and deleted is :mod:`zkwire.recipes.services.persistent_node`'s
+matter.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import (
+    BUSY,
+    BadVersionError,
+    ConnectionLossError,
+    NoNodeError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+    ServerError,
+)
+from zkwire.operations.checks import check_acl, check_data
+from zkwire.recipes.services.awaited import AwaitedService
+from zkwire.recipes.services.service import SESSION_OVER, Condition
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL, Stat
+    from zkwire.operations import Operations
+    from zkwire.recipes.services.service import Sessions
+
+
+LOOK_AGAIN = (ConnectionLossError, BadVersionError, *BUSY)
+"""What says nothing about the node as it is now."""
+
+
+class Wish:
+    """Data that shall be on the server, and what has become of that."""
+
+    __slots__ = ("data", "done", "error")
+
+    def __init__(self, data: bytes) -> None:
+        self.data: bytes = data
+        self.done: bool = False
+        self.error: ServerError | None = None
+
+
+class NodeOwner(AwaitedService):
+    """What callers do; the session's side is a subclass's."""
+
+    _called = "PersistentNode"
+    _ephemeral = True
+    _engaged = True  # a session with such a node is not to be detached
+
+    def __init__(
+        self, sessions: Sessions, path: str, data: bytes = b"", acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(sessions)
+        if check_path(path) == "/":
+            raise ValueError("the root is always there")
+        self._path = path
+        self._data = check_data(data)  # as it was wanted before the wishes
+        self._acl = None if acl is None else check_acl(acl)
+        self._wishes: list[Wish] = []
+        self._stat: Stat | None = None  # of its own node, as last seen
+        self._conflict: Stat | None = None
+        self._todo = Condition(lambda: self._leaving or bool(self._stat and self._wishes))
+        sessions.serve(self)
+
+    def _settle(self, wishes: tuple[Wish, ...], error: ServerError | None = None) -> None:
+        """The last of the wishes is fulfilled, or refused with this error."""
+        if wishes and error is None:
+            self._data = wishes[-1].data
+        del self._wishes[: len(wishes)]
+        for wish in wishes:
+            wish.done, wish.error = True, error
+
+    async def _write(self, operations: Operations, stat: Stat) -> None:
+        wishes = tuple(self._wishes)
+        try:
+            self._stat = await operations.set_data(self._path, wishes[-1].data, stat.version)
+            self._settle(wishes)
+        except (NoNodeError, NotReadOnlyError, *LOOK_AGAIN):
+            raise
+        except ServerError as refused:
+            self._settle(wishes, refused)
+        self._changed()
+
+    async def wait_present(self, timeout: float | None = None) -> bool:
+        """Wait until the node is there; False if ``timeout`` seconds pass without it.
+
+        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
+        client, or the supervisor; NoAuthError and what else a server refuses the node with;
+        NodeExistsError if another object of the same client keeps this path.
+        """
+        return await self._until(lambda: self._stat is not None, timeout)
+
+    async def set_data(self, data: bytes, timeout: float | None = None) -> None:
+        """Change the node's data, for good: returns when that, or later data, is on the server.
+
+        OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
+        as soon as that is possible.  A lost connection is no error.  Raises what
+        :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
+        data; then the node keeps the data it had.
+        """
+        wish = Wish(check_data(data))
+        self._check()
+        self._wishes.append(wish)
+        self._todo.notify()
+        if not await self._until(lambda: wish.done, timeout):
+            raise OperationTimeoutError(
+                "not written in time; it will be as soon as it can be",
+                op="set_data",
+                path=self._path,
+                maybe_applied=True,
+            )
+        if wish.error is not None:
+            raise wish.error
+
+    async def close(self, timeout: float | None = 10.0) -> None:
+        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+
+        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
+        background, and an ephemeral node goes with the session at the latest.  NoAuthError if the
+        node may not be deleted; of a node that is not ephemeral NotEmptyError if it has children,
+        and what has ended the session or the client before.
+        """
+        self._leave()
+        try:
+            await self._left(self._path, timeout)
+        except SESSION_OVER:
+            if not self._ephemeral:
+                raise
+
+    def _resume_cleanup(self) -> None:
+        """Nothing that the service does not do by itself."""
+
+    def _leave(self) -> None:
+        """Begin to close."""
+        self._leaving = True
+        self._todo.notify()

@@ -1,0 +1,108 @@
+"""What members have to agree on: the items, where their nodes are, and which is whose.
+
+    <path>/members/<name>   a member; its data says which items it shares out
+    <path>/items/<item>     the fair lock of an item, with its contenders
+
+All members must be given the same items.  Where they are not, those of the oldest member count: a
+member with others ends with an error, and the others share out all items without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkwire.operations.checks import check_acl
+from zkwire.recipes.services.allotment import MARK, allot, digest
+from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.tenure import Tenure
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.services.service import Background
+
+
+class MemberNode(NodeKeeper):
+    """The node of a member; ``tell`` is told each change."""
+
+    _tell: Callable[[], object]
+
+    def _changed(self) -> None:
+        super()._changed()
+        self._tell()
+
+
+class Partition:
+    """See the module's docstring.  Checks what a user has given."""
+
+    def __init__(
+        self, path: str, items: Iterable[str], name: str | None, acl: Sequence[ACL] | None
+    ) -> None:
+        if check_path(path) == "/":
+            raise ValueError("the path of a partitioner cannot be the root")
+        if isinstance(items, str) or not isinstance(items, Iterable):
+            raise TypeError(f"the items must be a list of names, not {items!r}")
+        self.path: str = path
+        self.members: str = f"{path}/members"
+        self.items: tuple[str, ...] = tuple(items)
+        for item in self.items:
+            self.item(item)
+        if not self.items:
+            raise ValueError("there are no items to share out")
+        if len(set(self.items)) < len(self.items):
+            twice = next(item for item in self.items if self.items.count(item) > 1)
+            raise ValueError(f"the item {twice!r} is there twice")
+        self.name: str | None = (
+            None if name is None else check_name("a member's name", name, self.members)
+        )
+        self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
+        self.data: bytes = digest(self.items)
+
+    def item(self, item: str) -> str:
+        """The path of an item's lock."""
+        below = f"{self.path}/items"
+        return f"{below}/{check_name('an item', item, below)}"
+
+    def join(self, runtime: Background, tell: Callable[[], object]) -> MemberNode:
+        """Make the member's node in this session, and keep it."""
+        self.name = self.name or runtime.unique()
+        sessions: Any = runtime  # the driver behind it is one
+        member = MemberNode(sessions, f"{self.members}/{self.name}", self.data, self.acl)
+        member._tell = tell
+        return member
+
+    def tenure(self, runtime: Background, item: str, tell: Callable[[], object]) -> Tenure:
+        """Ask for the lock of an item."""
+        return Tenure(runtime, self.item(item), self.name or "", self.acl, tell)
+
+    def allotted(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
+        """The items of this member; ``roll``: the czxid and the data of each member.
+
+        None if it is no member itself.  ValueError if the oldest member has other items.
+        """
+        members = {name: seen for name, seen in roll.items() if seen[1].startswith(MARK)}
+        if self.name not in members:
+            return None
+        oldest = min(members, key=lambda name: members[name])
+        if members[oldest][1] != self.data:
+            raise ValueError(
+                f"{self.path}: member {oldest!r} shares out other items than this one: "
+                f"{members[oldest][1].decode('ascii', 'replace')}, not {self.data.decode()}"
+            )
+        same = [name for name, (_, data) in members.items() if data == self.data]
+        owners = allot(self.items, same)
+        return frozenset(item for item, owner in owners.items() if owner == self.name)
+
+
+def check_name(what: str, name: object, below: str) -> str:
+    """``name`` if it can be the name of a node there."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must be a str, not {type(name).__name__}")
+    if "/" in name:
+        raise ValueError(f"{what} must not contain a slash: {name!r}")
+    check_path(f"{below}/{name}")
+    return name

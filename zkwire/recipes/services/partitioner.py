@@ -1,0 +1,128 @@
+"""Items shared out among the members of a group, each to one member at a time.
+
+    <path>/members/<name>   a member; in its data a digest of the items
+    <path>/items/<item>     the fair lock of an item, with its contenders
+
+Each member computes by itself, from the members' names, which items are to be whose
+(:mod:`zkwire.recipes.services.allotment`).  Members may see different groups for a while, so
+that is a wish alone; an item belongs to the member that holds its lock
+(:mod:`zkwire.recipes.services.tenure`).
+
+Invariants:
+
+* Before a lock is released, its item is in no share: it was never given out, or the member has
+  confirmed that work on it has stopped, by asking for the next share.
+* What is confirmed is what the member has been told: items that the share before left out, and
+  those that it has named as leaving.  What is revoked meanwhile waits for the next one.
+* An item that was lost comes back in a later share, with a higher fence, and only behind a
+  confirmation that work under the lost one has stopped.
+* The items are those of the oldest member; one with other items ends with an error.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
+from zkwire.recipes.runtime import persist
+from zkwire.recipes.services.sharing import Sharing
+from zkwire.session.watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from zkwire.recipes.services.partition import Partition
+    from zkwire.recipes.services.service import Sessions
+    from zkwire.recipes.services.share import ShareView
+    from zkwire.recipes.services.tenure import Tenure
+
+
+class Partitioning(Sharing):
+    """The algorithm of a partitioner; see :class:`zkwire.Partitioner`."""
+
+    def __init__(self, sessions: Sessions, partition: Partition, share: type[ShareView]) -> None:
+        super().__init__(sessions, partition.path, share)
+        self._partition = partition
+        self._member: Any = None
+        self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
+        self._tenures: dict[str, Tenure] = {}
+        sessions.serve(self)
+
+    # --- the session's side -----------------------------------------------------------------------
+
+    async def _serve(self, runtime: Any) -> None:
+        self._serving = True
+        member = self._member = self._partition.join(runtime, self._tell)
+        roll: dict[str, tuple[int, bytes]] = {}
+        while not self._leaving:
+            watch, stat, self._dirty = Watch(), member._stat, False
+            try:
+                self._plan = await self._look(runtime, watch, roll)
+                signals = [self._todo] if self._plan is None else [self._todo, watch]
+                while member._stat is stat and not (self._leaving or signals[-1].ready):
+                    self._step(runtime)
+                    await runtime.wait_for(*signals)
+                    self._dirty = False
+            except (ConnectionLossError, *BUSY):
+                pass  # of reads
+            finally:
+                watch.close()
+        self._step(runtime)
+        with suppress(ServerError):  # the locks are released before this is answered
+            await persist(runtime, None, runtime.operations.sync, self._path)
+        member._leave()
+        while not member._over:
+            await runtime.wait_for(self._todo)
+            self._dirty = False
+        self._end()
+
+    async def _look(
+        self, runtime: Any, watch: Watch, roll: dict[str, tuple[int, bytes]]
+    ) -> frozenset[str] | None:
+        """The items to be had; ``roll`` is what is known of the members: age and data of each."""
+        partition, operations = self._partition, runtime.operations
+        if self._member._stat is None:
+            return None
+        try:
+            names = await operations.get_children(partition.members, watch=watch)
+        except NoNodeError:
+            return None
+        new = {n: operations.get_data(f"{partition.members}/{n}") for n in names if n not in roll}
+        for name in roll.keys() - set(names):
+            del roll[name]
+        for name, read in new.items():
+            with suppress(NoNodeError):
+                data, stat = await read
+                roll[name] = stat.czxid, data
+        return partition.allotted(roll)
+
+    def _step(self, runtime: Any) -> None:
+        """Do what follows from the plan and from what the reader has confirmed."""
+        if self._leaving:
+            self._plan = None
+        self._confirm()
+        if self._member._error is not None:
+            raise self._member._error
+        for item, tenure in tuple(self._tenures.items()):
+            if tenure.error is not None:
+                raise tenure.error
+            tenure.wanted = item in (self._plan or ())
+            if tenure.ended or not (tenure.wanted or self._given.get(item) is tenure):
+                del self._tenures[item]
+                runtime.dismiss(tenure)
+        for item in sorted((self._plan or frozenset()) - self._tenures.keys()):
+            self._tenures[item] = self._partition.tenure(runtime, item, self._tell)
+        wanted = {item: tenure for item, tenure in self._tenures.items() if tenure.wanted}
+        self._hand_out(wanted)
+        if self._plan is None and self._state == "acquired":
+            self._state = "allocating"
+        self._changed()
+
+    def _session_ended(self) -> None:
+        if self._member is not None:
+            self._member._leave()
+        for tenure in self._tenures.values():
+            tenure._sessions.dismiss(tenure)
+        self._tenures, self._plan = {}, None
+        super()._session_ended()

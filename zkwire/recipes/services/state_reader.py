@@ -1,0 +1,106 @@
+"""What reads what is followed: one reader at a time, each newest state once, or a callback.
+
+A state is kept until the reader has taken it, and there is one at most.  When a state is read
+from the server is :mod:`zkwire.recipes.services.following`'s matter: it does so when ``_asked``
+holds, delivers in ``_next`` and notifies ``_answered``, or has the callback called.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import ClientClosedError
+from zkwire.recipes.services.service import Condition, Service
+from zkwire.session.waitable import check_timeout
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from typing import Any
+
+    from zkwire.recipes.services.service import Sessions
+
+
+class _Reader:
+    """A call of ``next``, as long as it waits."""
+
+
+class StateReader(Service):
+    """See the module's docstring; the session's side is a subclass's."""
+
+    def __init__(
+        self, sessions: Sessions, path: str, callback: Callable[[Any], object] | None = None
+    ) -> None:
+        if callback is not None and not callable(callback):
+            raise TypeError(f"the callback must be callable: {callback!r}")
+        super().__init__(sessions)
+        self._path = check_path(path)
+        self._callback: Any = callback
+        self._readers: list[object] = [] if callback is None else [callback]
+        self._next: Any = None  # the state that was delivered last, until the reader has taken it
+        self._wanted = self._started = callback is not None
+        self._asked = Condition(lambda: self._wanted and self._next is None)
+        self._answered = Condition(lambda: self._over or self._next is not None)
+        if self._started:
+            sessions.serve(self)
+
+    def _changed(self) -> None:
+        self._answered.notify()
+        if self._callback is not None and self._error is not None and not self._closed:
+            self._sessions.dispatch(self._check)  # reported like an exception of the callback
+
+    def _call(self) -> object:
+        """Call the callback; the next read follows its end."""
+        if self._closed:
+            return None
+        try:
+            return self._callback(self._next)
+        finally:
+            self._take()
+
+    def _take(self) -> Any:
+        self._wanted = self._callback is not None
+        taken, self._next = self._next, None
+        self._asked.notify()
+        return taken
+
+    async def next(self, timeout: float | None = None) -> Any:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read; ClientClosedError behind :meth:`close`;
+        RuntimeError while another reader waits, or if there is a callback.
+        """
+        limit, reader = check_timeout("timeout", timeout), _Reader()
+        try:
+            self._readers.append(reader)
+            if self._readers[0] is not reader:
+                raise RuntimeError("a state goes to one reader: make another watch for this one")
+            self._check()
+            if not self._started:
+                self._sessions.serve(self)
+                self._started = True  # last: it may be refused here and now alone
+            self._wanted = True
+            self._asked.notify()
+            return self._take() if await self._wait(self._answered, limit) else None
+        finally:
+            if reader in self._readers:  # else an interrupt came before
+                self._readers.remove(reader)
+
+    async def __aiter__(self) -> AsyncGenerator[Any, None]:
+        try:
+            while not self._closed:
+                try:
+                    state = await self.next()
+                except ClientClosedError:
+                    if self._closed:
+                        return
+                    raise
+                yield state
+        finally:
+            if not self._readers:  # else this was the second one
+                self.close()
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._end()

@@ -1,0 +1,105 @@
+"""One item in one member's hands: from the wish for its lock until the lock is lost or released.
+
+The lock is the fair lock, held in the background.  It makes two owners of one item impossible,
+whatever the members believe about each other, and gives each tenure its fence.  A tenure belongs to
+one session and is not begun anew: what follows it is another one, with a higher fence.
+"""
+
+from __future__ import annotations
+
+from zkwire.errors import BUSY, LockLostError, NotReadOnlyError
+from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.services.service import Service
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.services.service import Background
+
+
+class ItemLock(SequentialQueue):
+    """The lock of one item.  ``waits``: another member was seen to hold it."""
+
+    waits: bool = False
+    tell: Callable[[], object]
+
+    async def _look_again(
+        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+    ) -> list[str]:
+        if not self.waits:
+            self.waits = True
+            self.tell()
+        return await super()._look_again(attempt, names, ahead, deadline)
+
+
+class Tenure(Service):
+    """See the module's docstring.  Dismissed, it lets the lock go; ``tell`` is told each change.
+
+    ``wanted``: the item is still this member's by the present allotment.
+    """
+
+    def __init__(
+        self,
+        runtime: Background,
+        path: str,
+        text: str,
+        acl: Sequence[ACL] | None,
+        tell: Callable[[], object],
+    ) -> None:
+        sessions: Any = runtime  # the driver behind it is one
+        super().__init__(sessions)
+        self.lock: ItemLock = ItemLock(sessions, path, text, acl)
+        self.lock.tell = self._tell = tell
+        self.wanted: bool = True
+        self.ended: bool = False
+        sessions.serve(self)
+
+    async def _serve(self, runtime: Background) -> None:
+        try:
+            while not await self._acquire(runtime):
+                pass
+            self._tell()
+            await runtime.wait_for(self.lock.lost)
+        except LockLostError:
+            pass  # in the moment it was acquired
+        finally:
+            self.lock._release_later()
+
+    async def _acquire(self, runtime: Any) -> bool:
+        try:
+            return await self.lock.acquire()
+        except NotReadOnlyError:
+            await runtime.another_state()
+        except BUSY:
+            pass
+        return False
+
+    def _session_ended(self) -> None:
+        self.ended = True
+
+    def _changed(self) -> None:
+        self._tell()
+
+    @property
+    def error(self) -> Exception | None:
+        """What it has ended with."""
+        return self._error
+
+    @property
+    def held(self) -> bool:
+        """Whether the item is surely this member's at this moment; asks nothing."""
+        return self.lock._holds
+
+    @property
+    def settled(self) -> bool:
+        """Whether the lock is held, or another member has to let it go first."""
+        return self.lock.waits or self.lock._owned
+
+    @property
+    def fence(self) -> int:
+        """The lock's; once it has been held."""
+        return self.lock.fence
