@@ -18,8 +18,8 @@ from tests.support import lesson_page
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.main import main
 from zkwire.jute.records import CreateRequest
-from zkwire.recipes.lock import Lock
-from zkwire.recipes.sequential import SequentialQueue
+from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.session import own_frames
 from zkwire.session.authentication import Authentication
 from zkwire.session.handshake import Identity
