@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 
 import pytest
 
+from tests.support.command_lines import interpreter_of
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Client, NotSentError, State
-from zkwire.cli.shell import Commands
+from zkwire import Client, NotSentError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest
 from zkwire.testing import Server
@@ -41,25 +42,20 @@ def test_the_client_says_that_this_is_the_likely_cause(zookeeper: ZooKeeperServe
 def test_hazard_A54_a_shell_begins_anew_after_a_restart_without_data(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    states: list[State] = []
-    with Server() as server:
-        port = server.port
-
-        def connect() -> Client:
-            client = Client(server.hosts, session_timeout=1.0).__enter__()
-            client.add_state_listener(states.append)
-            return client
-
-        commands = Commands(connect, alone=False, terminal=False)
-        assert commands.run(["create", "/former"])
-        states.clear()
-    poll("the loss was noticed", lambda: State.DISCONNECTED in states or None, PATIENCE)
-    with Server(port=port) as server:
-        assert not commands.run(["ls", "/"])
-        said = capsys.readouterr().out
-        assert "older than zxid" in said
-        assert said.endswith("`reconnect` starts a new session\n")
-        assert commands.run(["reconnect"])
-        assert commands.run(["ls", "/"])
-        assert capsys.readouterr().out == "zookeeper\n"
-        commands.close()
+    with closing(interpreter_of()) as shell:
+        shell.at_terminal = True
+        with Server() as server:
+            port = server.port
+            shell.context.options.session_timeout = 1.0
+            shell.connect(server.hosts)
+            assert shell.run_line("create /former") == 0
+            capsys.readouterr()
+        client = shell.context.client
+        poll("the loss was noticed", lambda: not client.state.usable or None, PATIENCE)
+        with Server(port=port) as server:
+            assert shell.run_line("ls /") == 3
+            said = capsys.readouterr().err.splitlines()[-1]  # behind those about the connection
+            assert "older than zxid" in said
+            assert said.endswith("`reconnect` starts a new session")
+            assert shell.run_line("reconnect; ls /") == 0
+            assert capsys.readouterr().out == "zookeeper\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_lines import RunningCommand
+from tests.support.command_lines import RunningCommand, recording
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
 from zkwire import CREATOR_ALL_ACL, Client, Delete, digest_auth
@@ -28,12 +28,6 @@ def expire_others(server: Server, client: Client) -> None:
     for session in server.sessions:
         if session.session_id != client.session_id:
             assert server.expire(session.session_id)
-
-
-def recording(name: str) -> list[str]:
-    """What a terminal shows, from the page about the command."""
-    page = (ROOT / "docs" / "command.md").read_text()
-    return page.split(f"<!-- recording: {name} -->\n```\n")[1].split("\n```")[0].splitlines()
 
 
 def test_watch_shows_each_newest_state(server: Server) -> None:

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Self
 
 from tests.support.lock_helpers import PATIENCE, Running
+from zkwire.cli.arguments import add_connection, add_output
+from zkwire.cli.command import Parser
+from zkwire.cli.context import Context
 from zkwire.cli.main import main
+from zkwire.cli.shell.interpreter import Interpreter
 from zkwire.testing import Server
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "command.md"
+
+
+def recording(name: str) -> list[str]:
+    """What a terminal shows, from the page about the command."""
+    shown = PAGE.read_text().split(f"<!-- recording: {name} -->\n```\n")[1]
+    return shown.split("\n```")[0].splitlines()
+
+
+def interpreter_of(server: Server | None = None, *words: str) -> Interpreter:
+    """What runs the commands of a shell, in this process."""
+    parser = Parser()
+    add_connection(parser)
+    add_output(parser)
+    hosts = ["-s", server.hosts] if server is not None else []
+    return Interpreter(Context(parser.parse_args([*hosts, *words])))
 
 
 class _Lines(io.TextIOBase):

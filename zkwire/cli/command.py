@@ -116,7 +116,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "dump": ("transfer.dump", "write a tree as JSON Lines"),
     "load": ("transfer.load", "read a tree that dump has written"),
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
-    "shell": ("shell", "look at nodes and change them, one command on each line"),
+    "shell": ("shell.shell", "look at nodes and change them, one command on each line"),
 }
 # Processes of the demo; no help shows them.
 HIDDEN = {"writer": "demo.demo", "holder": "demo.demo"}
@@ -131,9 +131,14 @@ def find(name: str) -> Command:
     return command
 
 
-def parser_of(name: str, command: Command, *, prog: str = "zkwire ") -> Parser:
-    """The parser for the words behind the name of a command."""
-    does = TABLE.get(name, ("", ""))[1]
+def parser_of(
+    name: str, command: Command, *, prog: str = "zkwire ", does: str | None = None
+) -> Parser:
+    """The parser for the words behind the name of a command.
+
+    ``does`` is for one that is not in the table.
+    """
+    does = does or TABLE.get(name, ("", ""))[1]
     parser = Parser(
         prog=f"{prog}{name}",
         description="\n\n".join(filter(None, [does[:1].upper() + does[1:] + ".", command.details])),

@@ -158,7 +158,7 @@ COMMANDS = {
         examples=(
             "zkwire decode fffffffe0000000b                      # a ping",
             "zkwire decode --dir s2c --op getData reply.bin      # a reply, from a file",
-            "tcpflow ... | zkwire decode --stream -              # all frames of a direction",
+            "tcpflow ... | zkwire decode --stream -   # all frames of a direction",
         ),
         details="Passwords and tokens are hidden.  The exit status is 1 if something in the bytes\n"
         "cannot be: the line behind the fields says what, and where.",

@@ -1,0 +1,282 @@
+"""`zkwire shell`: scripts stop at the first failure; a terminal goes on, and tells what happens."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_lines import interpreter_of, recording
+from tests.support.lock_helpers import PATIENCE
+from tests.support.server_control import poll
+from zkwire import CREATOR_ALL_ACL, Client, digest_auth
+from zkwire.cli.main import main
+from zkwire.cli.shell import completing
+from zkwire.cli.shell.completing import completions
+from zkwire.testing import Server
+from zkwire.testing.proxy import faults
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMPT = re.compile(r"127\.0\.0\.1:2181 CONNECTED (\S+)> (.*)")
+SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DM])")
+PARTIAL = re.compile(r"(\x1bD((?!\x1b8\x1b\[B).)*|\x1b(\[[0-9;?]*)?)?$", re.DOTALL)
+INSERTED = re.compile(r"\x1bD\x1bM\x1b7\r\x1b\[L(.*?)\x1b8\x1b\[B")  # above the line that is typed
+SECRET = "me:hidden"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [([], 1), (["-k"], 1), (["-c", "fly; ls /"], 2), (["-c", "get 'a"], 2)]
+)
+def test_a_script_stops_at_the_first_failure(
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    status: int,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("get /missing\nls /\nfly\n"))
+    assert main(["-s", server.hosts, "shell", *words]) == status
+    out, err = capsys.readouterr()
+    goes_on = words == ["-k"]
+    assert out == ("zookeeper\n" if goes_on else "")
+    assert err.count("\n") == (2 if goes_on else 1)
+
+
+def test_the_recording_of_a_script(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    command, *lines = recording("script")
+    script = re.fullmatch(r"\$ zkwire shell -c '(.*)'", command)
+    assert script is not None
+    assert main(["-s", server.hosts, "shell", "-c", script[1]]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_a_command_may_have_options_of_its_own(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = "ls --json /zookeeper; ls --count /zookeeper; -x; quit; get /missing"
+    assert main(["-s", server.hosts, "shell", "-k", "-c", script]) == 2
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        '{"v": 1, "path": "/zookeeper", "children": ["config", "quota"]}',
+        "2",
+    ]
+    assert err.count("\n") == 1
+
+
+def test_credentials_from_a_file_hold_in_the_next_session(
+    server: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with Client(server.hosts, auth=[digest_auth(*SECRET.split(":"))]) as client:
+        client.create("/mine", b"x", acl=CREATOR_ALL_ACL)
+    file = tmp_path / "secret"
+    file.write_text(SECRET + "\n")
+    script = f"addauth digest -f {file}; get /mine; reconnect; get /mine; close; get /mine"
+    assert main(["-s", server.hosts, "shell", "-c", script]) == 1
+    out, err = capsys.readouterr()
+    assert out == "x\nx\n"
+    assert err.startswith("zkwire: ClientClosed: ")
+
+
+def test_watches_are_told_until_they_are_not(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = """addWatch -m PERSISTENT /a; create /a; create /a/b
+        removewatches /a; set /a x
+        addWatch /a; set /a x; set /a/b x; get -w /none"""
+    assert main(["-s", server.hosts, "shell", "-c", script]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("watch: ")] == [
+        "watch: created /a",
+        "watch: children /a",
+        "watch: removed: persistent watch /a",
+        "watch: changed /a",
+        "watch: changed /a/b",
+    ]
+    assert len([line for line in said if line.startswith("zkwire: NoNode: ")]) == 1
+    silent = "printwatches off; printwatches; addWatch /a; set /a x"
+    assert main(["-s", server.hosts, "shell", "-c", silent]) == 0
+    out, err = capsys.readouterr()
+    assert (out.splitlines()[0], err) == ("off", "")
+
+
+def test_what_comes_from_others_does_not_control_the_terminal(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a", b"\x1b[2J\xff\x07ok")
+    assert main(["-s", server.hosts, "shell", "-c", "get /a; cd '/\x1b[2J'"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "\\x1b[2J\\xff\\x07ok\n"
+    assert "\x1b" not in err
+
+
+def test_completion_of_paths_ends_soon_and_never_raises(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completing, "SECONDS", 0.1)
+    monkeypatch.setattr(completing, "MOST", 3)
+    shell = interpreter_of(server)
+    shell.connect()
+    try:
+        for name in ("b c", "b;d", "e", "f", "g"):
+            shell.context.client.ensure_path(f"/a/{name}")
+        shell.context.client.set_data("/a", b"")  # behind all of it, a slow machine has answered
+        shell.run_line("cd /a")
+        assert completions(shell, "get ../zoo") == ["../zookeeper"]
+        assert completions(shell, "get b") == ["b\\ c", "b\\;d"]
+        assert completions(shell, "get '/a/b ") == ["/a/b\\ c"]
+        assert len(completions(shell, "get ")) == 3
+        assert completions(shell, "get none/") == []
+        server.on("get_children", action=faults.drop)
+        assert completions(shell, "get ") == []
+        assert server.unfired == []
+    finally:
+        shell.close()
+    assert completions(shell, "get ") == []
+
+
+class TerminalOfShell:
+    """The shell in a terminal of 80 columns, from the outside."""
+
+    def __init__(self, process: subprocess.Popen[bytes], above: int) -> None:
+        self.process = process
+        self.seen = ""
+        self._above = above
+        self._new = ""
+        self._part = ""  # of something that goes on
+
+    def type(self, text: str) -> None:
+        os.write(self._above, text.encode())
+
+    def until(self, text: str, again: Callable[[], object] | None = None) -> str:
+        """What is shown up to this text, without what moves the cursor."""
+        while text not in self._new:
+            self._read(text, again)
+        before, _, self._new = self._new.partition(text)
+        return before
+
+    def sees(self, text: str) -> None:
+        """It is shown, anywhere."""
+        while text not in self.seen:
+            self._read(text)
+
+    def _read(self, text: str, again: Callable[[], object] | None = None) -> None:
+        if select.select([self._above], [], [], 1.0 if again else PATIENCE)[0]:
+            came = os.read(self._above, 10_000).decode()
+            self.seen += came
+            came = self._part + came
+            self._part = PARTIAL.search(came)[0]  # type: ignore[index]
+            whole = came[: len(came) - len(self._part)]
+            self._new += SEQUENCE.sub("", INSERTED.sub("", whole))
+        else:
+            assert again is not None, (text, self.seen)
+            again()
+
+    def interrupt(self) -> None:
+        """CPython can miss one that comes between two keys."""
+        self.process.send_signal(signal.SIGINT)
+
+
+@contextmanager
+def shell_at_a_terminal(server: Server, home: Path) -> Iterator[TerminalOfShell]:
+    above, below = pty.openpty()
+    ioctl(below, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "zkwire", "--server", server.hosts, "shell"]
+    own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(home), "TERM": "xterm"}
+    try:
+        with subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **own},
+            stdin=below, stdout=below, stderr=below, start_new_session=True,
+        ) as process:  # fmt: skip
+            os.close(below)
+            try:
+                yield TerminalOfShell(process, above)
+            finally:
+                process.kill()
+    finally:
+        os.close(above)
+
+
+def test_the_recording_of_a_terminal(tmp_path: Path) -> None:
+    """What the page shows is what there is to see, and nothing of it wraps."""
+    with Server() as server, shell_at_a_terminal(server, tmp_path) as terminal:
+        for line in recording("shell")[1:]:
+            asked = PROMPT.fullmatch(line)
+            if line.startswith("watch: "):  # in the order in which it comes
+                terminal.sees(line)
+            elif asked is None:
+                terminal.until(f"{line}\r\n")
+            else:
+                terminal.until(f"{server.hosts} CONNECTED {asked[1]}> ")
+                terminal.type(asked[2] + "\r" if asked[2] else "\x04")
+                terminal.until(asked[2] or "\r\n")
+        assert poll("it ends", terminal.process.poll, PATIENCE) == 0
+        lines = SEQUENCE.sub("", terminal.seen).split("\r\n")
+        assert [line for line in lines if len(line.rpartition("\r")[2]) > 80] == []
+
+
+def test_at_a_terminal(server: Server, tmp_path: Path) -> None:
+    """Ctrl-C ends a command, an expired session is told, and no secret is kept or shown."""
+    prompt = f"{server.hosts} CONNECTED /> "
+    with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path) as terminal:
+        terminal.until(prompt)
+        terminal.type("create /x; addWatch /x\r")
+        terminal.until(prompt)
+        terminal.type("get ")
+        terminal.until("get ")
+        terminal.interrupt()
+        terminal.until(prompt, terminal.interrupt)
+        terminal.type("watch --initial /x\r")
+        terminal.until("exists /x")
+        terminal.interrupt()
+        terminal.until(prompt)
+        terminal.type("addauth digest\r")
+        terminal.until("secret (as in user:password): ")
+        terminal.type(SECRET + "\r")
+        terminal.until(prompt)
+        terminal.type("get /")
+        terminal.until("get /")
+        client.set_data("/x", b"new")
+        terminal.sees("\x1b[Lwatch: changed /x\x1b8")  # above the line, which is typed to its end
+        terminal.type("x\r")
+        terminal.until("new\r\n")
+        terminal.until(prompt)
+        for session in server.sessions:
+            if session.session_id != client.session_id:
+                server.expire(session.session_id)
+        terminal.sees("\x1b[Lsession: expired")
+        terminal.type("\r")
+        terminal.until("EXPIRED /> ")
+        terminal.type("ls /\r")
+        error = terminal.until("EXPIRED /> ")
+        command, said, _ = error.lstrip("\r\n").split("\r\n")
+        assert command == "ls /"
+        assert said.startswith("zkwire: SessionExpired: ")
+        assert said.endswith("; `reconnect` starts a new session")
+        terminal.type("reconnect\r")
+        terminal.until(prompt)
+        terminal.type("ls /\r")
+        terminal.until("x\r\nzookeeper\r\n")
+        terminal.until(prompt)
+        terminal.type("\x04")
+        assert poll("it ends", terminal.process.poll, PATIENCE) == 0
+    assert "Traceback" not in terminal.seen
+    assert SECRET not in terminal.seen
+    history = tmp_path / "zkwire" / "history"
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert history.read_text().splitlines() == [
+        "create /x; addWatch /x", "watch --initial /x", "get /x", "ls /", "reconnect", "ls /"
+    ]  # fmt: skip

@@ -1,0 +1,147 @@
+"""The shell without a server: its words, zkCli's names, secrets, and what a tabulator offers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.command_lines import interpreter_of
+from zkwire.cli.command import TABLE, UsageError
+from zkwire.cli.shell.aliases import NAMES, translate
+from zkwire.cli.shell.completing import completions
+from zkwire.cli.shell.interpreter import Interpreter
+from zkwire.cli.shell.own_commands import has_secret
+from zkwire.cli.shell.words import commands_of, quoted, unfinished
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("", []),
+        ("  # get /a", []),
+        ("ls /a#b # c ; d", [["ls", "/a#b"]]),
+        (" ls /a;;get '/b;c' ; ", [["ls", "/a"], ["get", "/b;c"]]),
+        (r"""a\ b "{\"k\": \n}" 'it''s' "" x""", [["a b", r'{"k": \n}', "its", "", "x"]]),
+    ],
+)  # fmt: skip
+def test_a_line_is_split_into_commands(line: str, commands: list[list[str]]) -> None:
+    assert commands_of(line) == commands
+
+
+@pytest.mark.parametrize("line", ["get 'a", 'get "a', "get a\\", "ls; get 'a; b"])
+def test_a_quote_has_an_end(line: str) -> None:
+    with pytest.raises(ValueError, match="there is no end to what"):
+        commands_of(line)
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda word: word[0] != "#"), min_size=1))
+def test_a_word_can_be_typed(words: list[str]) -> None:
+    line = " ".join(map(quoted, words))
+    assert commands_of(line) == [words]
+    assert unfinished(line) == (words[:-1], words[-1])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", ([], "")),
+        ("g", ([], "g")),
+        ("get ", (["get"], "")),
+        ("ls /;ge", ([], "ge")),
+        ("ls / ;", ([], "")),
+        ("get '/a b", (["get"], "/a b")),
+    ],
+)
+def test_what_is_being_typed(line: str, expected: tuple[list[str], str]) -> None:
+    assert unfinished(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours"),
+    [
+        ("delete -v 3 /a", "rm -v 3 /a"),
+        ("deleteall /a -b 100", "rm -r /a"),
+        ("getAcl -s /a", "acl get -s /a"),
+        ("get -b /a", "get --base64 /a"),
+        ("create -e -s /a", "create -e -s /a"),
+        ("create -e /a data world:anyone:r", "create -e /a data --acl world:anyone:r"),
+        ("create -t 5 /a data", "create -t 5 /a data"),
+        ("create /a data --acl x", "create /a data --acl x"),
+        ("tree -l /", "tree -l /"),
+    ],
+)
+def test_words_of_zkcli(typed: str, ours: str) -> None:
+    assert translate(typed.split()) == ours.split()
+
+
+def test_each_name_of_zkcli_is_a_command_here() -> None:
+    shell = interpreter_of()
+    for name, (command, *action) in NAMES.items():
+        parser = shell.parser(command)
+        arguments = "/a digest:a:b:r" if name == "setAcl" else "/a"
+        given_flags = "-n 1" if name == "setquota" else ""
+        words = [*action, *given_flags.split(), *arguments.split()]
+        parser.parse_args(words if command != "quit" else [])
+        assert name not in {*TABLE, *shell.own.table}
+
+
+@pytest.mark.parametrize(
+    ("line", "secret"),
+    [
+        ("addauth digest a:b", True),
+        ("ls; addAuth digest a:b", True),
+        ("add_auth digest a:b", True),
+        ("create /addauth x", False),
+        ("ls /auth", False),
+    ],
+)
+def test_a_line_with_a_secret_is_known(line: str, secret: bool) -> None:
+    assert has_secret(line) is secret
+
+
+def test_a_secret_is_in_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = interpreter_of()
+    for line in (
+        "addauth digest me:secret again",
+        "addauth digest -f",
+        "addauth",
+        "addauth digest",
+    ):
+        assert shell.run_line(line) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 4
+    assert "secret again" not in said.err + said.out
+    assert "me:" not in said.err + said.out
+
+
+def test_a_tabulator_offers_commands_and_flags() -> None:
+    shell = interpreter_of()
+    assert completions(shell, "getA") == ["getAcl ", "getAllChildrenNumber "]
+    assert completions(shell, "help pw") == ["pwd "]
+    assert completions(shell, "ls /; addW") == ["addWatch "]
+    assert "--parents " in completions(shell, "create --")
+    assert "--json " not in completions(shell, "create --")  # the help does not show it either
+    assert "--dry-run " in completions(shell, "deleteall --d")
+    for line in ("get /", "none -", "get '", "addauth -"):  # no server, no such command
+        assert isinstance(completions(shell, line), list)
+    assert completions(shell, "get /") == completions(shell, "none -") == []
+
+
+def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = interpreter_of()
+    commands = ["", *shell.own.table, *(name for name in TABLE if shell_has(shell, name))]
+    for name in commands:
+        assert shell.run_line(f"help {name}") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    for name in commands[1:]:
+        assert any(line.startswith(f"  {name} ") for line in lines)
+
+
+def shell_has(shell: Interpreter, name: str) -> bool:
+    try:
+        shell.find(name)
+    except UsageError:
+        return False
+    return True

@@ -1,0 +1,75 @@
+"""``zkwire shell``: commands on nodes, one after another, in one session.
+
+From a file, a pipe or ``-c`` it stops at the first command that fails, with its exit status.  At a
+terminal it goes on, and Ctrl-C ends a command and not the shell.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from zkwire.cli.command import Command
+from zkwire.cli.exits import DONE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Iterator
+
+    from zkwire.cli.context import Context
+    from zkwire.cli.shell.interpreter import Interpreter
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    does = "run these commands instead of those of standard input"
+    parser.add_argument("-c", dest="script", metavar="COMMANDS", help=does)
+    does = "go on behind a command that fails; exit with the status of the first"
+    parser.add_argument("-k", "--keep-going", action="store_true", help=does)
+
+
+def _shell(context: Context, asked: Namespace) -> int:
+    from zkwire.cli.shell.interpreter import Interpreter
+
+    interpreter = Interpreter(context)
+    try:
+        if asked.script is None and sys.stdin is not None and sys.stdin.isatty():
+            from zkwire.cli.shell.terminal import Terminal
+
+            return Terminal(interpreter).run()
+        lines = _typed() if asked.script is None else asked.script.split("\n")
+        return _script(interpreter, lines, keep_going=asked.keep_going)
+    finally:
+        interpreter.close()
+
+
+def _typed() -> Iterator[str]:
+    """The lines of standard input, one by one: a command may read some of them."""
+    while sys.stdin is not None and (line := sys.stdin.readline()):
+        yield line
+
+
+def _script(interpreter: Interpreter, lines: Iterable[str], *, keep_going: bool) -> int:
+    first = DONE
+    for line in lines:
+        status = interpreter.run_line(line, keep_going=keep_going)
+        first = first or status
+        if interpreter.ended or (status and not keep_going):
+            break
+    return first
+
+
+COMMANDS = {
+    "shell": Command(
+        _shell,
+        _arguments,
+        examples=(
+            "zkwire shell -s zk1:2181            # at a terminal: help shows what there is",
+            "zkwire shell -c 'cd /app; ls; get config'",
+            "zkwire shell < commands.txt         # stops at the first that fails",
+        ),
+        details="The commands are those of zkwire itself, and the names that zkCli has for\n"
+        "them (delete, deleteall, getAcl, addWatch, ...) mean the same. In a script\n"
+        "the exit status is that of the first command that has failed.",
+        in_shell=False,
+    ),
+}

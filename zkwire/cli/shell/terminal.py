@@ -1,0 +1,122 @@
+"""The shell at a terminal: the prompt, what is typed, and what comes while it is typed.
+
+A line that comes while another is typed is put above that one: the terminal inserts it, and the
+cursor stays in its place, so what edits the line need not know of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+
+from zkwire import __version__
+from zkwire.cli.exits import DONE
+from zkwire.cli.output import printable
+from zkwire.cli.shell.own_commands import has_secret
+from zkwire.cli.shell.typing_aids import Readline, readline_or_none
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from zkwire import Client
+    from zkwire.cli.shell.interpreter import Interpreter
+
+PATH_WIDTH = 30
+LINES_KEPT = 1000
+# Make sure that there is a line below (it scrolls at the end of the screen), insert one here, write
+# to it, and go back to the place in the line that has moved down: the sequences of the VT102.
+ABOVE = "\x1bD\x1bM\x1b7\r\x1b[L{}\x1b8\x1b[B"
+
+
+class Terminal:
+    """One run of the shell at a terminal."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._shell = interpreter
+        self._typing = False
+        self._readline: Readline | None = readline_or_none(interpreter)
+        interpreter.at_terminal = True
+        interpreter.note = self.note
+
+    def run(self) -> int:
+        """Run what is typed, until the end of it."""
+        shell, note = self._shell, self._shell.context.output.note
+        note(f"zkwire {__version__}, connecting to {shell.context.server}")
+        shell.connect()
+        note("help lists the commands, Ctrl-D ends the shell")
+        with self._aids():
+            while not shell.ended:
+                try:
+                    line = self._read()
+                except EOFError:
+                    print()
+                    break
+                except KeyboardInterrupt:
+                    print()
+                    continue
+                self._keep(line)
+                shell.run_line(line)
+        return DONE
+
+    def _read(self) -> str:
+        prompt = prompt_of(self._shell)
+        self._typing = True
+        try:
+            return input(prompt)
+        finally:
+            self._typing = False
+
+    def _keep(self, line: str) -> None:
+        """Remember the line, for `history` and the file."""
+        if not line.strip() or has_secret(line) or line.split(maxsplit=1)[0] == "redo":
+            return
+        history = self._shell.history
+        history.append(line)
+        if self._readline is not None:
+            self._readline.keep(line)
+
+    @contextmanager
+    def _aids(self) -> Generator[None]:
+        if self._readline is None:
+            yield
+            return
+        self._readline.begin()
+        try:
+            yield
+        finally:
+            self._readline.end()
+
+    def note(self, text: str) -> None:
+        """Show a line, from any thread, at once."""
+        output, terminal = self._shell.context.output, sys.stderr
+        if output.quiet:
+            return
+        if not (self._typing and terminal.isatty()) or os.environ.get("TERM") in {None, "dumb"}:
+            output.note(text)
+            terminal.flush()
+            return
+        room = os.get_terminal_size(terminal.fileno()).columns - 1
+        line = printable(text).replace("\n", " ").replace("\t", " ")
+        terminal.write(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
+        terminal.flush()
+
+
+def prompt_of(shell: Interpreter) -> str:
+    """The server, the state and the path: ``127.0.0.1:2181 CONNECTED /path> ``."""
+    client = shell.connected
+    path = printable(shell.context.directory).replace("\n", "\\n").replace("\t", "\\t")
+    if len(path) > PATH_WIDTH:
+        path = "..." + path[3 - PATH_WIDTH :]
+    if client is None:
+        return f"- {path}> "
+    return f"{_server(client)} {client.state.name.replace('_', '-')} {path}> "
+
+
+def _server(client: Client) -> str:
+    server = client._session.server
+    if server is None:
+        return "-"
+    host, port = server
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
