@@ -115,6 +115,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "copy": ("transfer.load", "copy a tree to another path or ensemble"),
     "dump": ("transfer.dump", "write a tree as JSON Lines"),
     "load": ("transfer.load", "read a tree that dump has written"),
+    "doctor": ("servers.doctor", "see whether each server can be used, and why not"),
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
     "shell": ("shell.shell", "look at nodes and change them, one command on each line"),
 }

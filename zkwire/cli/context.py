@@ -44,15 +44,19 @@ class Context:
 
     def connect(self, server: str) -> Client:
         """A client of another server, with the same options; the caller closes it."""
-        from zkwire import Client
-
-        client = Client(server, **self._client_options())
+        client = self.unconnected(server)
         try:
             client.connect(self.options.connect_timeout)
         except BaseException:
             client.close()
             raise
         return client
+
+    def unconnected(self, server: str, **more: Any) -> Client:
+        """A client that has not begun to connect, with the same options and ``more`` of them."""
+        from zkwire import Client
+
+        return Client(server, **self._client_options() | more)
 
     def supervisor(self) -> Supervisor:
         """One session after another, with the same options, for what outlives a session."""
@@ -65,10 +69,19 @@ class Context:
         return {
             "session_timeout": options.session_timeout,
             "auth": [*_credentials(options.auth), *self.auth],
-            "tls": _tls(options),
+            "tls": self.tls,
             "read_only": options.read_only,
-            "trace": _Tracer(options.trace) if options.trace else None,
+            "trace": self._tracer,
         }
+
+    @cached_property
+    def tls(self) -> SSLContext | None:
+        """What ``--tls``, ``--cafile`` and ``--cert`` ask for; None without them."""
+        return _tls(self.options)
+
+    @cached_property
+    def _tracer(self) -> _Tracer | None:
+        return _Tracer(self.options.trace) if self.options.trace else None
 
     def path(self, text: str) -> str:
         """An absolute path, without a ``/`` at its end; a relative one begins at the directory."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from contextlib import contextmanager
 
-from zkwire.cli.arguments import server_of
 from zkwire.cli.transfer.node import below
 from zkwire.session.hosts import parse_hosts
 
@@ -55,7 +54,7 @@ def check_place(text: str) -> str:
 def at(context: Context, text: str) -> Generator[Place]:
     """The place that ``text`` names, connected."""
     if not text.startswith(SCHEME):
-        yield Place(context.client, server_of(context.options), context.path(text))
+        yield Place(context.client, context.server, context.path(text))
         return
     hosts, path = _split(text)
     client = context.connect(hosts)
