@@ -50,6 +50,14 @@ client.close()
 sys.exit(7)
 """
 FORMATS = {"text": "txt", "jsonl": "jsonl", "mermaid": "mmd", "svg": "svg", "html": "html"}
+# What a run says apart from its times, ids, ports, and which end is the first to close.
+MEANING = ("n", "conn", "dir", "op", "path", "created", "flags", "error", "fault", "lost")
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs import zkwire from here."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @contextmanager
@@ -309,3 +317,32 @@ def test_a_signal_ends_it_with_everything_written(
     assert "exists" in shown
     assert "p50 ms" in shown
     assert (tmp_path / "run.svg").read_text().endswith("</svg>\n")
+
+
+def test_the_recording_in_the_docs_is_what_happens(server: Server, tmp_path: Path) -> None:
+    """The page's program through the page's command: the same messages in the same order."""
+    docs = ROOT / "docs"
+    page = (docs / "command.md").read_text()
+    (tmp_path / "lost.py").write_text(
+        page.split("<!-- program: spy -->\n```python\n")[1].split("```")[0]
+    )
+    command = page.split("<!-- recording: spy -->\n```\n$ zkwire ")[1].split("\n")[0].split()
+    words = {
+        "127.0.0.1:2181": server.hosts,
+        "python3": sys.executable,
+        "lost.py": str(tmp_path / "lost.py"),
+    }
+    with Client(server.hosts) as client:
+        client.create("/jobs")
+    file = tmp_path / "run.jsonl"
+    at = command.index("--")
+    words_now = [words.get(word, word) for word in [*command[:at], "-o", str(file), *command[at:]]]
+    assert main(words_now) == 0
+    runs = [
+        [
+            {key: record[key] for key in MEANING if key in record}
+            for record in map(json.loads, run.read_text().splitlines())
+        ]
+        for run in (file, docs / "spy.jsonl")
+    ]
+    assert runs[0] == runs[1]

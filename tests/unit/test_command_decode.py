@@ -198,3 +198,12 @@ def test_bytes_from_standard_input(
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed)))
         assert main(["decode"]) == 0
         assert capsys.readouterr().out == PING
+
+
+def test_the_page_shows_what_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "command.md").read_text()
+    command, *lines = (
+        page.split("<!-- recording: decode -->\n```\n")[1].split("\n```")[0].split("\n")
+    )
+    assert main(command.removeprefix("$ zkwire ").split()) == 0
+    assert capsys.readouterr().out.splitlines() == lines

@@ -353,3 +353,17 @@ def test_no_bytes_do_harm_to_the_spy(pieces: list[tuple[Direction, bytes]]) -> N
     assert max(len(line(record, 80)) for record in records) <= 80
     assert list(records_of(map(json.dumps, records), "file")) == records
     ElementTree.fromstring(forms(records)["svg"])
+
+
+def test_the_page_shows_the_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    """Made again by ``zkwire spy --read docs/spy.jsonl -f ...``; a test of the shell makes that."""
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    page = (docs / "command.md").read_text()
+    shown = {"svg": (docs / "spy.svg").read_text()}
+    shown["mermaid"] = page.split("<!-- mermaid: spy -->\n```mermaid\n")[1].split("```")[0]
+    shown["text"] = (
+        page.split("<!-- recording: spy -->\n```\n")[1].split("```")[0].split("\n", 1)[1]
+    )
+    for form, text in shown.items():
+        assert main(["spy", "--read", str(docs / "spy.jsonl"), "-f", form]) == 0
+        assert capsys.readouterr().out == text, form

@@ -85,12 +85,13 @@ def _step(record: Record, lanes: dict[int, int], server: int) -> Step:
     if op == "close":
         return Step(time, op, lane, None, cut(f"closed by the {record['by']}", LONGEST), bad=True)
     before, path, behind = facts(record)
-    whole = " ".join([op, *before, *([path] if path else []), *behind])
+    whole = "  ".join([op, *before, *([path] if path else []), *behind])
     more = whole if len(whole) > LONGEST else ""
-    label, bad = cut(whole, LONGEST), failed(record)
+    lost = "lost" in record
+    rest = (cut(whole, LONGEST), failed(record) or lost, more, lost)
     if record["dir"] == "c2s":
-        return Step(time, "request", lane, server, label, bad, more)
-    return Step(time, "event" if op == "watch" else "reply", server, lane, label, bad, more)
+        return Step(time, "request", lane, server, *rest)
+    return Step(time, "event" if op == "watch" else "reply", server, lane, *rest)
 
 
 def _rows(record: Record) -> str:

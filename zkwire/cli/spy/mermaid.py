@@ -40,11 +40,11 @@ def _step(record: Record) -> str:
         return f"Note over {client},server: closed by the {_escape(record['by'])}"
     before, path, behind = facts(record)
     text = _escape(
-        cut(" ".join([record["op"], *before, *([path] if path else []), *behind]), LONGEST)
+        cut("  ".join([record["op"], *before, *([path] if path else []), *behind]), LONGEST)
     )
     if record["dir"] == "c2s":
-        return f"{client}->>server: {text}"
-    arrow = "-)" if record["op"] == "watch" else "-->>"
+        return f"{client}{'-x' if 'lost' in record else '->>'}server: {text}"
+    arrow = "--x" if "lost" in record else "-)" if record["op"] == "watch" else "-->>"
     return f"server{arrow}{client}: {text}"
 
 

@@ -138,7 +138,7 @@ class _Text:
 
     def show(self, record: Record) -> None:
         op, colour = record["op"], ""
-        if op in ("fault", "close") or record.get("err") or "problem" in record:
+        if op in ("fault", "close") or record.get("err") or "problem" in record or "lost" in record:
             colour = "red"
         elif op == "ping":
             colour = "dim"

@@ -19,7 +19,7 @@ PER_CHARACTER = 6.75  # of the font at 11 pixels
 ROW, TOP, LEFT, NEAR = 30, 64, 76, 56
 FONT = 'ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace'
 STYLE = f"""
-svg{{font:11px {FONT}}}
+svg{{font:11px {FONT}}}text{{white-space:pre}}
 .back{{fill:#fff}}.ink{{fill:#111}}.dim{{fill:#595959}}.bad{{fill:#b00020}}
 .lane{{stroke:#8a8a8a;fill:none}}.head{{fill:#eef2f7;stroke:#8a8a8a}}
 .line{{stroke:#1a4f8b;fill:none}}.tip{{fill:#1a4f8b}}
@@ -47,7 +47,8 @@ class Step(NamedTuple):
 
     ``kind``: request, reply or event, an arrow from lane ``source`` to lane ``target``; or open,
     close, fault, something that happens to lane ``source`` (None: to none); or gap, silence.
-    ``bad``: the label tells of an error.  ``more`` is shown by a viewer that hovers over it.
+    ``bad``: the label tells of an error.  ``more`` is shown by a viewer that hovers over it.  An
+    arrow that is ``lost`` ends on its way.
     """
 
     time: str
@@ -57,6 +58,7 @@ class Step(NamedTuple):
     label: str
     bad: bool = False
     more: str = ""
+    lost: bool = False
 
 
 class Picture(NamedTuple):
@@ -74,7 +76,7 @@ def svg(picture: Picture) -> str:
     places = _places(picture)
     notes = [_end_of(step, places) for step in picture.steps]
     width = round(max([places[-1] + 70.0, *notes]))
-    height = TOP + ROW * len(picture.steps) + 24
+    height = _row(len(picture.steps))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img" aria-labelledby="t d">',
@@ -85,8 +87,13 @@ def svg(picture: Picture) -> str:
         *_lanes(picture, places, height),
     ]
     for row, step in enumerate(picture.steps):
-        lines += _step(step, places, TOP + ROW * (row + 1))
+        lines += _step(step, places, _row(row))
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _row(row: int) -> int:
+    """The height of a row's arrow."""
+    return TOP + 10 + ROW * row
 
 
 def _places(picture: Picture) -> list[float]:
@@ -117,7 +124,7 @@ def _lanes(picture: Picture, places: list[float], height: int) -> Iterator[str]:
         begin, end = TOP - 16, height - 10
         for row, step in enumerate(picture.steps):
             if lane in picture.closed and step.source == lane:
-                y = TOP + ROW * (row + 1)
+                y = _row(row)
                 begin = y if step.kind == "open" else begin
                 end = y if step.kind == "close" else end
         yield f'<path class="lane" d="M{x:.1f} {begin}V{end}"/>'
@@ -146,8 +153,12 @@ def _arrow(step: Step, places: list[float], y: int) -> Iterator[str]:
     source, target = places[step.source or 0], places[step.target or 0]
     line, tip = ARROWS[step.kind]
     sign = 1 if target > source else -1
+    if step.lost:
+        target -= sign * 32
     yield f'<path class="{line}" d="M{source:.1f} {y}H{target - sign * 9:.1f}"/>'
-    if step.kind == "event":
+    if step.lost:
+        tip, shape = "cross", f"M{target - 5:.1f} {y - 5}l10 10m0 -10l-10 10"
+    elif step.kind == "event":
         shape = f"M{target:.1f} {y}l{-sign * 6} -5l{-sign * 6} 5l{sign * 6} 5z"
     else:
         shape = f"M{target:.1f} {y}l{-sign * 9} -4v8z"

@@ -108,7 +108,7 @@ def _rows(value: Any) -> bool:
 CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(_TEXT.split(), _text),
     **dict.fromkeys(_WHOLE.split(), _whole),
-    **dict.fromkeys(("granted", "resumes", "watch", "read_only"), _flag),
+    **dict.fromkeys(("granted", "resumes", "watch", "read_only", "lost"), _flag),
     **dict.fromkeys(("t", "rtt_ms"), _number),
     **dict.fromkeys(("flags", "results"), _texts),
     "dir": lambda value: value in ("c2s", "s2c"),

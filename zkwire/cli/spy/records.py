@@ -4,7 +4,8 @@ A record is a JSON object: ``v`` 1; ``n``, its number in the run; ``t``, seconds
 ``conn``, the number of the connection; ``session``; ``dir``, ``c2s`` or ``s2c``; ``xid``; ``op``;
 ``path``; what else belongs to the operation; ``bytes``, the size with the length in front.  Replies
 add ``zxid``, ``err``, ``error``, ``re`` (the ``n`` of the request) and ``rtt_ms``; a reply's
-``path`` is that of its request, and ``created`` the path in the reply.  Without ``dir``, ``op`` is
+``path`` is that of its request, and ``created`` the path in the reply.  What a fault has kept from
+its receiver is ``lost``.  Without ``dir``, ``op`` is
 ``open``, ``close`` or ``fault``.
 
 Invariant: what must not be shown is not in a record, so no form of one can show it.
@@ -49,7 +50,8 @@ class Recorder:
             "conn": event.connection,
         }
         if event.frame is not None:
-            return self._message(record, event.frame)
+            record = self._message(record, event.frame)
+            return record | {"lost": True} if event.detail == "lost" else record
         if event.what == "fault":
             return self._with_session(record) | {"op": "fault", "fault": event.detail}
         name = "peer" if event.what == "open" else "by"

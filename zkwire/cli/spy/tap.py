@@ -17,6 +17,7 @@ from typing import NamedTuple
 from zkwire.cli.spy.ending import end_session
 from zkwire.errors import ProtocolError
 from zkwire.jute.records import ConnectRequest, ConnectResponse
+from zkwire.testing.proxy.faults import Send
 from zkwire.testing.proxy.proxy import resolve
 from zkwire.testing.proxy.relay import Relay
 
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class Event(NamedTuple):
-    """What has happened: a frame, or else ``what`` (open, close, fault) and its ``detail``."""
+    """What has happened: a frame, or else ``what`` (open, close, fault) and its ``detail``.
+
+    The detail of a frame is "lost" if a fault has kept it from its receiver.
+    """
 
     number: int
     time: float
@@ -121,10 +125,11 @@ class Tap:
                 number = self._connections[relay, arrival.connection]
                 self._numbers += 1
                 frame = arrival._replace(connection=number, number=self._numbers)
-                self.events.put(Event(self._numbers, frame.time, number, "frame", "", frame))
+                steps, spec, gate = self._faults.steps(frame, promised)
+                lost = "" if any(isinstance(step, Send) for step in steps) else "lost"
+                self.events.put(Event(self._numbers, frame.time, number, "frame", lost, frame))
                 if frame.kind == "connect" and self._faults.end_sessions:
                     self._note_session(self._relays[relay].upstream, frame)
-                steps, spec, gate = self._faults.steps(frame, promised)
                 if spec is not None:
                     self._numbers += 1
                     fault = Event(self._numbers, frame.time, number, "fault", spec)

@@ -59,6 +59,8 @@ def facts(record: Record) -> tuple[list[str], str, list[str]]:
         behind.append(f"! {record['problem']}")
     if "rtt_ms" in record:
         behind.append(f"{record['rtt_ms']:.1f} ms")
+    if record.get("lost"):
+        behind.append("lost")
     return before, path, behind
 
 
