@@ -118,9 +118,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "doctor": ("servers.doctor", "see whether each server can be used, and why not"),
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
     "shell": ("shell.shell", "look at nodes and change them, one command on each line"),
+    "completion": ("shell.completion", "write a completion file for bash, zsh or fish"),
 }
-# Processes of the demo; no help shows them.
-HIDDEN = {"writer": "demo.demo", "holder": "demo.demo"}
+# Processes of the demo, and what completion files run; no help shows them.
+HIDDEN = {"writer": "demo.demo", "holder": "demo.demo", "complete-path": "shell.completion"}
 
 
 def find(name: str) -> Command:
