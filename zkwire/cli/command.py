@@ -108,6 +108,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "reconfig": ("nodes.ensemble", "add servers to the ensemble, or remove them"),
     "watch": ("nodes.watch", "show each change of a node, as it comes"),
     "wait": ("nodes.wait", "wait until a node exists, is gone, or has certain data"),
+    "lock": ("lock.command", "run a command while a lock is held"),
     "spy": ("spy.spy", "show what a client and a server say to each other, and break it"),
     "decode": ("spy.decode", "explain bytes of the protocol, field by field"),
     "lesson": ("lessons.command", "learn sessions, watches and locks by running them"),

@@ -1,0 +1,261 @@
+"""`zkwire lock`: exit statuses, the kinds, what the command finds, and what is printed."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.lock_command import SECONDS, Teller, command
+from tests.support.server_control import poll
+from zkwire import Client, ReadWriteLock, Semaphore, SequentialLock
+from zkwire.cli.main import main
+from zkwire.testing import Server
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture
+def no_terminal() -> Iterator[None]:
+    """Standard input is nothing, as under cron."""
+    saved, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    yield
+    os.dup2(saved, 0)
+    os.close(saved)
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.hosts) as client:
+        yield client
+
+
+@pytest.fixture
+def teller(tmp_path: Path) -> Teller:
+    return Teller(tmp_path / "tell")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["sh", "-c", "exit 7"], 7),
+        (["--", "sh", "-c", "kill -9 $$"], 137),
+        (["sh", "-c", "exit 3"], 3),
+        (["no-such-command"], 127),
+        (["/"], 126),
+    ],
+)
+def test_the_commands_status_is_the_status(
+    words: list[str], status: int, server: Server, client: Client
+) -> None:
+    assert main(["--server", server.hosts, "lock", "/p", *words]) == status
+    assert client.get_children("/p") == []
+
+
+def test_words_reach_the_command_as_they_are(
+    server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """consul lock joins them with spaces and gives them to a shell (consul#1063)."""
+    words = ["printf", "[%s]", "a  b", "$HOME", "-n", "--", "--json"]
+    assert main(["--server", server.hosts, "lock", "/p", *words]) == 0
+    assert capfd.readouterr() == ("[a  b][$HOME][-n][--][--json]", "")
+
+
+def test_what_is_held_is_not_free(
+    server: Server, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SequentialLock(client, "/p") as holder:
+        start = ["--server", server.hosts]
+        assert main([*start, "lock", "-n", "/p", "true"]) == 124
+        assert capsys.readouterr() == (
+            "", "zkwire: LockTaken: /p is held by another contender\n",
+        )  # fmt: skip
+        assert main([*start, "-q", "lock", "-n", "-E", "0", "/p", "true"]) == 0
+        assert main([*start, "lock", "--wait", "50ms", "-E", "75", "/p", "true"]) == 75
+        assert capsys.readouterr().err == "zkwire: LockTimeout: /p was not free within 0.05 s\n"
+        assert [c.path for c in holder.contenders()] == [f"/p/{client.get_children('/p')[0]}"]
+
+
+@pytest.mark.parametrize(
+    ("held", "words", "status"),
+    [
+        ("read", "-s", 0),
+        ("read", "-x", 124),
+        ("read", "", 124),
+        ("write", "-s", 124),
+        ("lock", "-s", 124),
+        ("lock", "-x", 124),
+        ("lease", "--holders=2", 0),
+        ("lease", "--holders=3", 125),
+    ],
+)
+def test_kinds(held: str, words: str, status: int, server: Server, client: Client) -> None:
+    table = ReadWriteLock(client, "/p")
+    locks = {"read": table.read, "write": table.write, "lock": SequentialLock(client, "/p")}
+    with locks.get(held) or Semaphore(client, "/p", 2).lease():
+        words_ = [word for word in [words] if word]
+        assert main(["--server", server.hosts, "lock", "-n", *words_, "/p", "true"]) == status
+
+
+def test_no_server_is_a_failure_of_zkwire_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    start = ["--server", "127.0.0.1:1", "--connect-timeout", "1"]
+    assert main([*start, "lock", "/p", "true"]) == 125
+    assert capsys.readouterr().err.startswith("zkwire: Unreachable: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["/p", "-n", "true"],
+        ["-c", "true", "/p", "true"],
+        ["-k", "5", "/p", "true"],
+        ["-k", "4s", "--margin", "3", "/p", "true"],
+        ["-s", "--holders", "2", "/p", "true"],
+        ["--list", "/p", "true"],
+        ["/", "true"],
+        ["-E", "256", "/p", "true"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_words_are_refused_before_anything_is_asked(words: list[str]) -> None:
+    assert main(["--server", "127.0.0.1:1", "lock", *words]) == 2
+
+
+def test_the_inner_lock_is_the_one_that_the_command_sees(server: Server, client: Client) -> None:
+    """With etcdctl lock it sees the outer one."""
+    inner = command(server.hosts, "lock", "/inner", "sh", "-c", "env; cat; exit 5")
+    done = subprocess.run(
+        command(server.hosts, "lock", "/outer", *inner),
+        input="typed",
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (5, "")
+    assert done.stdout.endswith("typed")
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert found["ZKWIRE_LOCK_PATH"].startswith("/inner/")
+    inner_parent, outer_parent = client.exists("/inner"), client.exists("/outer")
+    assert inner_parent is not None
+    assert outer_parent is not None
+    token = int(found["ZKWIRE_LOCK_TOKEN"])
+    assert outer_parent.czxid < inner_parent.czxid < token < inner_parent.pzxid
+    assert found["ZKWIRE_LOCK_SESSION"].startswith("0x")
+    assert found["ZKWIRE_SERVER"] == server.hosts
+
+
+def test_the_holder_and_the_queue_are_listed(
+    server: Server, client: Client, capsys: pytest.CaptureFixture[str], teller: Teller
+) -> None:
+    words = ["lock", "-s", "--id", "nightly report", "/p", "sh", "-c", "echo 1 >$TELL; cat"]
+    with teller.run(server.hosts, *words) as process:
+        assert next(teller.events()) == "1"
+        contender = ReadWriteLock(client, "/p", "a foreign text").write
+        assert not contender.try_acquire()
+        node = client.create("/p/x-__WRIT__", b"a foreign text", ephemeral=True, sequential=True)
+        capsys.readouterr()
+        assert main(["--server", server.hosts, "--json", "lock", "--list", "/p"]) == 0
+        first, second = json.loads(capsys.readouterr().out)["contenders"]
+        assert (first["position"], first["held"], first["shared"]) == (0, True, True)
+        assert (first["id"], first["pid"]) == ("nightly report", process.pid)
+        assert first["host"] == os.uname().nodename
+        assert (second["held"], second["pid"], second["id"]) == (False, None, "a foreign text")
+        assert second["path"] == node
+        assert main(["--server", server.hosts, "lock", "--list", "/p"]) == 0
+        holder, waiter = capsys.readouterr().out.splitlines()
+        assert holder.startswith("  0 reads 0x")
+        assert holder.endswith(f":{process.pid} nightly report") or " nightly report" in holder
+        assert waiter.startswith("  1 waits 0x")
+
+
+def test_a_semaphores_leases_and_queue_are_listed(
+    server: Server, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Semaphore(client, "/p", 2, "one").lease(), Semaphore(client, "/p", 2, "two").lease():
+        client.create("/p/locks/x-lock-", b"next", ephemeral=True, sequential=True)
+        assert main(["--server", server.hosts, "--json", "lock", "--list", "/p"]) == 0
+    found = json.loads(capsys.readouterr().out)["contenders"]
+    assert [(c["id"], c["held"]) for c in found] == [("one", True), ("two", True), ("next", False)]
+
+
+@pytest.mark.parametrize("end", ["eof", "signal"])
+def test_without_a_command_it_holds_until_it_is_told_to_end(
+    end: str, server: Server, client: Client, teller: Teller
+) -> None:
+    with teller.run(server.hosts, "--json", "lock", "/p") as process:
+        assert process.stdout is not None
+        shown = json.loads(process.stdout.readline())
+        stat = client.exists(shown["path"])
+        assert stat is not None
+        assert shown["token"] == stat.czxid
+        if end == "signal":
+            process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+    assert client.get_children("/p") == []
+
+
+def test_without_a_command_a_loss_ends_it(server: Server, client: Client, teller: Teller) -> None:
+    with teller.run(server.hosts, "lock", "/p") as process:
+        assert process.stdout is not None
+        node, token = process.stdout.readline().strip(), process.stdout.readline()
+        assert int(token) > 0
+        client.delete(node)
+        process.wait(SECONDS)
+        assert process.returncode == 122
+
+
+def test_closed_streams_do_no_harm(server: Server, client: Client) -> None:
+    shell = " ".join(command(server.hosts, "lock", "/p", "sh", "-c", '"exit 6"'))
+    done = subprocess.run(["sh", "-c", f"{shell} <&- >&- 2>&-"], timeout=SECONDS, check=False)
+    assert done.returncode == 6
+    assert client.get_children("/p") == []
+
+
+def test_a_waiter_that_is_ended_leaves_the_queue(
+    server: Server, client: Client, teller: Teller
+) -> None:
+    with SequentialLock(client, "/p"):
+        with teller.run(server.hosts, "lock", "/p", "true") as process:
+            poll("queued", lambda: len(client.get_children("/p")) == 2 or None, SECONDS)
+            process.send_signal(signal.SIGTERM)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert len(client.get_children("/p")) == 1
+
+
+def test_a_waiter_whose_session_expires_queues_again(
+    server: Server, client: Client, teller: Teller
+) -> None:
+    holder = SequentialLock(client, "/p")
+    holder.acquire()
+    with teller.run(server.hosts, "lock", "/p", "true") as process:
+
+        def waiter() -> int | None:
+            found = [c.session_id for c in holder.contenders()]
+            return found[1] if len(found) == 2 else None
+
+        first = poll("queued", waiter, SECONDS)
+        server.expire(first)
+        poll("queued again", lambda: (waiter() or first) != first or None, SECONDS)
+        holder.release()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1])
+def test_signals_are_the_commands(
+    number: signal.Signals, server: Server, client: Client, teller: Teller
+) -> None:
+    """SIGQUIT ended consul lock and left the command (consul#1210)."""
+    script = (
+        f"trap 'exit 5' {number.name[3:]}; echo ready >$TELL; while :; do sleep 0.2 & wait; done"
+    )
+    with teller.run(server.hosts, "lock", "/p", "sh", "-c", script) as process:
+        assert next(teller.events()) == "ready"
+        process.send_signal(number)
+    assert process.returncode == 5
+    assert client.get_children("/p") == []

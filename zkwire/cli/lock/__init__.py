@@ -1,0 +1,1 @@
+"""``zkwire lock``: a command that runs while a lock is held."""

@@ -1,0 +1,202 @@
+"""``zkwire lock``: its words, and what happens in which order.
+
+Exit statuses are those of timeout(1) and env(1), so a command's own passes through.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from zkwire.cli.arguments import duration
+from zkwire.cli.command import Command, UsageError
+from zkwire.cli.exits import (
+    BY_SIGNAL,
+    FAILED,
+    LOCK_LOST,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    TIMED_OUT,
+    with_status,
+)
+from zkwire.errors import LockLostError, LockTakenError
+from zkwire.wire.paths import check_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from zkwire.cli.context import Context
+    from zkwire.cli.lock.grant import Grant
+    from zkwire.cli.lock.signals import Signals
+
+KILL_AFTER = 3.0
+USED = 0.6  # of the session timeout, at most
+IN_DOUBT = 1.0  # seconds for the release of a lock that is probably lost
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.usage = "zkwire lock [OPTIONS] PATH [--] [COMMAND [ARG ...]]"
+    add = parser.add_argument
+    add("path", metavar="PATH", help="the node of the lock; it is made if it is missing")
+    add("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, without a shell")
+    add("-n", "--nonblock", action="store_true", help="fail if it is not free")
+    add("-w", "--wait", "--timeout", type=duration, metavar="SECS", help="wait no longer than this")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("-s", "--shared", action="store_true", help="share it with other readers")
+    kind.add_argument("-x", "--exclusive", action="store_true", help="share it with none (default)")
+    kind.add_argument("--holders", type=_count, metavar="N", help="so many hold it at a time")
+    add("-E", "--conflict-exit-code", type=_status, default=TIMED_OUT, metavar="N",
+        help="the exit status if it is not free in time (124)")  # fmt: skip
+    add("--on-lost", choices=("term", "kill", "warn"), default="term",
+        help="what happens to COMMAND if the lock is lost")  # fmt: skip
+    add("-k", "--kill-after", type=duration, metavar="SECS", help="between TERM and KILL (3)")
+    add("--margin", type=duration, metavar="SECS",
+        help="end that long before the session can (a tenth of its timeout)")  # fmt: skip
+    add("-c", "--shell", metavar="STRING", help="run this by sh -c")
+    add("--id", default="", metavar="TEXT", help="shown to others by --list")
+    add("--list", action="store_true", help="show the holder and the queue")
+    add("--foreground", action="store_true",
+        help="COMMAND keeps the terminal (as it does if that is standard input)")  # fmt: skip
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of holders")
+    return int(text)
+
+
+def _status(text: str) -> int:
+    if not text.isdecimal() or int(text) > 255:
+        raise argparse.ArgumentTypeError(f"{text!r} is no exit status, a number from 0 to 255")
+    return int(text)
+
+
+def _lock(context: Context, asked: Namespace) -> int | None:
+    asked.path = check_path(context.path(asked.path))
+    _check(asked)
+    if asked.list:
+        from zkwire.cli.lock.listing import contenders_of, show
+
+        show(context.output, asked.path, contenders_of(context.client, asked.path))
+        return None
+    from zkwire.cli.lock.signals import Interrupted, Signals
+
+    with Signals() as signals:
+        try:
+            try:
+                return _locked(context, asked, signals)
+            finally:
+                context.close()
+        except Interrupted as end:
+            return BY_SIGNAL + end.number
+        except LockTakenError:
+            if context.output.quiet:
+                return int(asked.conflict_exit_code)
+            raise
+
+
+def _check(asked: Namespace) -> None:
+    """Bring the words into one form; UsageError if they contradict each other."""
+    if asked.command[:1] == ["--"]:  # newer versions of argparse leave it
+        del asked.command[0]
+    if asked.command and asked.command[0].startswith("-"):
+        raise UsageError(f"options such as {asked.command[0]} stand before PATH")
+    if asked.shell is not None:
+        if asked.command:
+            raise UsageError("a COMMAND and --shell: one of them")
+        asked.command = ["/bin/sh", "-c", asked.shell]
+    if asked.list and asked.command:
+        raise UsageError("--list runs no COMMAND")
+    if asked.path == "/":
+        raise UsageError("the root cannot be a lock")
+    if asked.nonblock:
+        asked.wait = 0.0
+    asked.foreground = asked.foreground or (sys.__stdin__ is not None and os.isatty(0))
+    _limits(asked, asked.session_timeout)
+
+
+def _limits(asked: Namespace, timeout: float) -> tuple[float, float]:
+    """The margin and the time between TERM and KILL in a session with this timeout.
+
+    UsageError if they do not fit into it.
+    """
+    kill_after = min(KILL_AFTER, timeout * 0.3) if asked.kill_after is None else asked.kill_after
+    margin = timeout / 10 if asked.margin is None else asked.margin
+    if not kill_after < timeout / 2:
+        raise UsageError(
+            f"--kill-after {kill_after:g} is not below half the session timeout, {timeout:g} s"
+        )
+    if kill_after + margin > timeout * USED:
+        raise UsageError(
+            f"--kill-after {kill_after:g} and --margin {margin:g} leave too little of the session "
+            f"timeout, {timeout:g} s, in which a ping is answered each third"
+        )
+    return margin, kill_after
+
+
+def _locked(context: Context, asked: Namespace, signals: Signals) -> int:
+    from zkwire.cli.lock.grant import acquire, release
+
+    signals.raising = True
+    grant = acquire(context, asked)
+    signals.raising = False
+    loss = None
+    try:
+        status, loss = _used(context, asked, grant, signals)
+    finally:
+        signals.raising = True
+        found = release(context, grant, IN_DOUBT if loss else None)
+        signals.raising = False
+    loss = loss or found
+    if loss is not None:
+        raise with_status(LockLostError(f"{asked.path} was lost: {loss}"), LOCK_LOST)
+    return status
+
+
+def _used(
+    context: Context, asked: Namespace, grant: Grant, signals: Signals
+) -> tuple[int, str | None]:
+    """The exit status, and why the lock was lost meanwhile."""
+    try:
+        margin, kill_after = _limits(asked, grant.client.session_timeout)
+    except UsageError as error:  # the server has granted another timeout
+        raise with_status(ValueError(str(error)), FAILED) from None
+    if not asked.command:
+        from zkwire.cli.lock.holding import hold, show
+
+        show(context.output, grant)
+        return 0, hold(grant, signals, margin)
+    from zkwire.cli.lock.running import Running
+
+    try:
+        running = Running(context, asked, grant, signals, (margin, kill_after))
+    except OSError as error:
+        status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        raise with_status(OSError(f"{asked.command[0]}: {error.strerror}"), status) from None
+    return running.wait(), running.loss
+
+
+COMMANDS = {
+    "lock": Command(
+        _lock,
+        _arguments,
+        examples=(
+            "zkwire lock /locks/report -- report.sh         # wait, then run it",
+            "zkwire lock -n /locks/report -- report.sh      # 124 if it is held",
+            "zkwire lock --list /locks/report               # the holder, the queue",
+        ),
+        details=(
+            "COMMAND runs while the lock is held, and its exit status is passed on.  If the\n"
+            "lock may be lost, COMMAND is ended before another contender can get it: TERM,\n"
+            "then KILL, to its process group; the exit status is 122.  It finds the lock's\n"
+            "node, the fencing token and the session in its environment: ZKWIRE_LOCK_PATH,\n"
+            "ZKWIRE_LOCK_TOKEN, ZKWIRE_LOCK_SESSION.\n"
+            "\n"
+            "Without COMMAND it prints the node and the token, and holds the lock until\n"
+            "standard input ends or a signal comes."
+        ),
+        in_shell=False,
+    ),
+}

@@ -1,0 +1,110 @@
+"""The holders of a lock and its queue, whatever its kind and whatever client has made the nodes.
+
+The names of the nodes say the kind: below a semaphore stand ``leases`` and ``locks``, and readers
+have names of their own.  The age of a node is this machine's time of day less the server's time of
+its creation: it is as exact as the two clocks agree.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+from zkwire.cli.output import hex_id
+from zkwire.errors import NoNodeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from zkwire import Client, Contender
+    from zkwire.cli.output import Output
+
+SIGNATURE = re.compile(r"(\S+):(\d{1,10})(?: (.*))?", re.DOTALL)
+READERS = ("__READ__", "__rlock__")
+DIGITS = 10
+WIDTH = 80
+
+
+def contenders_of(client: Client, path: str) -> list[dict[str, Any]]:
+    """The holders and behind them the queue, in order, as JSON has them."""
+    try:
+        names = set(client.get_children(path))
+    except NoNodeError:
+        return []
+    if names & {"leases", "locks"}:
+        queue, holders = _semaphore(client, path)
+    else:
+        queue = _queue(client, path)
+        readers = [is_reader(c.path) for c in queue]
+        holders = max(1, ([*readers, False]).index(False))
+    ages = [client.pipeline.exists(contender.path) for contender in queue]
+    found: list[dict[str, Any]] = []
+    for contender, reply in zip(queue, ages, strict=True):
+        stat = reply.result()
+        if stat is not None:  # else gone meanwhile
+            age = max(0.0, round(time.time() - stat.ctime / 1000, 1))
+            found.append(_fields(contender, len(found), len(found) < holders, age))
+    return found
+
+
+def _queue(client: Client, path: str) -> list[Contender]:
+    from zkwire import SequentialLock
+
+    return SequentialLock(client, path).contenders()
+
+
+def is_reader(path: str) -> bool:
+    """Whether the contender with this node shares the lock with others."""
+    return path[:-DIGITS].endswith(READERS)
+
+
+def _semaphore(client: Client, path: str) -> tuple[list[Contender], int]:
+    """The leases and behind them those that have none yet; how many leases hold."""
+    data = client.get_data(path).data or b""
+    count = int(data) if data.isdigit() else 1
+    leases, queue = (_queue(client, f"{path}/{n}") for n in ("leases", "locks"))
+    waiting = {contender.session_id for contender in leases[count:]}
+    return [*leases, *(c for c in queue if c.session_id not in waiting)], count
+
+
+def _fields(contender: Contender, position: int, held: bool, age: float) -> dict[str, Any]:
+    signed = SIGNATURE.fullmatch(contender.text)
+    host, pid, text = signed.groups() if signed else (None, None, contender.text)
+    return {
+        "position": position,
+        "held": held,
+        "shared": is_reader(contender.path),
+        "session": hex_id(contender.session_id),
+        "host": host,
+        "pid": None if pid is None else int(pid),
+        "id": text or "",
+        "age": age,
+        "path": contender.path,
+    }
+
+
+def show(output: Output, path: str, found: list[dict[str, Any]]) -> None:
+    """A line for each, which fits into a terminal."""
+    if output.json:
+        output.record({"path": path, "contenders": found})
+        return
+    for one in found:
+        output.line(_line(one)[:WIDTH] if output.terminal else _line(one))
+
+
+def _line(one: dict[str, Any]) -> str:
+    process = "-" if one["pid"] is None else f"{one['host']}:{one['pid']}"
+    how = ("reads" if one["shared"] else "holds") if one["held"] else "waits"
+    words = f"{one['position']:>3} {how:5} {one['session']:18} {_age(one['age']):>6}"
+    return f"{words}  {process:20} {one['id']}".rstrip()
+
+
+def _age(seconds: float) -> str:
+    """Two units at most."""
+    whole = int(seconds)
+    for unit, size, smaller in (("d", 86400, "h"), ("h", 3600, "m"), ("m", 60, "s")):
+        if whole >= size:
+            rest = whole % size // {"h": 3600, "m": 60, "s": 1}[smaller]
+            return f"{whole // size}{unit}{rest:02}{smaller}"
+    return f"{whole}s"
