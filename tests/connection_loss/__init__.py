@@ -14,5 +14,5 @@ points of failure · `operation.py` what is said of an operation · `changes.py`
 operations · `lagging.py` a real follower that is behind · `members.py` `recipes.py` `watches.py`
 `sessions.py` the other tables · `losses.py` the points of failure of a recipe's call · `deeds.py`
 one call's world · `services.py` `leading.py` `classic.py` `barriers.py` the calls · `every.py` all
-of them together · `document.py` the file
+of them together · `document.py` the file · `data.py` the same as JSON
 """

@@ -1,4 +1,4 @@
-"""Run all experiments with both clients, and compare the document with them, or write it again."""
+"""Run all experiments with both clients; compare the document and its data, or write both again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from difflib import unified_diff
 
-from tests.connection_loss import document, every
+from tests.connection_loss import data, document, every
 from tests.support.real_servers import find_backend
 
 
@@ -30,8 +30,9 @@ def main() -> int:
         return 1
     if arguments.write:
         document.PATH.write_text(new)
-    elif new != text:
-        print(f"{document.PATH.name} says something else; --write puts it right")
+        data.PATH.write_text(data.written(by_client[title]))
+    elif new != text or data.PATH.read_text() != data.written(by_client[title]):
+        print(f"{document.PATH.name} or {data.PATH.name} says something else; --write mends it")
         return 1
     return 0
 

@@ -37,6 +37,17 @@ def by_title(section: str) -> dict[str, list[str]]:
     return found
 
 
+def slug(text: str) -> str:
+    """Its words, for a name in a link."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def row_name(part: str, title: str, point: str) -> str:
+    """How a line of a table is called in links and in the data."""
+    name = f"{slug(title)}--{slug(point)}"
+    return f"watch-{name}" if part == "watches" else name
+
+
 def sections(text: str) -> dict[str, str]:
     """What stands between the markers, by their names."""
     found = re.findall(r"<!-- begin: ([\w-]+) -->\n(.*?)\n?<!-- end: \1 -->", text, re.DOTALL)

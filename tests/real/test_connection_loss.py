@@ -7,6 +7,7 @@ wrong. What an experiment's advice does not achieve fails in the experiment itse
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ import zkwire
 from tests.connection_loss import (
     barriers,
     classic,
+    data,
     document,
     every,
     leading,
@@ -185,6 +187,7 @@ class TestServerBehind:
             pytest.skip("the document is about more operations than these servers know")
         made = every.rendered(on_one[client], behind[client])
         assert document.replaced(TEXT, made) == TEXT
+        assert data.PATH.read_text() == data.written(made)
         print(f"{every.cells(made)} lines of tables")
 
 
@@ -196,6 +199,19 @@ def test_every_operation_is_there() -> None:
     public = {name for name in dir(Operations) if not name.startswith("_")}
     assert described == public
     assert all(points.BEHIND in str(lines) for lines in IN_OPERATIONS.values())
+
+
+def test_data_say_what_the_tables_say() -> None:
+    """Written by the same command, so also where no server can be made to lag."""
+    assert data.PATH.read_text() == data.written(SECTIONS)
+
+
+def test_every_field_of_the_data_is_explained() -> None:
+    found = json.loads(data.PATH.read_text())
+    explained = TEXT.partition("## As data")[2]
+    for name in {*found, *found["rows"][0]}:
+        assert f"`{name}`" in explained, name
+    assert {row["failure"] for row in found["rows"]} == found["failures"].keys()
 
 
 def test_every_error_exists() -> None:
