@@ -162,7 +162,9 @@ def test_ephemerals(server: Server, run: Run) -> None:
         assert run(server.hosts, "dump", "/a/own").status == 2
 
 
-def test_what_becomes_of_access_lists(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_becomes_of_access_lists(
+    server: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Client(server.hosts, auth=[BOB]) as client:
         client.create("/a", acl=[*CREATOR_ALL_ACL, *READ_ACL_UNSAFE])
         whole = [acl_text(entry) for entry in client.get_acl("/a").acl]

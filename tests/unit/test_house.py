@@ -91,7 +91,8 @@ DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / 
 
 @pytest.mark.parametrize("words", [OLD, PRONOUNS], ids=["old names", "pronouns"])
 def test_every_thing_has_the_name_of_the_field(words: str) -> None:
-    banned = re.compile(rf"\b({'|'.join(words.split())})\b")
+    # `who` is a command, as with Unix.
+    banned = re.compile(rf"""(?<!zkwire )(?<!")\b({"|".join(words.split())})\b""")
     found = [
         f"{file.relative_to(ROOT)}:{number}: {match[1]}"
         for file in [*sorted(PACKAGE.rglob("*.py")), *DOCUMENTS]

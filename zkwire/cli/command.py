@@ -117,6 +117,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "dump": ("transfer.dump", "write a tree as JSON Lines"),
     "load": ("transfer.load", "read a tree that dump has written"),
     "doctor": ("servers.doctor", "see whether each server can be used, and why not"),
+    "who": ("servers.owning", "show which session owns an ephemeral node, and what else"),
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
     "shell": ("shell.shell", "look at nodes and change them, one command on each line"),
     "completion": ("shell.completion", "write a completion file for bash, zsh or fish"),

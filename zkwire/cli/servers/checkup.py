@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from zkwire.cli.servers.hints import for_failure
+from zkwire.cli.servers.hints import SECONDS, for_failure
 from zkwire.cli.servers.words import NOT_ALLOWED, Srvr, ask, dialled
 from zkwire.errors import ServerError, ZooKeeperError
 from zkwire.wire.model import State
@@ -79,9 +79,12 @@ def examine(target: Target, until: float) -> Checkup:
 
 
 def _ask_srvr(target: Target, checkup: Checkup, until: float) -> None:
-    """Take what ``srvr`` tells, if it is allowed; at most half of the time goes for that."""
+    """Take what ``srvr`` tells, if it is allowed; the session is to have most of the time.
+
+    A port for TLS waits for more than four letters.
+    """
     now = time.monotonic()
-    limit = now + (until - now) / 2
+    limit = now + min(SECONDS, (until - now) / 2)
     try:
         text = ask("srvr", target.address, limit, target.context.tls, target.server[0])
     except OSError:

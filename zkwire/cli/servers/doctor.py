@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-import threading
 import time
+from functools import partial
 
 from zkwire.cli.command import Command
 from zkwire.cli.exits import REFUSED
 from zkwire.cli.servers.checkup import Checkup, examine
 from zkwire.cli.servers.hints import for_words
+from zkwire.cli.servers.parallel import all_at_once, resolved
 from zkwire.cli.servers.target import Target, host_port
-from zkwire.net.dial import LookUp, resolve
 from zkwire.session.hosts import parse_hosts
 
 TYPE_CHECKING = False
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from zkwire.cli.context import Context
     from zkwire.cli.output import Output
-    from zkwire.session.hosts import Address
 
 WIDTH = 80
 CLOSING = 5.0  # seconds beyond the limit, for the last questions and for the session's end
@@ -52,49 +50,20 @@ def _doctor(context: Context, _: Namespace) -> int | None:
 def _examined(context: Context, servers: list[tuple[str, int]], chroot: str) -> list[Checkup]:
     """A checkup for each address, in the order of the servers; all at the same time."""
     until = time.monotonic() + context.options.connect_timeout
-    running: list[tuple[threading.Thread | None, list[Checkup]]] = []
-    for server, found in _resolved(list(dict.fromkeys(servers)), until):
-        name = host_port(*server)
+    checkups: list[Checkup] = []
+    works: list[partial[Checkup]] = []
+    for server, found in resolved(servers, until):
         if isinstance(found, str):
-            unresolved = Checkup(name, None, re.sub(r"\[Errno -?\d+\] ", "", found))
-            unresolved.hints = for_words(found)
-            running.append((None, [unresolved]))
-        for address in () if isinstance(found, str) else found:
+            checkups.append(Checkup(host_port(*server), None, found))
+            checkups[-1].hints = for_words(found)
+            continue
+        for address in found:
             target = Target(server, chroot, address, context)
-            done = [Checkup(name, target.where, "no answer in time")]
-            thread = threading.Thread(
-                target=_examine, args=(target, until, done), name="zkwire-doctor", daemon=True
-            )
-            thread.start()
-            running.append((thread, done))
-    for examiner, _ in running:
-        if examiner is not None:
-            examiner.join(max(0.0, until + CLOSING - time.monotonic()))
-    return [done[-1] for _, done in running]
-
-
-def _examine(target: Target, until: float, done: list[Checkup]) -> None:
-    done.append(examine(target, until))
-
-
-def _resolved(
-    servers: list[tuple[str, int]], until: float
-) -> list[tuple[tuple[str, int], list[Address] | str]]:
-    """The addresses of each server, or why there are none."""
-    news = threading.Condition()
-
-    def wake() -> None:
-        with news:
-            news.notify_all()
-
-    lookups = [LookUp(server, resolve, wake) for server in servers]
-    with news:
-        news.wait_for(
-            lambda: all(look.found is not None for look in lookups),
-            max(0.0, until - time.monotonic()),
-        )
-    late = "cannot resolve the name in time"
-    return [(server, look.found or late) for server, look in zip(servers, lookups, strict=True)]
+            late = Checkup(target.name, target.where, "no answer in time")
+            checkups.append(late)
+            works.append(partial(examine, target, until))
+    done = iter(all_at_once(works, until + CLOSING))
+    return [checkup if checkup.where is None else next(done) or checkup for checkup in checkups]
 
 
 def _show(out: Output, checkups: list[Checkup]) -> None:
