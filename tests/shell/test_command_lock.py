@@ -50,7 +50,7 @@ def teller(tmp_path: Path) -> Teller:
         (["/"], 126),
     ],
 )
-def test_the_commands_status_is_the_status(
+def test_hazard_E6_the_commands_status_is_the_status(
     words: list[str], status: int, server: Server, client: Client
 ) -> None:
     assert main(["--server", server.hosts, "lock", "/p", *words]) == status
@@ -185,7 +185,7 @@ def test_a_semaphores_leases_and_queue_are_listed(
 
 
 @pytest.mark.parametrize("end", ["eof", "signal"])
-def test_without_a_command_it_holds_until_it_is_told_to_end(
+def test_hazard_C7_without_a_command_it_holds_until_it_is_told_to_end(
     end: str, server: Server, client: Client, teller: Teller
 ) -> None:
     with teller.run(server.hosts, "--json", "lock", "/p") as process:
@@ -247,7 +247,7 @@ def test_a_waiter_whose_session_expires_queues_again(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1])
-def test_signals_are_the_commands(
+def test_hazard_E2_signals_are_the_commands(
     number: signal.Signals, server: Server, client: Client, teller: Teller
 ) -> None:
     """SIGQUIT ended consul lock and left the command (consul#1210)."""

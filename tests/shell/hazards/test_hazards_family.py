@@ -43,7 +43,6 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
-from zkwire.cli.main import main
 from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
@@ -214,20 +213,6 @@ def test_hazard_C6_no_watch_stays_on_a_node_that_is_gone(
     client.sync()
     soon("the client forgets", lambda: watch_table_size(client) == 0)
     soon("the server forgets", lambda: stage.watches == 0)
-
-
-@pytest.mark.parametrize("number", ["C7", "E1", "E2", "E4", "E6"])
-def test_there_is_no_command_that_takes_a_lock(
-    number: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As soon as there is one, these rows apply and need tests instead of a reason."""
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "lock" not in capsys.readouterr().out.replace("what the locks do", "")
-    for arguments in (["lock", "/path", "--", "true"], ["acquire", "/path"]):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 2, number
 
 
 @all_kinds
