@@ -46,8 +46,11 @@ from tests.check.steps import Running, Step
 TOOLS = ("format", "lint", "mypy", "pyright")
 FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real", "site")
-TRIALS = ("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue")
-"""Commands of tests/long for recipes, each with its figures."""
+TRIALS = (
+    "following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue",
+    "lock_command",
+)  # fmt: skip
+"""Commands of tests/long for recipes and for `zkwire lock`, each with its figures."""
 NEIGHBOURS = ("docker", "curator")
 """What takes packages of Debian that not every contributor wants."""
 

@@ -2,14 +2,17 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.lock_command import SECONDS, Teller, command
+from tests.support.command_lines import PAGE
+from tests.support.lock_command import ROOT, SECONDS, Teller, command
 from tests.support.server_control import poll
 from zkwire import Client, ReadWriteLock, Semaphore, SequentialLock
 from zkwire.cli.main import main
@@ -259,3 +262,32 @@ def test_hazard_E2_signals_are_the_commands(
         process.send_signal(number)
     assert process.returncode == 5
     assert client.get_children("/p") == []
+
+
+def test_the_examples_of_the_page(server: Server, client: Client, tmp_path: Path) -> None:
+    scripts = {
+        "zkwire": f'exec {shlex.quote(sys.executable)} -m zkwire "$@"',
+        "report.sh": "echo report $#",
+        "deploy.sh": "echo deployed",
+    }
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    shown = PAGE.read_text().split("<!-- examples: lock -->\n```sh\n")[1].split("\n```")[0]
+    with SequentialLock(client, "/locks/index"):
+        done = subprocess.run(
+            ["sh", "-c", shown],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT),
+                "ZKWIRE_SERVER": server.hosts,
+            },
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert done.stdout == "report 1\ndeployed\nstatus 124\n"
+    assert done.stderr == "zkwire: LockTaken: /locks/index is held by another contender\n"
