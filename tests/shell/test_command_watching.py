@@ -194,10 +194,13 @@ def test_the_end_of_a_watch_is_quiet(
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == "exists /: version 0\n"
-        if end is None:  # and no change comes that would be written
-            process.stdout.close()
-        else:
-            process.send_signal(end)
-        assert process.wait(PATIENCE) == status
-        assert process.stderr.read() == ""
+        try:
+            assert process.stdout.readline() == "exists /: version 0\n"
+            if end is None:  # and no change comes that would be written
+                process.stdout.close()
+            else:
+                process.send_signal(end)
+            assert process.wait(PATIENCE) == status
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
