@@ -68,6 +68,6 @@ def acl_of(text: str) -> ACL:
 def has_hidden_hash(acl: Sequence[ACL]) -> bool:
     """Whether the server has hidden a password's hash: no password would fit what it shows.
 
-    It does from clients that may not change the list (since 3.5.5).
+    It does from clients that may not change the list (3.4.14, 3.5.5: ZOOKEEPER-1392).
     """
     return any(entry.id.scheme == "digest" and entry.id.id.endswith(":x") for entry in acl)
