@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -309,14 +310,31 @@ def test_a_signal_ends_it_with_everything_written(
     ) as process:
         assert process.stderr is not None
         address = process.stderr.readline().split()[2].rstrip(",")
-        with Client(address) as client:
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port))), Client(address) as client:
             client.exists("/")
-        process.send_signal(number)
-        shown, wrong = process.communicate(timeout=PATIENCE)
+            process.send_signal(number)
+            shown, wrong = process.communicate(timeout=PATIENCE)
     assert (process.returncode, wrong) == (status, "")
+    assert "c1 ✕ close by the spy" in shown
     assert "exists" in shown
     assert "p50 ms" in shown
     assert (tmp_path / "run.svg").read_text().endswith("</svg>\n")
+
+
+@pytest.mark.parametrize(("name", "status"), [("TERM", 9), ("INT", 8)])
+def test_a_signal_is_for_the_program(name: str, status: int, server: Server) -> None:
+    """SIGTERM is sent on; SIGINT the terminal has sent to the program as well."""
+    script = f'trap "exit 9" {name}; kill -{name} $PPID; sleep 0.3; exit 8'
+    words = ["spy", "--quiet", server.hosts, "--", "sh", "-c", script]
+    done = subprocess.run(
+        [sys.executable, "-m", "zkwire", *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (status, "")
 
 
 def test_the_recording_in_the_docs_is_what_happens(server: Server, tmp_path: Path) -> None:
