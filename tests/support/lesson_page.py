@@ -1,4 +1,4 @@
-"""docs/lessons.md: its table, its recording and its sentences, made from the lessons themselves.
+"""docs/lessons.md: its table, recording, sentences and drawing, made from the lessons themselves.
 
 `python3 -m tests.support.lesson_page` writes them.
 """
@@ -10,12 +10,15 @@ import os
 import re
 from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.main import main
 
-PATH = Path(__file__).resolve().parents[2] / "docs" / "lessons.md"
+FOLDER = Path(__file__).resolve().parents[2] / "docs"
+PATH = FOLDER / "lessons.md"
+DRAWING = FOLDER / "lesson-lost-reply.svg"
 _PART = re.compile(r"(?<=<!-- begin: (.{4}) -->\n).*?(?=<!-- end: \1 -->)", re.DOTALL)
 
 
@@ -55,5 +58,14 @@ def written() -> str:
     return _PART.sub(lambda part: parts[part[1]](), PATH.read_text())
 
 
+def drawn(form: str, *words: str) -> str:
+    """What a lesson writes into a file."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "lesson"
+        output_of("lesson", *words, f"--{form}", str(file))
+        return file.read_text()
+
+
 if __name__ == "__main__":
     PATH.write_text(written())
+    DRAWING.write_text(drawn("svg", "lost-reply"))

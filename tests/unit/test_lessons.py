@@ -9,8 +9,11 @@ import ast
 import inspect
 import io
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -64,6 +67,16 @@ def test_a_lesson_is_as_it_expects(
 def test_the_page_shows_the_lessons_as_they_are() -> None:
     """Else: python3 -m tests.support.lesson_page."""
     assert lesson_page.written() == lesson_page.PATH.read_text()
+    assert lesson_page.drawn("svg", "lost-reply") == lesson_page.DRAWING.read_text()
+
+
+@pytest.mark.parametrize("form", ["svg", "html"])
+@pytest.mark.parametrize("name", sorted(TABLE.keys() - {"herd"}))  # the slowest
+def test_a_drawing_is_xml_that_needs_nothing_from_elsewhere(name: str, form: str) -> None:
+    text = lesson_page.drawn(form, name)
+    ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+    assert "<script" not in text
+    assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
 
 
 def test_without_unicode_the_signs_are_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +99,7 @@ def test_each_event_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_output_has_a_password(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     passwords = list[bytes]()
 
@@ -96,12 +109,16 @@ def test_no_output_has_a_password(
             super().__init__(session_id, passwd, timeout, local=local)
 
     monkeypatch.setattr(sessions, "Session", Opened)
+    page = tmp_path / "page"
+    shown = ""
     for name in ("handshake", "session-move", "connected-is-not-ready"):
-        for words in (["--json"], []):
+        for words in (["--json", "--bytes"], ["--bytes", "--html", str(page)]):
             assert main(["lesson", name, *words]) == 0
-    shown = capsys.readouterr().out
+        shown += capsys.readouterr().out + page.read_text()
     assert passwords
     assert "ann:" not in shown
+    assert b"ann:".hex() not in shown
+    assert "•••" in shown
     assert [p for p in passwords if p.hex() in shown or repr(p)[2:-1] in shown] == []
 
 
@@ -121,6 +138,7 @@ def test_a_step_waits_for_enter_at_each_question_and_paragraph(
     [
         (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
         (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
+        (["--all", "--svg", "x.svg"], "one lesson makes a drawing or a page: name it"),
         (["watch-gap", "--writes", "many"], "invalid int value: 'many'"),
     ],
 )
@@ -189,8 +207,14 @@ def _not_told(lock: Lock) -> bool:
     return not lock.lost.is_set()
 
 
-def _no_frames(_: Authentication) -> list[bytes]:
-    return []
+_told = set[int]()
+_restart = Authentication.restart
+
+
+def _only_once(self: Authentication) -> list[bytes]:
+    frames = [] if id(self) in _told else _restart(self)
+    _told.add(id(self))
+    return frames
 
 
 PLANTED: dict[str, tuple[object, str, object]] = {
@@ -201,7 +225,7 @@ PLANTED: dict[str, tuple[object, str, object]] = {
     "herd": (SequentialQueue, "_ahead", _the_first),
     "session-move": (Identity, "greeting", _nothing_seen),
     "paused-holder": (Lock, "_lasts", property(_not_told)),
-    "connected-is-not-ready": (Authentication, "restart", _no_frames),
+    "connected-is-not-ready": (Authentication, "restart", _only_once),
     "bytes": (CreateRequest, "pack", _flags_of_another_kind),
 }
 WORDS = {"handshake": ["--want", "100ms"], "herd": ["--waiters", "4"]}

@@ -15,6 +15,7 @@ from zkwire.errors import ZooKeeperError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.cli.context import Context
+    from zkwire.cli.lessons.event import Event
     from zkwire.cli.lessons.lesson import Flag, Lesson
     from zkwire.cli.lessons.objects import Objects
     from zkwire.cli.lessons.terminal import Terminal
@@ -25,6 +26,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all lessons, one after the other")
     parser.add_argument("--step", action="store_true", help="wait for Enter after words")
     parser.add_argument("--fast", action="store_true", help="no time to read on a terminal")
+    parser.add_argument("--bytes", action="store_true", help="the bytes of each frame below it")
+    parser.add_argument("--svg", metavar="FILE", help="draw the lesson into this file")
+    parser.add_argument("--html", metavar="FILE", help="write it as a page, with all bytes")
     parser.add_argument("--source", action="store_true", help="the Python of the lesson")
     given: set[str] = set()
     for name in TABLE:
@@ -53,6 +57,8 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         return _list(context)
     else:
         names = [asked.name]
+    if len(names) > 1 and (asked.svg or asked.html):
+        raise UsageError("one lesson makes a drawing or a page: name it")
     status = DONE
     for name in names:
         if name not in TABLE:
@@ -108,13 +114,32 @@ def _run(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
     from zkwire.testing.simulation import ViolationError
 
     shown = _shown_by(context, name, lesson)
-    stage = Stage(flags, shown.show, servers=lesson.servers)
+    events: list[Event] = []
+
+    def tell(event: Event) -> None:
+        events.append(event)
+        shown.show(event)
+
+    stage = Stage(flags, tell, servers=lesson.servers)
     try:
         stage.run(lesson.run(stage))
     except (ZooKeeperError, ViolationError) as error:
         stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
     shown.finish(stage.failures)
+    _draw(context.options, name, lesson, events)
     return not stage.failures
+
+
+def _draw(asked: argparse.Namespace, name: str, lesson: Lesson, events: list[Event]) -> None:
+    """Write the files that are wanted."""
+    if not (asked.svg or asked.html):
+        return
+    from zkwire.cli.lessons.picture import as_html, as_svg
+
+    for file, form in ((asked.svg, as_svg), (asked.html, as_html)):
+        if file:
+            with open(file, "w", encoding="utf-8") as stream:
+                stream.write(form(name, lesson, events))
 
 
 def _shown_by(context: Context, name: str, lesson: Lesson) -> Objects | Terminal:
@@ -123,9 +148,9 @@ def _shown_by(context: Context, name: str, lesson: Lesson) -> Objects | Terminal
 
     asked, out = context.options, context.output
     if out.json:
-        return Objects(out, name, lesson)
+        return Objects(out, name, lesson, tables=asked.bytes)
     pauses = out.terminal and not (asked.fast or asked.step)
-    return Terminal(out, name, lesson, step=asked.step, pauses=pauses)
+    return Terminal(out, name, lesson, step=asked.step, pauses=pauses, tables=asked.bytes)
 
 
 COMMANDS = {

@@ -2,8 +2,9 @@
 
 An event has ``lesson``, ``t`` (seconds since the beginning) and ``event`` (the kinds of
 :mod:`zkwire.cli.lessons.event`), and what there is of ``client``, ``server``, ``text``, ``detail``,
-``passed`` and ``rows``; a frame has ``dir``, ``op``, ``xid``, ``zxid``, ``error``, ``path`` and
-``bytes``, its size with the length in front.  No bytes of it are there, so no secret is.
+``passed`` and ``rows``; a frame has ``dir``, ``op``, ``xid``, ``zxid``, ``error``, ``path``,
+``bytes``, its size with the length in front, and, if that is wanted, ``rows``, its byte table, in
+which passwords are hidden.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 class Objects:
     """Writes an object for each event."""
 
-    def __init__(self, output: Output, name: str, lesson: Lesson) -> None:
+    def __init__(self, output: Output, name: str, lesson: Lesson, *, tables: bool) -> None:
         self._output = output
+        self._tables = tables
         self._name = name
         output.record({"lesson": name, "title": lesson.title, "cast": lesson.cast})
         self._lesson = lesson
@@ -38,6 +40,10 @@ class Objects:
         fields |= {name: value for name, value in given.items() if value}
         if event.frame is not None:
             fields |= _frame(event.frame)
+            if self._tables:
+                from zkwire.cli.lessons.picture import byte_table
+
+                fields["rows"] = byte_table(event.frame)
         elif event.detail:
             fields["detail"] = event.detail
         if event.kind == EXPECT:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from zkwire.cli.lessons.lesson import Lesson
     from zkwire.cli.output import Output
+    from zkwire.testing.proxy.frames import Frame
 
 NARROWEST, WIDEST = 72, 100
 LANE, TIME = 7, 9  # columns
@@ -41,26 +42,39 @@ _SIGNS = {
     "event": "◇o", "cut": "\N{BOX DRAWINGS LIGHT DIAGONAL CROSS}X", "end": "┴=", "server": "■#",
     "dot": "·.", "yes": "✓+", "no": "✗!", "more": "…~", "bar": "█#",
 }  # fmt: skip
+_PLAIN = str.maketrans("…•", "~*")  # in byte tables
 _PAUSE = {FRAME: 0.15, CUT: 0.5, END: 0.3, SAY: 2.0, ASK: 2.0}  # seconds, for a reader
 
 
 class Terminal:
-    """Shows events; ``step``: a reader presses Enter after words; ``pauses``: time to read."""
+    """Shows events.
+
+    ``step``: a reader presses Enter after words.  ``pauses``: there is time to read.  ``tables``:
+    the bytes of each frame are below it, and pings are not folded.
+    """
 
     def __init__(
-        self, output: Output, name: str, lesson: Lesson, *, step: bool, pauses: bool
+        self,
+        output: Output,
+        name: str,
+        lesson: Lesson,
+        *,
+        step: bool = False,
+        pauses: bool = False,
+        tables: bool = False,
     ) -> None:
         self._output = output
         self._lesson = lesson
         self._step = step
         self._pauses = pauses
+        self._tables = tables
         columns = shutil.get_terminal_size((80, 24)).columns
         self._width = min(max(columns - 1, NARROWEST), WIDEST)
         self._servers = [f"S{n + 1}" for n in range(lesson.servers)]
         if lesson.servers == 1:
             self._servers = ["server"]
         self._clients: list[str] = []
-        encoding = sys.stdout.encoding if sys.stdout is not None else "ascii"
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._unicode = encoding.lower().replace("-", "") == "utf8"
         self._prose = True  # the last thing shown was words
         self._folded = False  # a line for what is not shown, right behind words
@@ -80,7 +94,7 @@ class Terminal:
 
     def show(self, event: Event) -> None:
         """Show an event."""
-        if event.frame is not None and event.frame.kind == "ping":
+        if event.frame is not None and event.frame.kind == "ping" and not self._tables:
             self._pings[event.actor] = self._pings.get(event.actor, 0) + (
                 event.frame.direction == "c2s"
             )
@@ -90,6 +104,8 @@ class Terminal:
             self._speak(event)
         else:
             self._row(event)
+            if self._tables and event.frame is not None:
+                self._explain(event.frame)
         if self._pauses:
             self._output.flush()
             time.sleep(_PAUSE.get(event.kind, 0.1))
@@ -187,6 +203,13 @@ class Terminal:
             colour = "yellow"
         self._line(line, colour)
 
+    def _explain(self, frame: Frame) -> None:
+        from zkwire.cli.lessons.picture import byte_table
+        from zkwire.cli.spy.text import table
+
+        for line in table({"rows": byte_table(frame)}, self._width):
+            self._line(line, "dim")
+
     def _drawn(self, event: Event) -> str:
         """The lanes of a row: a line from lane to lane, or a sign on one."""
         sign = self._sign
@@ -220,7 +243,7 @@ class Terminal:
 
     def _line(self, text: str, colour: str = "") -> None:
         if not self._unicode:
-            text = text.encode("ascii", "replace").decode()
+            text = text.translate(_PLAIN).encode("ascii", "replace").decode()
         self._output.line(text, colour=colour)
 
 

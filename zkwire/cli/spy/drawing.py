@@ -48,7 +48,9 @@ def as_html(records: list[Record], left: int = 0) -> str:
     for record in records:
         summary = f"<summary>{as_xml(line(record))}</summary>"
         if "rows" in record:
-            parts.append(f"<details>{summary}<table>{HEAD}{_rows(record)}</table></details>")
+            parts.append(
+                f"<details>{summary}<table>{HEAD}{table_rows(record['rows'])}</table></details>"
+            )
     return "\n".join([*parts, "</body></html>", ""])
 
 
@@ -94,8 +96,8 @@ def _step(record: Record, lanes: dict[int, int], server: int) -> Step:
     return Step(time, "event" if op == "watch" else "reply", server, lane, *rest)
 
 
-def _rows(record: Record) -> str:
-    rows: list[list[Any]] = record["rows"]
+def table_rows(rows: list[list[Any]]) -> str:
+    """A byte table's rows as HTML."""
     return "".join(
         f"<tr><td>{at}</td><td>{_spaced(digits)}</td><td>{as_xml(name)}</td>"
         f"<td>{as_xml(value)}</td><td>{as_xml(meaning)}</td></tr>"

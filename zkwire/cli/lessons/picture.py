@@ -1,0 +1,119 @@
+"""A lesson as a picture, and as a page with the picture, the words and the bytes of each frame.
+
+The picture is drawn by :mod:`zkwire.cli.spy.picture`, a row for each event; pings are folded.
+"""
+
+from __future__ import annotations
+
+from zkwire.cli.lessons.event import ASK, CUT, END, EXPECT, FOLD, SAY, SERVER, TABLE, Event
+from zkwire.cli.spy.details import Privacy, rows_of
+from zkwire.cli.spy.drawing import HEAD, PAGE, table_rows
+from zkwire.cli.spy.message import Message
+from zkwire.cli.spy.picture import Picture, Step, as_xml, svg
+from zkwire.cli.spy.records import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from zkwire.cli.lessons.lesson import Lesson
+    from zkwire.testing.proxy.frames import Frame
+
+GAP = 1.0  # seconds in which nothing happens that are drawn
+MOST = 300
+_PRIVACY = Privacy("hex", 32)
+
+
+def byte_table(frame: Frame) -> list[list[Any]]:
+    """Offset, bytes, name, value and note of each field; passwords are hidden."""
+    kind = KINDS.get(frame.kind, "request" if frame.direction == "c2s" else "reply")
+    return rows_of(Message(frame.raw, frame.direction, kind, frame.opcode), _PRIVACY)
+
+
+def as_svg(name: str, lesson: Lesson, events: list[Event]) -> str:
+    """The picture; of more than ``MOST`` rows it says how many are left out."""
+    servers = [f"S{n + 1}" for n in range(lesson.servers)] if lesson.servers > 1 else ["server"]
+    seen = dict.fromkeys(name for event in events for name in event.actor.split())
+    lanes = [*(name for name in seen if "/" not in name), *servers]  # not those of a crowd
+    steps = list(_steps(events, lanes))
+    if len(steps) > MOST:
+        left = len(steps) - MOST
+        steps[MOST:] = [Step("", "gap", None, None, f"{left} more are left out")]
+    title = f"zkwire lesson {name}: {lesson.title}"
+    return svg(Picture(title, f"{lesson.cast}; {len(steps)} steps.", tuple(lanes), tuple(steps)))
+
+
+def _steps(events: list[Event], lanes: list[str]) -> Iterator[Step]:
+    before, pings = 0.0, 0
+    for event in events:
+        if event.frame is not None and event.frame.kind == "ping":
+            pings += event.frame.direction == "c2s"
+            continue
+        step = _step(event, lanes)
+        if step is None:
+            continue
+        between = [f"{event.time - before:.1f} s"] if event.time - before > GAP else []
+        between += [f"{pings} ping{'s' * (pings > 1)}"] if pings else []
+        if between:
+            yield Step("", "gap", None, None, ", ".join(between))
+        before, pings = event.time, 0
+        yield step
+
+
+def _step(event: Event, lanes: list[str]) -> Step | None:
+    time = f"+{event.time:.3f}"
+    if event.kind == FOLD:
+        return Step(time, "gap", None, None, event.text)
+    if event.kind == SERVER:
+        return Step(time, "open", lanes.index(event.server), None, event.text, more=event.detail)
+    if event.actor not in lanes:
+        return None
+    client, server = lanes.index(event.actor), lanes.index(event.server)
+    if event.kind in (CUT, END):
+        return Step(time, "close", client, None, event.text, bad=True)
+    if event.frame is None:
+        return None
+    frame = event.frame
+    if frame.direction == "c2s":
+        return Step(time, "request", client, server, event.text, more=event.detail)
+    kind = "event" if frame.kind == "notification" else "reply"
+    return Step(time, kind, server, client, event.text, bool(frame.error), event.detail)
+
+
+def as_html(name: str, lesson: Lesson, events: list[Event]) -> str:
+    """The page, without a script and without anything from elsewhere."""
+    title = as_xml(f"zkwire lesson {name}: {lesson.title}")
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8"/>',
+        '<meta name="viewport" content="width=device-width"/>',
+        f"<title>{title}</title><style>{PAGE}</style></head><body>",
+        f"<h1>{title}</h1>",
+        f'<div class="picture">{as_svg(name, lesson, events)}</div>',
+        "<h2>Step by step</h2>",
+        *filter(None, map(_part, events)),
+        f"<p><strong>Remember: {as_xml(lesson.remember)}</strong></p>",
+        f"<p>In your code: {as_xml(lesson.in_code)}</p>",
+    ]
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def _part(event: Event) -> str:
+    text = as_xml(event.text)
+    if event.kind == ASK:
+        return f"<p><strong>? {text}</strong></p>"
+    if event.kind in (SAY, EXPECT):
+        sign = "" if event.kind == SAY else "✓ " if event.passed else "✗ "
+        return f"<p>{sign}{text}</p>"
+    if event.kind == TABLE:
+        rows = ("".join(f"<td>{as_xml(str(cell))}</td>" for cell in row) for row in event.rows)
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    if event.frame is None:
+        return f"<p>+{event.time:.3f} {text}</p>"
+    if event.frame.kind == "ping":
+        return ""
+    arrow = "→" if event.frame.direction == "c2s" else "←"
+    summary = f"+{event.time:.3f} {as_xml(event.actor)} {arrow} {text}  {as_xml(event.detail)}"
+    table = f"<table>{HEAD}{table_rows(byte_table(event.frame))}</table>"
+    return f"<details><summary>{summary}</summary>{table}</details>"
