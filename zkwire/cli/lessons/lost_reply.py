@@ -74,8 +74,8 @@ async def lesson(stage: Stage) -> None:
         lock = AsyncSequentialLock(a, "/lock")
         await lock.acquire(timeout=30)
         (node,) = nodes if len(nodes := stage.children("/lock")) == 1 else [""]
-        stage.say(f"{len(nodes)}: its name begins with ids, {node[:-16]}, and the lock looked for "
-                  "them before it did anything else.")  # fmt: skip
+        stage.say(f"Nodes: {len(nodes)}. Its name begins with ids, {node[:-16]}, and the lock "
+                  "looked for them before it did anything else.")  # fmt: skip
         sent = len(stage.frames(a, "create2", "c2s"))
         stage.expect(sent == 1 and node and lock.held, "one create, one node, and it is held")
 
