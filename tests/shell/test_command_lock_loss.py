@@ -39,9 +39,7 @@ def nodes(server: Server) -> list[str]:
         return client.get_children("/p")
 
 
-def test_hazard_E4_a_black_hole_ends_the_group_in_time(
-    still: Server, teller: Teller
-) -> None:
+def test_hazard_E4_a_black_hole_ends_the_group_in_time(still: Server, teller: Teller) -> None:
     """consul lock ended it 90 s after another node had been given the lock (consul#9788)."""
     with FaultProxy(still.hosts) as proxy:
         with teller.run(proxy.hosts, *SHORT, "lock", "/p", "sh", "-c", STUBBORN) as process:
@@ -122,9 +120,7 @@ def test_a_killed_wrapper_leaves_no_command(still: Server, teller: Teller) -> No
     assert len(nodes(still)) == 1
 
 
-def test_hazard_E1_the_rest_of_a_group_gets_its_time(
-    server: Server, teller: Teller
-) -> None:
+def test_hazard_E1_the_rest_of_a_group_gets_its_time(server: Server, teller: Teller) -> None:
     """The leader ends at TERM, what it has started somewhat later."""
     slow = "exec 3>$TELL; trap 'echo TERM >&3; read x; exit' TERM; echo ready >&3; sleep 99 & wait"
     words = ["--session-timeout", "40", "lock", "-k", "1", "/p", "sh", "-c", 'sh -c "$S" & wait']
