@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from tests.support.lock_helpers import PATIENCE, Running
-from zkwire.cli.arguments import add_connection, add_output
+from zkwire.cli.arguments import CONNECTION, add_options, defaults
 from zkwire.cli.command import Parser
 from zkwire.cli.context import Context
 from zkwire.cli.main import main
@@ -28,10 +29,10 @@ def recording(name: str) -> list[str]:
 def interpreter_of(server: Server | None = None, *words: str) -> Interpreter:
     """What runs the commands of a shell, in this process."""
     parser = Parser()
-    add_connection(parser)
-    add_output(parser)
+    add_options(parser, "the connection", CONNECTION)
+    options = argparse.Namespace(**defaults())
     hosts = ["-s", server.hosts] if server is not None else []
-    return Interpreter(Context(parser.parse_args([*hosts, *words])))
+    return Interpreter(Context(parser.parse_args([*hosts, *words], options)))
 
 
 class _Lines(io.TextIOBase):

@@ -9,6 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 DEFAULT_SERVER = "127.0.0.1:2181"
 SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -41,50 +45,70 @@ def version(text: str) -> int:
     return number
 
 
-class _Group:
-    """Adds options to a group; ``again``: behind the command, not shown, and without letters."""
+class Option:
+    """An option that each command has; ``kind`` are the other arguments of ``add_argument``."""
 
-    def __init__(self, parser: argparse.ArgumentParser, title: str, *, again: bool) -> None:
-        self._add = parser.add_argument_group(title).add_argument
-        self._again = again
-
-    def option(
-        self, letter: str, name: str, does: str, default: object = None, **kind: object
+    def __init__(
+        self, letter: str, name: str, does: str, default: object = None, **kind: Any
     ) -> None:
-        names = [name] if self._again or not letter else [letter, name]
-        if self._again:  # what stands before the command counts, and its help is in one place
-            default = does = argparse.SUPPRESS
-        self._add(*names, default=default, help=does, **kind)  # type: ignore[arg-type]
+        self.names = [letter, name] if letter else [name]
+        self.dest = kind.get("dest") or name.removeprefix("--").replace("-", "_")
+        self.default = default
+        self.kind: dict[str, Any] = {**kind, "help": does, "default": argparse.SUPPRESS}
 
 
-def add_connection(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """The options of a client; ``again`` behind the command."""
-    option = _Group(parser, "the connection", again=again).option
-    does = f"HOST:PORT[,...][/CHROOT] (else ZKWIRE_SERVER, or {DEFAULT_SERVER})"
-    option("-s", "--server", does, metavar="HOSTS")
-    does = "how long to look for a server (10)"
-    option("", "--connect-timeout", does, 10.0, type=duration, metavar="SECS")
-    does = "the timeout of the session (10)"
-    option("", "--session-timeout", does, 10.0, type=duration, metavar="SECS")
-    does = "credentials: the file has the secret (or SCHEME:SECRET in ZKWIRE_AUTH)"
-    option("", "--auth", does, os.environ.get("ZKWIRE_AUTH"), metavar="SCHEME:FILE")
-    option("", "--tls", "connect with TLS", default=False, action="store_true")
-    option("", "--cafile", "the CA certificates of the servers (PEM)", metavar="FILE")
-    option("", "--cert", "the client's certificate (PEM)", metavar="FILE")
-    option("", "--key", "the private key of --cert", metavar="FILE")
-    does = "a server without its ensemble will do"
-    option("", "--read-only", does, default=False, action="store_true")
-    does = "show each frame on the wire on standard error"
-    option("", "--trace", does, default=None, action="store_const", const="-")
-    option("", "--trace-file", "write each frame to this file", dest="trace", metavar="FILE")
+def _flag(letter: str, name: str, does: str) -> Option:
+    return Option(letter, name, does, False, action="store_true")
 
 
-def add_output(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """The options that say how a command writes; ``again`` behind the command."""
-    option = _Group(parser, "the output", again=again).option
-    does = "write JSON, an object for each result"
-    option("", "--json", does, default=False, action="store_true")
-    option("-q", "--quiet", "no notes on standard error", default=False, action="store_true")
-    option("", "--color", "when to use colours", "auto", choices=("auto", "always", "never"))
-    does = "show where in the program an error comes from"
-    option("", "--debug", does, default=False, action="store_true")
+SERVER = f"HOST:PORT[,...][/CHROOT] (else ZKWIRE_SERVER, or {DEFAULT_SERVER})"
+AUTH = "credentials: the file has the secret (or SCHEME:SECRET in ZKWIRE_AUTH)"
+CONNECTION = (
+    Option("-s", "--server", SERVER, metavar="HOSTS"),
+    Option("", "--connect-timeout", "how long to look for a server (10)", 10.0,
+            type=duration, metavar="SECS"),
+    Option("", "--session-timeout", "the timeout of the session (10)", 10.0,
+            type=duration, metavar="SECS"),
+    Option("", "--auth", AUTH, metavar="SCHEME:FILE"),
+    _flag("", "--tls", "connect with TLS"),
+    Option("", "--cafile", "the CA certificates of the servers (PEM)", metavar="FILE"),
+    Option("", "--cert", "the client's certificate (PEM)", metavar="FILE"),
+    Option("", "--key", "the private key of --cert", metavar="FILE"),
+    _flag("", "--read-only", "a server without its ensemble will do"),
+    Option("", "--trace", "show each frame on the wire on standard error",
+            action="store_const", const="-"),
+    Option("", "--trace-file", "write each frame to this file", dest="trace", metavar="FILE"),
+)  # fmt: skip
+OUTPUT = (
+    _flag("", "--json", "write JSON, an object for each result"),
+    _flag("-q", "--quiet", "no notes on standard error"),
+    Option("", "--color", "when to use colours", "auto", choices=("auto", "always", "never")),
+    _flag("", "--debug", "show where in the program an error comes from"),
+)
+
+
+def defaults() -> dict[str, object]:
+    """What the options of all commands are where none is given."""
+    values = {option.dest: option.default for option in (*CONNECTION, *OUTPUT)}
+    return {**values, "auth": os.environ.get("ZKWIRE_AUTH")}
+
+
+def add_options(parser: argparse.ArgumentParser, title: str, options: tuple[Option, ...]) -> None:
+    """Add these options to a parser, for what stands before the command."""
+    group = parser.add_argument_group(title)
+    for option in options:
+        group.add_argument(*option.names, **option.kind)
+
+
+def add_again(
+    parser: argparse.ArgumentParser, options: tuple[Option, ...], words: list[str] | None = None
+) -> None:
+    """Add these options to a command's parser, in their long form; its help does not show them.
+
+    With ``words`` only those that stand there: each run would pay for the others.
+    """
+    given = None if words is None else {word.partition("=")[0] for word in words}
+    for option in options:
+        if given is None or option.names[-1] in given:
+            hidden: dict[str, Any] = {**option.kind, "help": argparse.SUPPRESS}
+            parser.add_argument(option.names[-1], **hidden)

@@ -25,6 +25,13 @@ class UsageError(ValueError):
     """The words of a command cannot be understood; the message says where the right ones are."""
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Lines for 80 columns; argparse makes one for each argument, and would load shutil for it."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=78)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises UsageError where argparse ends the process, and shows examples first.
 
@@ -32,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *, examples: tuple[str, ...] = (), **options: object) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("formatter_class", _Formatter)
         super().__init__(**options)  # type: ignore[arg-type]
         self.examples = examples
 
@@ -41,9 +48,14 @@ class Parser(argparse.ArgumentParser):
     ) -> argparse.Namespace:
         """Parse these words; what takes all the rest of them ends the options."""
         space = namespace or argparse.Namespace()
-        if any(action.nargs in TAKES_THE_REST for action in self._get_positional_actions()):
-            return super().parse_args(args, space)
-        return self.parse_intermixed_args(args, space)
+        parsed, rest = self.parse_known_args(args, argparse.Namespace(**vars(space)))
+        ends = any(action.nargs in TAKES_THE_REST for action in self._get_positional_actions())
+        if rest and not ends:  # slower, so only where an option stands between other words
+            parsed, rest = self.parse_known_intermixed_args(args, space)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        vars(space).update(vars(parsed))
+        return space
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse has found."""

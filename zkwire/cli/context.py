@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Context:
     """One run of the command, or of the shell.
 
-    ``options``: those of :func:`zkwire.cli.arguments.add_connection`, parsed.  ``server`` is where
+    ``options``: those that :mod:`zkwire.cli.arguments` lists, parsed.  ``server`` is where
     clients connect, ``auth`` the credentials that the shell's user has added.
     """
 

@@ -10,7 +10,7 @@ import os
 import sys
 
 from zkwire import __version__
-from zkwire.cli.arguments import add_connection, add_output
+from zkwire.cli.arguments import CONNECTION, OUTPUT, add_again, add_options, defaults
 from zkwire.cli.command import TABLE, Parser, UsageError, find, parser_of
 from zkwire.cli.context import Context
 from zkwire.cli.exits import DONE, USAGE, status_of
@@ -56,23 +56,23 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"zkwire {__version__}")
-    add_connection(parser)
-    add_output(parser)
+    add_options(parser, "the connection", CONNECTION)
+    add_options(parser, "the output", OUTPUT)
     parser.add_argument("words", nargs=argparse.PARSER, help=argparse.SUPPRESS)
     return parser
 
 
 def _run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = argparse.Namespace(**defaults(), words=arguments)
+    if arguments[0].startswith("-"):  # a parser with all these options costs more than a command
+        _parser().parse_args(arguments, options)
     name, *rest = options.words
     command = find(name)
     parser = parser_of(name, command)
-    if command.connects:
-        add_connection(parser, again=True)
-    add_output(parser, again=True)
     if command.runs_program:
         at = rest.index("--") if "--" in rest else len(rest)
         rest, options.program = rest[:at], rest[at + 1 :]
+    add_again(parser, (*CONNECTION, *OUTPUT) if command.connects else OUTPUT, rest)
     parser.parse_args(rest, options)
     context = Context(options)
     try:

@@ -41,9 +41,11 @@ def resolve(host: str, port: int) -> list[Address]:
 
 
 def _literal(host: str, port: int) -> list[Address]:
-    """The address that ``host`` is, when it is no name."""
+    """The address that ``host`` is, when it is no name; for a str Python would load IDNA."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        numeric = host.encode("ascii")
+        flags = socket.AI_NUMERICHOST
+        found = socket.getaddrinfo(numeric, port, type=socket.SOCK_STREAM, flags=flags)
     except (OSError, ValueError):  # ValueError: it cannot even be the name of anything
         return []
     return [(family, address) for family, _, _, _, address in found]

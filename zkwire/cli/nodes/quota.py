@@ -12,7 +12,6 @@ import re
 from argparse import ArgumentTypeError
 from contextlib import contextmanager, suppress
 
-from zkwire.cli.arguments import server_of
 from zkwire.cli.command import Command, UsageError
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError, error_for
 
@@ -71,7 +70,7 @@ def _quota(context: Context, asked: Namespace) -> None:
 
 
 def _chroot(context: Context) -> str:
-    _, slash, chroot = server_of(context.options).partition("/")
+    _, slash, chroot = context.server.partition("/")
     return (slash + chroot).rstrip("/")
 
 
@@ -80,7 +79,7 @@ def _without_chroot(context: Context) -> Generator[Client]:
     if not _chroot(context):
         yield context.client
         return
-    client = context.connect(server_of(context.options).partition("/")[0])
+    client = context.connect(context.server.partition("/")[0])
     try:
         yield client
     finally:

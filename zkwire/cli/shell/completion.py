@@ -9,7 +9,7 @@ from __future__ import annotations
 from argparse import SUPPRESS
 from importlib import import_module
 
-from zkwire.cli.arguments import add_connection, add_output
+from zkwire.cli.arguments import CONNECTION, OUTPUT, add_options
 from zkwire.cli.command import TABLE, Command, Parser, find, parser_of
 from zkwire.cli.shell.completing import SECONDS, children
 
@@ -40,8 +40,7 @@ class Facts:
 
     def __init__(self) -> None:
         common = Parser(add_help=False)
-        add_connection(common)
-        add_output(common)
+        add_options(common, "all", (*CONNECTION, *OUTPUT))
         self.common: list[Flag] = _flags_of(common)
         self.commands: dict[str, str] = {name: does for name, (_, does) in TABLE.items()}
         self.flags: dict[str, list[Flag]] = {}

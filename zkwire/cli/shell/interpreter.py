@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from zkwire.cli.arguments import add_connection, add_output
+from zkwire.cli.arguments import OUTPUT, add_again, defaults
 from zkwire.cli.command import TABLE, Command, Parser, UsageError, find, parser_of
 from zkwire.cli.exits import DONE, status_of
 from zkwire.cli.output import Output
@@ -93,7 +93,7 @@ class Interpreter:
         """The parser for the words behind a command's name."""
         does = self.own.table[name][0] if name in self.own.table else None
         parser = parser_of(name, self.find(name), prog="", does=does)
-        add_output(parser, again=True)
+        add_again(parser, OUTPUT)
         return parser
 
     def run_line(self, line: str, *, keep_going: bool = False) -> int:
@@ -162,7 +162,4 @@ class Interpreter:
 
 def _common_options(options: argparse.Namespace) -> dict[str, object]:
     """Those of all commands: the shell's own are no matter of the commands in it."""
-    parser = Parser()
-    add_connection(parser)
-    add_output(parser)
-    return {name: getattr(options, name) for name in vars(parser.parse_args([]))}
+    return {name: getattr(options, name) for name in defaults()}

@@ -1,0 +1,119 @@
+"""What a failing command says: nothing on standard output, one line on the other, its status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.shell.test_demo import ROOT
+from tests.support.command import run
+from zkwire import Client
+from zkwire.errors import SESSION_EXPIRED
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import cut_after, cut_before
+
+CHANGES = {
+    "create": "create /new",
+    "create2": "set --create /missing x",
+    "set_data": "set /there x",
+    "delete": "rm /there",
+    "set_acl": "acl set /there world:anyone:r",
+    "multi": "txn check\\ /there rm\\ /there",
+}
+READS = {
+    "get_children2": "ls /",
+    "get_data": "get /there",
+    "exists": "stat /there",
+    "get_acl": "acl get /there",
+    "get_all_children_number": "count /",
+    "who_am_i": "whoami",
+}
+
+
+def words_of(command: str) -> list[str]:
+    """The words, with spaces in one where a backslash stands."""
+    return [word.replace("\0", " ") for word in command.replace("\\ ", "\0").split()]
+
+
+@pytest.mark.parametrize(("op", "command"), [*CHANGES.items(), *READS.items()])
+def test_a_connection_that_ends_behind_the_request_leaves_the_outcome_unknown(
+    server: Server, op: str, command: str
+) -> None:
+    with Client(server.hosts) as client:
+        client.create("/there")
+    with FaultProxy(server.hosts) as proxy:
+        proxy.on(op, action=cut_after)
+        ran = run(proxy.hosts, "--json", *words_of(command))
+        assert proxy.unfired == []
+    assert (ran.status, ran.out) == (4, b"")
+    error = json.loads(ran.err)
+    assert (error["v"], error["outcome"], error["exit"]) == (1, "unknown", 4)
+
+
+def test_a_connection_that_ends_before_the_request_arrives_looks_the_same(server: Server) -> None:
+    """The client cannot tell it from one that ends behind the request: the bytes have left."""
+    with FaultProxy(server.hosts) as proxy:
+        proxy.on("create", action=cut_before)
+        ran = run(proxy.hosts, "create", "/new")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (4, b"", 1)
+    assert run(server.hosts, "exists", "/new").status == 1
+
+
+def test_a_session_that_expires_is_status_5(server: Server) -> None:
+    server.refuse_next("create", SESSION_EXPIRED)
+    ran = run(server.hosts, "create", "/new")
+    assert ran.out == b""
+    assert (ran.status, ran.err.partition(": ")[2].partition(":")[0]) == (5, "SessionExpired")
+
+
+@pytest.mark.parametrize(
+    "command", [*CHANGES.values(), *READS.values(), "tree", "exists /", "sync", "rm -r /a",
+                "quota get /a", "ephemerals", "config", "reconfig --remove 3"],
+)  # fmt: skip
+def test_without_a_server_nothing_is_sent(command: str) -> None:
+    ran = run("127.0.0.1:1", "--connect-timeout", "10ms", *words_of(command))
+    assert (ran.status, ran.out) == (3, b"")
+    assert ran.err.startswith("zkwire: Unreachable: ")
+    assert ran.err.count("\n") == 1
+
+
+def process(*words: str, stdout: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
+    """The command as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "zkwire", *words],
+        cwd=ROOT,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_traceback_is_for_debug_alone(server: Server) -> None:
+    with process("--debug", "-s", server.hosts, "get", "/missing") as debugged:
+        out, err = debugged.communicate(timeout=100)
+        assert out == ""
+        assert err.startswith("Traceback")
+        assert "NoNodeError" in err
+
+
+def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with process("-s", server.hosts, "ls", stdout=writer) as ran:
+        os.close(writer)
+        assert ran.stderr is not None
+        assert (ran.stderr.read(), ran.wait(100)) == ("", 141)
+
+
+def test_an_output_that_is_full_is_said(server: Server) -> None:
+    with (
+        open("/dev/full", "w") as full,
+        process("-s", server.hosts, "ls", stdout=full.fileno()) as ran,
+    ):
+        assert ran.stderr is not None
+        assert ran.stderr.read() == "zkwire: [Errno 28] No space left on device\n"
+        assert ran.wait(100) == 1
