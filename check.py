@@ -48,9 +48,9 @@ FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real", "site")
 TRIALS = (
     "following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue",
-    "lock_command",
+    "lock_command", "side_by_side_zkcli",
 )  # fmt: skip
-"""Commands of tests/long for recipes and for `zkwire lock`, each with its figures."""
+"""Commands of tests/long for recipes and for the command, each with its figures."""
 NEIGHBOURS = ("docker", "curator")
 """What takes packages of Debian that not every contributor wants."""
 

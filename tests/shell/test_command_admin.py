@@ -57,11 +57,13 @@ def test_a_quota(server: Server) -> None:
     prints(server, "create", "-p", "/q/jobs/a", "12345")
     prints(server, "quota", "set", "/q/jobs", "-n", "10", "-B", "5000")
     limits = "/zookeeper/quota/q/jobs/zookeeper_limits"
-    assert prints(server, "get", limits) == ["count=10,bytes=-1=;byteHardLimit=5000"]
+    assert prints(server, "get", limits) == [
+        "count=10,bytes=-1=;byteHardLimit=5000;countHardLimit=-1"
+    ]
     shown = ["nodes = 2, limit 10, hard limit none", "bytes = 5, limit none, hard limit 5000"]
     assert prints(server, "quota", "get", "/q/jobs") == shown
     prints(server, "quota", "set", "/q/jobs", "-n", "none", "-b", "7", "-B", "none")
-    assert prints(server, "get", limits) == ["count=-1,bytes=7=;byteHardLimit=-1"]
+    assert prints(server, "get", limits) == ["count=-1,bytes=7=;byteHardLimit=-1;countHardLimit=-1"]
     inside = run(f"{server.hosts}/q", "quota", "get", "--json", "/jobs").record
     assert inside["path"] == "/jobs"
     assert inside["bytes"] == {"used": 5, "limit": 7, "hard_limit": None}

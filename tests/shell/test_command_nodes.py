@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import run
+from tests.support.command_lines import recording
 from zkwire import Client
 from zkwire.testing import Ensemble, Server
 
@@ -184,3 +186,14 @@ def test_bad_words_are_status_2_and_send_nothing(words: str) -> None:
     ran = run("127.0.0.1:1", "--connect-timeout", "0", *words.split(" "))
     assert (ran.status, ran.out) == (2, b"")
     assert re.fullmatch("zkwire: .+\n", ran.err)
+
+
+@pytest.mark.parametrize("name", ["nodes", "error"])
+def test_the_page_shows_what_happens(server: Server, name: str) -> None:
+    shown: list[str] = []
+    page = recording(name)
+    for line in page:
+        if line.startswith("$ zkwire "):
+            ran = run(server.hosts, *shlex.split(line)[2:])
+            shown += [line, *ran.lines, *ran.err.splitlines()]
+    assert shown == page

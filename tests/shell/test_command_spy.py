@@ -133,9 +133,9 @@ def test_bytes_of_the_java_client_pass_as_they_are(zookeeper: ZooKeeperServer) -
         Wiretap(tap.hosts[0], segment=1) as before,
     ):
         command = [
-            installed._java,
+            installed.java,
             "-cp",
-            installed._classpath,
+            installed.classpath,
             "org.apache.zookeeper.ZooKeeperMain",
         ]
         done = subprocess.run(

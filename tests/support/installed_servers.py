@@ -117,11 +117,11 @@ class InstalledBackend(Backend):
     name = "installed"
 
     def __init__(self, java: str, classpath: str) -> None:
-        self._java = java
-        self._classpath = classpath
+        self.java = java
+        self.classpath = classpath
 
     def __str__(self) -> str:
-        return f"installed ZooKeeper, {self._classpath}"
+        return f"installed ZooKeeper, {self.classpath}"
 
     def make_standalone(self, settings: Settings) -> InstalledServer:
         (server,) = self._make(1, settings)
@@ -139,11 +139,11 @@ class InstalledBackend(Backend):
 
     def _command(self, settings: Settings) -> tuple[str, ...]:
         return (
-            self._java,
+            self.java,
             *JAVA_FLAGS,
             *settings.java_flags,
             "-cp",
-            self._classpath,
+            self.classpath,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         )
 

@@ -103,7 +103,7 @@ def installed_backend() -> Backend:
     if wanted not in {"auto", "installed"}:
         raise NoBackendError(f"servers with TLS or SASL must be installed ones, not {wanted}")
     found = find_installed()
-    return InstalledBackend(found._java, ":".join((found._classpath, *MORE_JARS)))
+    return InstalledBackend(found.java, ":".join((found.classpath, *MORE_JARS)))
 
 
 @contextmanager

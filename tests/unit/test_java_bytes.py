@@ -86,12 +86,12 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
         unavailable("no `javac` on the path (Debian's package `default-jdk-headless`)")
     classes = tmp_path_factory.mktemp("java")
     subprocess.run(
-        [compiler, "-cp", installed._classpath, "-d", classes, PROGRAM],
+        [compiler, "-cp", installed.classpath, "-d", classes, PROGRAM],
         check=True,
         timeout=COMPILE_SECONDS,
     )
-    classpath = f"{installed._classpath}:{classes}"
-    running = Java([installed._java, *JAVA_FLAGS, "-cp", classpath, PROGRAM.stem])
+    classpath = f"{installed.classpath}:{classes}"
+    running = Java([installed.java, *JAVA_FLAGS, "-cp", classpath, PROGRAM.stem])
     yield running
     running.close()
 

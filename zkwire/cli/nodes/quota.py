@@ -29,6 +29,8 @@ STATISTICS = "/zookeeper_stats"
 NONE = -1
 KEYS = {"nodes": ("count", "countHardLimit"), "bytes": ("bytes", "byteHardLimit")}
 
+ALL_KEYS = tuple(key for pair in KEYS.values() for key in pair)
+
 
 def _limit(text: str) -> int:
     if text == "none":
@@ -52,8 +54,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _quota(context: Context, asked: Namespace) -> None:
-    keys = [key for pair in KEYS.values() for key in pair]
-    limits = {key: value for key in keys if (value := getattr(asked, key)) is not None}
+    limits = {key: value for key in ALL_KEYS if (value := getattr(asked, key)) is not None}
     if (asked.action == "set") != bool(limits):
         raise UsageError("quota set takes one limit or more; get and del take none")
     path = context.path(asked.path)
@@ -134,7 +135,7 @@ def _set(client: Client, path: str, limits: dict[str, int]) -> None:
     except NoNodeError:
         client.ensure_path(node)
         with client.transaction() as both:
-            both.create(node + LIMITS, _written(limits))
+            both.create(node + LIMITS, _written(dict.fromkeys(ALL_KEYS, NONE) | limits))
             both.create(node + STATISTICS, b"count=0,bytes=0")
     else:
         client.set_data(node + LIMITS, _written(_read(data) | limits), stat.version)

@@ -108,8 +108,8 @@ COMMANDS = {
         _spy,
         _arguments,
         examples=(
-            "zkwire spy 127.0.0.1:2181                    # then point a client at its address",
-            "zkwire spy 127.0.0.1:2181 -- myclient {}     # run one through it",
+            "zkwire spy 127.0.0.1:2181                 # then point a client at its address",
+            "zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it",
             "zkwire spy --fault cut-after:create HOST:PORT -- myclient {}",
             "zkwire spy -f none --stats --by path HOST:PORT --for 1m",
             "zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg",

@@ -1,0 +1,37 @@
+"""docs/command.md names every exit status and every option of all commands."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.command_lines import PAGE
+from zkwire.cli import exits
+from zkwire.cli.arguments import CONNECTION, OUTPUT
+from zkwire.cli.command import TABLE, find, parser_of
+
+
+def table_under(heading: str) -> str:
+    """The first column of the table in this section."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return "\n".join(re.findall(r"^\| (.*?) \| ", section, re.MULTILINE))
+
+
+def test_the_exit_statuses_are_those_of_the_command() -> None:
+    listed = {int(number) for number in re.findall(r"\d+", table_under("Exit statuses"))}
+    assert listed == {value for name, value in vars(exits).items() if name.isupper()}
+
+
+def test_the_options_are_those_of_the_command() -> None:
+    listed = re.findall(r"--[a-z][a-z-]*", table_under("Options of all commands"))
+    assert listed == [option.names[-1] for option in (*CONNECTION, *OUTPUT)]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_help_begins_with_two_examples_and_fits_a_terminal(name: str) -> None:
+    command = find(name)
+    lines = parser_of(name, command).format_help().splitlines()
+    assert lines[0] == "examples:"
+    assert len(command.examples) >= 2
+    assert [line for line in lines if len(line) > 80] == []
