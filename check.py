@@ -6,8 +6,8 @@
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
 or any steps by name: format lint mypy pyright unit testbed simulation site shell embedded real
-docker coverage curator pairs explore chaos fuzz following partitioner; what follows `--` goes to
-pytest.
+docker coverage curator browser pairs explore chaos fuzz following partitioner; what follows `--`
+goes to pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
@@ -23,7 +23,8 @@ which lines and branches of session, watches and recipes their quick tests miss.
 `ZOOKEEPER_HOME` names the release for `real`, or with `long` several, separated by colons: each is
 a step then. `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
 `libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues and claims at
-every pair of requests.
+every pair of requests. `browser` tries the documentation in Chromium, with Debian's `chromium` and
+`chromium-driver` and with Selenium, which are installed where they are missing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.check.environment import PYTHON, ROOT, provide_environment, provide_zookeeper
+from tests.check.environment import (
+    PYTHON,
+    ROOT,
+    provide_browser,
+    provide_environment,
+    provide_zookeeper,
+)
 from tests.check.left_over import adopt_orphans, end_all, processes_left
 from tests.check.steps import Running, Step
 
@@ -54,13 +61,13 @@ TRIALS = (
 NEIGHBOURS = ("docker", "curator")
 """What takes packages of Debian that not every contributor wants."""
 
-LONG = ("pairs", "explore", "chaos", "fuzz", *TRIALS)
+LONG = ("browser", "pairs", "explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell", "site"),
     ("unit", "testbed", "simulation", "coverage", "explore"),
-    ("real", "docker", "curator", "pairs", "chaos", *TRIALS),
+    ("real", "docker", "curator", "browser", "pairs", "chaos", *TRIALS),
     ("fuzz",),
 )
 """What computes and what waits go on side by side; the steps of one lane follow each other."""
@@ -147,6 +154,8 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
         # Under CI=true a test that misses its Curator fails.
         Step("curator", pytest("curator"), variables={**seed, "CI": "true"}),
+        # So does one that misses its browser.
+        Step("browser", pytest("browser"), variables={**seed, "CI": "true"}),
         Step("pairs", [*pytest("real"), "-k", "every_cut"], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
     ]
 
@@ -295,6 +304,8 @@ def run_all(check: Check, chosen: Sequence[Step]) -> None:
     """First what answers soon; the rest only if that has passed."""
     if any(step.name not in (*FAST, "explore") for step in chosen):
         provide_zookeeper(curator="curator" in (step.name for step in chosen))
+    if any(step.name == "browser" for step in chosen):
+        provide_browser()
     check.say(f"run: {' '.join(step.name for step in chosen)}")
     check.run(in_lanes([step for step in chosen if step.name in FAST]))
     check.run(in_lanes([step for step in chosen if step.name not in FAST]))

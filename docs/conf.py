@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "_ext"))
 
 import zkwire
 
@@ -18,11 +20,12 @@ project = "zkwire"
 author = "the zkwire authors"
 version = release = zkwire.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "lost"]
 html_theme = "furo"
 html_title = "zkwire"
 html_show_copyright = html_show_sphinx = False
 html_copy_source = False
+html_static_path = ["_static"]
 html_extra_path = ["connection-loss.json"]
 exclude_patterns = ["conf.py"]
 myst_heading_anchors = 4  # a link of one page to a heading of another is checked
@@ -86,5 +89,6 @@ def _hide_private(
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.add_directive("api", Api)
+    app.add_lexer("mermaid", TextLexer)  # a picture elsewhere, its text here
     app.connect("autodoc-process-docstring", _mark_code)
     app.connect("autodoc-process-signature", _hide_private)

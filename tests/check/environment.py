@@ -74,6 +74,15 @@ def provide_zookeeper(*, curator: bool = False) -> None:
         install_packages(missing)
 
 
+def provide_browser() -> None:
+    """Have Chromium and what drives it; Debian's packages as above, 120 MB if they are missing."""
+    install = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    succeeds([*install, "--requirement", "tests/browser/requirements.txt"])
+    packages = {"chromium": "chromium", "chromedriver": "chromium-driver"}
+    if missing := [name for command, name in packages.items() if shutil.which(command) is None]:
+        install_packages(missing)
+
+
 def install_packages(names: list[str]) -> None:
     """Install packages of Debian, if this may."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:

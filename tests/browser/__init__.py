@@ -1,0 +1,1 @@
+"""The documentation in a real browser: Debian's Chromium, driven by Selenium."""

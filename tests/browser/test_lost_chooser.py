@@ -1,0 +1,135 @@
+"""The chooser of connection-loss.md in a browser: what is known leads to the lines that fit.
+
+The page is opened from the disk, as a reader may, so nothing can come from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.chromium import browser, missing
+from tests.check.environment import ROOT
+from tests.conftest import unavailable
+from tests.connection_loss import data
+
+ROWS = json.loads(data.PATH.read_text())["rows"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page, newly built."""
+    if lacking := missing():
+        unavailable(f"there is no {', no '.join(lacking)}")
+    site = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "sphinx", "-Eqb", "html", "docs", str(site)]
+    subprocess.run(build, cwd=ROOT, check=True, timeout=600)
+    return site / "connection-loss.html"
+
+
+@pytest.fixture(scope="module")
+def wide(page: Path) -> Iterator[Any]:
+    with browser(page) as driver:
+        yield driver
+
+
+def found(driver: Any) -> list[str]:
+    """The names of the lines that are shown."""
+    script = "return [...document.querySelectorAll('.lost-card li > a')].map(a => a.hash.slice(1))"
+    return list(driver.execute_script(script))
+
+
+def choose(driver: Any, **choices: str) -> None:
+    """Begin anew, and choose by the values of the lists."""
+    from selenium.webdriver.support.select import Select
+
+    driver.get(driver.current_url.partition("#")[0])
+    for name, value in choices.items():
+        Select(driver.find_element("id", f"lost-{name}")).select_by_value(value)
+
+
+def test_each_line_of_the_data_has_its_line_in_the_page(wide: Any) -> None:
+    script = (
+        "return arguments[0].map(id => document.getElementById(id)?.closest('tr')?.innerText ?? '')"
+    )
+    lines = wide.execute_script(script, [row["id"] for row in ROWS])
+    for row, line in zip(ROWS, lines, strict=True):
+        for text in (row["point"], row["server"], row["client"], row["end"]):
+            assert plain(text or "") in plain(line), row["id"]
+
+
+def plain(text: str) -> str:
+    """Its words, without marks and quotes."""
+    return " ".join(re.findall(r"\w+", text))
+
+
+def test_choices_narrow_each_other_to_the_one_line(wide: Any) -> None:
+    choose(wide, call="operations create", errors="OutcomeUnknownError", failure="reply-lost")
+    ways = [row for row in ROWS if row["call"] == "create" and row["failure"] == "reply-lost"]
+    assert found(wide) == [row["id"] for row in ways]
+    choose(
+        wide,
+        call="operations create",
+        options="ephemeral and sequential",
+        errors="OutcomeUnknownError",
+        failure="reply-lost",
+    )
+    (row,) = [row for row in ways if row["options"] == "ephemeral and sequential"]
+    assert found(wide) == [row["id"]]
+    advice = wide.find_element("class name", "lost-advice").text
+    assert advice.lower() == row["advice"].replace("`", "").replace("**", "").lower()
+    wide.find_element("css selector", ".lost-card li > a").click()
+    target = wide.execute_script("return document.querySelector(':target').id")
+    assert target == row["id"]
+
+
+def test_a_read_and_its_watch_are_two_calls(wide: Any) -> None:
+    choose(wide, call="watches exists", failure="server-behind")
+    (name,) = found(wide)
+    assert name == "watch-exists-no-node--changed-and-moved-to-a-server-that-is-behind"
+
+
+def test_the_keyboard_is_enough(wide: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    choose(wide)
+    wide.find_element("id", "lost-call").send_keys("dele")
+    for _ in range(4):
+        wide.switch_to.active_element.send_keys(Keys.TAB)
+        if wide.switch_to.active_element.get_attribute("id") == "lost-words":
+            break
+    wide.switch_to.active_element.send_keys("reply BEHIND")
+    assert found(wide) == []
+    assert "No line fits" in wide.find_element("class name", "lost-status").text
+    wide.switch_to.active_element.send_keys(*[Keys.BACKSPACE] * len("reply BEHIND"), "behind")
+    assert found(wide) == ["delete--applied-then-moved-to-a-server-that-is-behind"]
+    wide.switch_to.active_element.send_keys(Keys.TAB)
+    wide.switch_to.active_element.send_keys(Keys.ENTER)  # on the button that clears
+    assert wide.find_element("id", "lost-words").get_attribute("value") == ""
+
+
+def test_each_field_has_a_name_and_the_result_is_announced(wide: Any) -> None:
+    choose(wide)
+    for field in wide.find_elements("css selector", "#lost select, #lost input, #lost button"):
+        assert field.accessible_name, field.get_attribute("outerHTML")
+    assert wide.find_element("class name", "lost-status").aria_role == "status"
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(page: Path) -> None:
+    with browser(page, width=390) as phone:
+        choose(phone, failure="server-behind")
+        assert len(found(phone)) > 20
+        assert phone.execute_script("return document.documentElement.scrollWidth") <= 390
+
+
+def test_without_scripts_there_are_the_tables_alone(page: Path) -> None:
+    with browser(page, scripts=False) as driver:
+        assert not driver.find_element("id", "lost").is_displayed()
+        assert driver.find_element("id", ROWS[0]["id"]).is_displayed()
