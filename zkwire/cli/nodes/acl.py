@@ -71,10 +71,10 @@ def _set(context: Context, asked: Namespace) -> None:
 def _set_all(context: Context, path: str, acl: Sequence[ACL]) -> int:
     """The number of nodes that have the list now.
 
-    Children come first: the list may take the right to look below a node.
+    All are listed before the first is changed: the list may take the right to look below a node.
     """
     number = 0
-    for node in list(context.client.walk(path))[::-1]:
+    for node in list(context.client.walk(path)):
         try:
             context.client.set_acl(node, acl)
             number += 1
