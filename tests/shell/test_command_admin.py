@@ -25,7 +25,7 @@ def test_an_access_list(server: Server) -> None:
 
 
 def test_an_access_list_that_closes_a_tree_reaches_all_of_it(server: Server) -> None:
-    """Once a node is closed, what is below it cannot be listed."""
+    """Each node is closed, although what is below a closed one cannot be listed."""
     prints(server, "create", "-p", "/a/b/c")
     assert prints(server, "acl", "set", "-R", "/a", "ip:10.0.0.1:cdrwa") == ["3"]
     assert refuses(server, "ls", "/a")[1].startswith("NoAuth")

@@ -71,10 +71,10 @@ def _set(context: Context, asked: Namespace) -> None:
 def _set_all(context: Context, path: str, acl: Sequence[ACL]) -> int:
     """The number of nodes that have the list now.
 
-    All are listed before the first is changed: the list may take the right to look below a node.
+    The list may take the right to look below a node: a walk yields each once it has looked there.
     """
     number = 0
-    for node in list(context.client.walk(path)):
+    for node in context.client.walk(path):
         try:
             context.client.set_acl(node, acl)
             number += 1
