@@ -337,11 +337,14 @@ def test_pings_go_out_under_a_flood(reader: str) -> None:
         connection.flush()
         waiting = connection.request()
 
+        one_frame = threading.Lock()
+
         def pour() -> None:
             ends = time.monotonic() + 1.5 * timeout
             with contextlib.suppress(OSError):
                 while time.monotonic() < ends:
-                    connection.sock.sendall(notification * 1000)
+                    with one_frame:
+                        connection.sock.sendall(notification * 1000)
                 connection.answer(waiting)
             over.set()
 
@@ -349,7 +352,10 @@ def test_pings_go_out_under_a_flood(reader: str) -> None:
         pouring.start()
         try:
             while not over.is_set():
-                connection.request(pings=True)  # and leave them unanswered
+                ping = connection.request(pings=True)
+                with one_frame:  # events alone would not keep the connection
+                    connection.answer(ping)
+                    connection.flush()
             for request in connection.requests():
                 connection.answer(request)
         finally:

@@ -121,7 +121,7 @@ def test_wrong_arguments_are_said() -> None:
 
 def test_who_has_seen_enough_ends_it_silently() -> None:
     with zkwire_testing.Server() as server:
-        command = [sys.executable, "-m", "zkwire", "shell", "--server", server.hosts, "ls", "/"]
+        command = [sys.executable, "-m", "zkwire", "--server", server.hosts, "ls", "/"]
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ from zkwire import (
     Client,
     ClientClosedError,
     Group,
+    Member,
     OperationTimeoutError,
     PersistentNode,
 )
@@ -92,11 +94,12 @@ def test_what_ends_the_changes(server: Server) -> None:
     client = Client(server.hosts)
     client.connect()
     group, other = Group(client, "/group"), Group(client, "/group")
-    ended = Running(lambda: list(group.changes()))
+    seen: queue.Queue[list[Member]] = queue.Queue()
+    ended = Running(lambda: [seen.put(members) for members in group.changes()])
     failed = Running(lambda: list(other.changes()))
-    assert group.members(SECONDS) == other.members(SECONDS) == []
+    assert other.members(SECONDS) == seen.get(timeout=SECONDS) == []
     group.close()
-    assert ended.result() == [[]]
+    assert ended.result() == [None]
     client.close()
     with pytest.raises(ClientClosedError):
         failed.result()

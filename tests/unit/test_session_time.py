@@ -25,7 +25,7 @@ from tests.support.scripted import (
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
-from zkwire.session.liveness import DOUBTED, PROGRESS_BYTES, SETTLED, STEADY
+from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY
 from zkwire.session.outcomes import CLOSED, RESET
 from zkwire.session.own_frames import PING
 from zkwire.wire import ops
@@ -177,7 +177,7 @@ def test_known_A55_a_session_taken_back_is_asked_for_again_soon(watching: bool) 
     greeted = script.state
     script.advance(SETTLED)
     assert [sent.name for sent in script.sent[1:]] == ["set_watches" if watching else "ping"]
-    script.advance(DOUBTED - SMALL)
+    script.advance(THIRD - SMALL)
     assert script.state is greeted
     script.advance(SMALL)
     assert script.state is not greeted
@@ -203,7 +203,7 @@ def test_only_a_connection_that_this_server_had_closed_is_in_doubt(servers: int,
     script.connect()
     script.lose(why=why)
     script.connect()
-    script.advance(SETTLED + DOUBTED)
+    script.advance(SETTLED)
     assert [sent.name for sent in script.sent] == ["connect"]
     assert script.state is State.CONNECTED
 

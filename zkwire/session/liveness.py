@@ -12,7 +12,8 @@ end; then ZooKeeper drops all that it is sent, pings included, and goes on telli
 
 * A connection that brings nothing but events for a whole session timeout is dead.
 * One that comes right behind one that this server has closed is in *doubt*: it is pinged when the
-  other client's request has surely been carried out, and dead if no answer follows soon.
+  other client's request has surely been carried out, and dead if no answer follows within a third
+  of the session timeout.
 
 The *session's lease* is stricter than that.  Only a server can say that a session has expired; what
 is held in the session's name must act as if it had once a session timeout has passed since the
@@ -59,8 +60,9 @@ if TYPE_CHECKING:
 # A part of a frame is a sign of life only if it is at least this long.
 PROGRESS_BYTES = 1024
 
-# Seconds from the greeting of a connection in doubt to a ping, and from there to an answer.
-SETTLED, DOUBTED = 0.1, 1.0
+# Seconds from the greeting of a connection in doubt to a ping.  The answer may take a third of the
+# session timeout: it waits behind the session's writes, and a disk may take seconds for one.
+SETTLED = 0.1
 
 # Seconds after which a connection has served, even if nothing was answered on it.
 STEADY = 1.0
@@ -174,7 +176,8 @@ class Liveness:
     def dead_at(self) -> float:
         """When the connection counts as dead unless something arrives."""
         due = min(self._silent_at, self.last_answer + self.timeout)
-        return due if self.last_answer >= self._proof_at else min(due, self._proof_at + DOUBTED)
+        in_doubt = self.last_answer < self._proof_at
+        return min(due, self._proof_at + self.timeout / 3) if in_doubt else due
 
     def silence(self, now: float) -> str:
         """Why the connection counts as dead."""
