@@ -95,7 +95,7 @@ def test_what_ends_the_changes(server: Server) -> None:
     client.connect()
     group, other = Group(client, "/group"), Group(client, "/group")
     seen: queue.Queue[list[Member]] = queue.Queue()
-    ended = Running(lambda: [seen.put(members) for members in group.changes()])
+    ended = Running(lambda: list(map(seen.put, group.changes())))
     failed = Running(lambda: list(other.changes()))
     assert other.members(SECONDS) == seen.get(timeout=SECONDS) == []
     group.close()
