@@ -81,6 +81,19 @@ def test_without_a_server_nothing_is_sent(command: str) -> None:
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ("", "ls /"),  # an empty variable of a script, which means no other server
+        ("127.0.0.1:1", "ls / --auth digest:typed-in-haste"),  # shown to no log
+    ],
+)
+def test_what_is_typed_by_mistake_is_refused(server: str, words: str) -> None:
+    ran = run(server, *words.split())
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
+    assert "haste" not in ran.err
+
+
 def process(*words: str, stdout: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
     """The command as a process of its own."""
     return subprocess.Popen(

@@ -139,6 +139,7 @@ def test_a_step_waits_for_enter_at_each_question_and_paragraph(
         (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
         (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
         (["--all", "--svg", "x.svg"], "one lesson makes a drawing or a page: name it"),
+        (["--svg", "x.svg"], "one lesson makes a drawing or a page: name it"),
         (["watch-gap", "--writes", "many"], "invalid int value: 'many'"),
     ],
 )

@@ -19,7 +19,9 @@ SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def server_of(asked: argparse.Namespace) -> str:
     """The servers that ``--server`` names, or the environment, or the default."""
-    return asked.server or os.environ.get("ZKWIRE_SERVER") or DEFAULT_SERVER
+    if asked.server is not None:  # an empty one, from an empty variable, is refused by the client
+        return str(asked.server)
+    return os.environ.get("ZKWIRE_SERVER") or DEFAULT_SERVER
 
 
 def duration(text: str) -> float:

@@ -103,8 +103,12 @@ def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
         raise ValueError("--auth takes SCHEME:FILE, such as digest:secret.txt")
     if asked == os.environ.get("ZKWIRE_AUTH"):
         return [(scheme, rest.encode())]
-    with open(rest, "rb") as file:
-        return [(scheme, file.read().rstrip(b"\r\n"))]
+    try:
+        with open(rest, "rb") as file:
+            return [(scheme, file.read().rstrip(b"\r\n"))]
+    except OSError as error:  # without the name, which may be a secret that was typed there
+        words = f"the FILE of --auth SCHEME:FILE cannot be read: {error.strerror}"
+        raise ValueError(words) from None
 
 
 def _tls(options: argparse.Namespace) -> SSLContext | None:

@@ -58,7 +58,7 @@ def _parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"zkwire {__version__}")
     add_options(parser, "the connection", CONNECTION)
     add_options(parser, "the output", OUTPUT)
-    parser.add_argument("words", nargs=argparse.PARSER, help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs=argparse.PARSER, metavar="COMMAND", help=argparse.SUPPRESS)
     return parser
 
 

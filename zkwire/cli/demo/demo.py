@@ -143,7 +143,7 @@ COMMANDS = {
             "zkwire demo                          # on an in-memory server of its own",
             "zkwire demo --server 127.0.0.1:2181  # on this one; it removes what it creates",
         ),
-        details="Shows what the locks do when things go wrong, and checks all that it shows.",
+        details="It checks all that it shows, and removes what it creates.",
         in_shell=False,
     ),
     # processes of the demo

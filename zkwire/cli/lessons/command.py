@@ -51,14 +51,14 @@ def _add(group: argparse._ArgumentGroup, flag: Flag) -> None:
 
 
 def _lesson(context: Context, asked: argparse.Namespace) -> int:
+    if (asked.all or asked.name is None) and (asked.svg or asked.html):
+        raise UsageError("one lesson makes a drawing or a page: name it")
     if asked.all:
         names = list(TABLE)
     elif asked.name is None:
         return _list(context)
     else:
         names = [asked.name]
-    if len(names) > 1 and (asked.svg or asked.html):
-        raise UsageError("one lesson makes a drawing or a page: name it")
     status = DONE
     for name in names:
         if name not in TABLE:
