@@ -173,6 +173,8 @@ class Play(Case):
         client = self.present()
         for _ in range(STEPS):
             repeat(lambda: self._aside(client.sync))
+        background = client._driver.background_tasks
+        poll("what is left to do is done", lambda: not background or None, PATIENCE)
 
     def done_by_itself(self) -> str:
         """The requests since the loss; the tests' own are those about the root.
