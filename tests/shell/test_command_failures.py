@@ -81,6 +81,13 @@ def test_without_a_server_nothing_is_sent(command: str) -> None:
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--debug", "--json"])
+def test_options_of_a_program_are_the_programs(option: str) -> None:
+    ran = run("127.0.0.1:1", "--connect-timeout", "10ms", "lock", "/a", "--", "true", option)
+    assert (ran.status, ran.out) == (125, b"")
+    assert ran.err.startswith("zkwire: Unreachable: ")
+
+
 @pytest.mark.parametrize(
     ("server", "words"),
     [

@@ -19,7 +19,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.support.installed_servers import find_installed
-from tests.support.server_control import ZooKeeperServer
+from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.wiretap import Wiretap
 from zkwire import (
     Client,
@@ -72,13 +72,6 @@ def records_of(tap: Tap) -> list[dict[str, Any]]:
     return [recorder.record(tap.events.get()) for _ in range(tap.events.qsize())]
 
 
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "this has not come"
-        time.sleep(0.01)
-
-
 def use_kazoo(hosts: str) -> None:
     """Some of everything: small and large frames, watches, refusals, credentials, a multi."""
     client = KazooClient(hosts, auth_data=[("digest", f"user:{SECRET}")])
@@ -109,7 +102,7 @@ def test_bytes_pass_as_they_are(server: Server) -> None:
         Wiretap(tap.hosts[0], segment=1) as before,
     ):
         use_kazoo(before.hosts)
-        wait_until(lambda: not tap.connections)
+        poll("the connections end", lambda: not tap.connections or None, PATIENCE)
         found = [record for record in records_of(tap) if "dir" in record]
     assert (before.sent, before.received) == (behind.sent, behind.received)
     assert len(before.sent) == 1
@@ -147,7 +140,7 @@ def test_bytes_of_the_java_client_pass_as_they_are(zookeeper: ZooKeeperServer) -
             check=False,
         )
         assert "some-data" in done.stdout, done.stdout + done.stderr
-        wait_until(lambda: not tap.connections)
+        poll("the connections end", lambda: not tap.connections or None, PATIENCE)
         found = [record for record in records_of(tap) if "dir" in record]
     assert (before.sent, before.received) == (behind.sent, behind.received)
     assert [record for record in found if "problem" in record or record["op"] == "unknown"] == []

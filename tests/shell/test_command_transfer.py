@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from zkwire import ACL, CREATOR_ALL_ACL, Client, Perms, digest_auth, digest_id
+from zkwire.cli.access import entry_text
 from zkwire.cli.main import main
-from zkwire.cli.transfer.node import Node, acl_text
+from zkwire.cli.transfer.node import Node
 from zkwire.cli.transfer.place import Place
 from zkwire.cli.transfer.plan import Plan
 from zkwire.cli.transfer.writing import Writer
@@ -167,7 +168,7 @@ def test_what_becomes_of_access_lists(
 ) -> None:
     with Client(server.hosts, auth=[BOB]) as client:
         client.create("/a", acl=[*CREATOR_ALL_ACL, *READ_ACL_UNSAFE])
-        whole = [acl_text(entry) for entry in client.get_acl("/a").acl]
+        whole = [entry_text(entry) for entry in client.get_acl("/a").acl]
         done = run(server.hosts, "copy", "/a", "/b")
         assert (done.status, done.out, client.exists("/b")) == (2, "", None)
         assert "hidden in the ACL of /" in done.err
@@ -179,11 +180,11 @@ def test_what_becomes_of_access_lists(
         assert run(server.hosts, "copy", "/a", "/own", "--acl", "creator").status == 0
         assert client.get_acl("/own").acl == [ACL(Perms.ALL, digest_id("bob", "secret"))]
         assert run(server.hosts, "copy", "/a", "/b").out.startswith("created 1")
-        assert [acl_text(entry) for entry in client.get_acl("/b").acl] == whole
+        assert [entry_text(entry) for entry in client.get_acl("/b").acl] == whole
         assert run(server.hosts, "copy", "/a", "/open", "--force").out.startswith(
             "created 0, changed 1"
         )
-        assert [acl_text(entry) for entry in client.get_acl("/open").acl] == whole
+        assert [entry_text(entry) for entry in client.get_acl("/open").acl] == whole
 
 
 def test_between_ensembles_and_chroots(tree: Server, run: Run) -> None:

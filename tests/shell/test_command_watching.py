@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.connection_loss.case import repeat
 from tests.support.command_lines import RunningCommand, recording
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
@@ -21,6 +22,12 @@ from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 MISSED = "changes before this line may have been missed"
+
+
+def cut_all(server: Server, client: Client) -> None:
+    """The server closes every connection; the client of the test is back on its next one."""
+    server.cut_all()
+    repeat(client.sync, "/")
 
 
 def expire_others(server: Server, client: Client) -> None:
@@ -37,7 +44,7 @@ def test_watch_shows_each_newest_state(server: Server) -> None:
         deeds: list[Callable[[], object]] = [
             lambda: None,
             lambda: client.create("/config", b"limit=10"),
-            server.cut_all,
+            lambda: cut_all(server, client),
             lambda: client.set_data("/config", b"limit=20"),
             lambda: expire_others(server, client),
             lambda: client.set_data("/config", b"limit=30"),
@@ -67,11 +74,8 @@ def test_a_recursive_watch_says_where_changes_may_be_missing(server: Server) -> 
             ]
             client.set_data("/a/b", b"x")
             assert record() == {"event": "changed", "path": "/a/b"}
-            for what, end in (
-                ("reconnected", server.cut_all),
-                ("resynced", lambda: expire_others(server, client)),
-            ):
-                end()
+            for what, end in (("reconnected", cut_all), ("resynced", expire_others)):
+                end(server, client)
                 assert record() == {"event": what}
                 assert record() == {"event": "gap", "path": "/a"}
             client.create("/a/b/c")

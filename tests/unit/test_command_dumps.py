@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire import ACL, Id
+from zkwire.cli.access import entry_of, entry_text
 from zkwire.cli.output import Output
 from zkwire.cli.transfer import dumps, window
-from zkwire.cli.transfer.node import Node, acl_of, acl_text
+from zkwire.cli.transfer.node import Node
 from zkwire.cli.transfer.progress import Progress, progress_line
 from zkwire.errors import NotSentError, ThrottledOpError
 
@@ -36,11 +37,11 @@ def test_what_is_written_is_read(data: bytes, perms: int) -> None:
 
 
 def test_an_access_list_is_written_as_zkcli_does() -> None:
-    assert acl_text(ACL(31, Id("world", "anyone"))) == OPEN
-    assert acl_of("ip:fe80::1:r") == ACL(1, Id("ip", "fe80::1"))
+    assert entry_text(ACL(31, Id("world", "anyone"))) == OPEN
+    assert entry_of("ip:fe80::1:r") == ACL(1, Id("ip", "fe80::1"))
     for wrong in ("", "world", "world:anyone", ":anyone:r", "world:anyone:x"):
         with pytest.raises(ValueError, match="no entry"):
-            acl_of(wrong)
+            entry_of(wrong)
 
 
 def node_line(path: str = "/", data: str = "null", acl: str = f'["{OPEN}"]') -> str:

@@ -7,7 +7,8 @@ from argparse import ArgumentTypeError
 import pytest
 
 from zkwire import ACL, Id
-from zkwire.cli.nodes.words import access_list, entry_text
+from zkwire.cli.access import entry_text
+from zkwire.cli.nodes.words import access_list
 
 
 def test_an_access_list_is_read_as_it_is_written() -> None:

@@ -66,9 +66,8 @@ def status_of(error: BaseException) -> int:
 
 def outcome_of(error: BaseException) -> str:
     """What a script may conclude: ``refused``, ``not_sent``, ``unknown`` or ``failed``."""
-    if isinstance(error, ZooKeeperError) and error.maybe_applied:
-        return "unknown"
-    if isinstance(error, OutcomeUnknownError):
+    maybe_applied = isinstance(error, ZooKeeperError) and error.maybe_applied
+    if maybe_applied or isinstance(error, OutcomeUnknownError):
         return "unknown"
     if isinstance(error, NotSentError):
         return "not_sent"

@@ -24,7 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not words:
         _parser().print_help(sys.stderr)
         return USAGE
-    output, debug = Output(json="--json" in words), "--debug" in words
+    own = words[: words.index("--")] if "--" in words else words  # the others are a program's
+    output, debug = Output(json="--json" in own), "--debug" in own
     try:
         return _flushed(_run(words))
     except BrokenPipeError as error:  # the reader of the output has ended

@@ -87,11 +87,16 @@ class Output:
             sys.stdout.flush()
 
 
-def printable(text: str) -> str:
-    """``text`` with each character that is not printable as its number, but tabs and new lines."""
+def printable(text: str, kept: str = "\n\t") -> str:
+    """``text`` with each character that is neither printable nor ``kept`` as its number."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+
+
+def one_line(text: str) -> str:
+    """``text`` with each character that is not printable as its number, new lines included."""
+    return printable(text, "")
 
 
 def describe(error: BaseException) -> str:
@@ -147,9 +152,9 @@ def moment(milliseconds: int) -> str:
 
 def now() -> str:
     """This moment, in UTC as RFC 3339 writes it."""
-    from datetime import UTC, datetime
+    from time import time_ns
 
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment(time_ns() // 1_000_000)
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:

@@ -56,6 +56,8 @@ def about_session(answers: Any) -> int:
     A server looks at the session with each operation (``PrepRequestProcessor.pRequest2Txn``), and
     answers as if the first one had been refused.  Nothing has been executed.
     """
+    if not (answers and isinstance(answers[0], ErrorResponse)):
+        return 0  # a refused multi has errors alone; the answers of others may be many
     for answer in answers:
         if isinstance(answer, ErrorResponse) and answer.err in _ABOUT_SESSION:
             return answer.err

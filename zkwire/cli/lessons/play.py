@@ -280,6 +280,7 @@ class Play(Simulation):
         return None
 
     def tell_frames(self, client: Client, link: Link, kind: str) -> None:
+        """Tell of what the step ``kind`` carries."""
         direction: Direction = "c2s" if kind == "up" else "s2c"
         passing = list(link.down) if kind == "down" else link.up[0] if kind == "up" else ()
         talk = self._talks.setdefault(link.connection, Conversation(link.connection.number))

@@ -28,12 +28,19 @@ if TYPE_CHECKING:
     from zkwire.cli.context import Context
 
 
+LONGEST_WAIT = 1.0
+
+
 class Grant:
-    """A lock that is held, of any kind: its client, and the path of its node."""
+    """A lock that is held, of any kind: its client, and the path of its node.
+
+    ``longest_wait``: seconds after which a look at the lock is due, whatever has been heard.
+    """
 
     def __init__(self, client: Client, lock: Any) -> None:
         self.client = client
         self.lock = lock
+        self.longest_wait: float = min(LONGEST_WAIT, client.session_timeout / 10)
         self.node: str = f"{lock.path}/{lock._algorithm._node_name}"
 
     def lease_end(self) -> float:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from zkwire.cli.lock.signals import Signals
     from zkwire.cli.output import Output
 
-LONGEST_WAIT = 1.0
-
 
 def show(output: Output, grant: Grant) -> None:
     """The path of the node and the token, a line each."""
@@ -33,7 +31,6 @@ def show(output: Output, grant: Grant) -> None:
 def hold(grant: Grant, signals: Signals, margin: float) -> str | None:
     """Hold the lock until it is to be released (None), or lost: then why."""
     deadline = Deadline(margin, 0.0)
-    longest = min(LONGEST_WAIT, grant.client.session_timeout / 10)
     grant.lock.lost.add_callback(signals.wake)
     poll = select.poll()
     poll.register(signals, select.POLLIN)
@@ -46,7 +43,7 @@ def hold(grant: Grant, signals: Signals, margin: float) -> str | None:
             deadline.lose()
         if deadline.due(clock()):
             return grant.lock.lost.reason or "no server has answered in time"
-        pause = max(0.0, min(longest, deadline.next - clock()))
+        pause = max(0.0, min(grant.longest_wait, deadline.next - clock()))
         ready = {fd for fd, _ in poll.poll(pause * 1000)}
         if any(signals.take()) or (0 in ready and _ended()):
             return None

@@ -11,7 +11,6 @@ import os
 import select
 from signal import SIGCONT
 
-from zkwire.cli.arguments import server_of
 from zkwire.cli.lock.child import Child
 from zkwire.cli.lock.deadline import Deadline
 from zkwire.cli.lock.signals import FOR_COMMAND
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from zkwire.cli.lock.grant import Grant
     from zkwire.cli.lock.signals import Signals
 
-LONGEST_WAIT = 1.0
 GROUP_POLL = 0.05  # nothing tells of the end of a group
 
 
@@ -51,7 +49,6 @@ class Running:
         self._warn = asked.on_lost == "warn"
         margin, kill_after = times if asked.on_lost == "term" else (times[0], 0.0)
         self._deadline = Deadline(margin, kill_after)
-        self._longest = min(LONGEST_WAIT, grant.client.session_timeout / 10)
         self.loss: str | None = None
         signals.hear(FOR_COMMAND)
         self._watchdog = None if self._warn else Watchdog(margin, kill_after)
@@ -82,7 +79,7 @@ class Running:
                 self._look()
                 if self._child.exited():
                     break
-                for fd, _ in poll.poll(self._pause(self._longest) * 1000):
+                for fd, _ in poll.poll(self._pause(self._grant.longest_wait) * 1000):
                     if fd != self._signals.fileno():
                         poll.unregister(fd)  # it says one thing at most
                         self._hear_watchdog()
@@ -155,5 +152,5 @@ def environment_of(context: Context, grant: Grant) -> dict[str, str]:
         "ZKWIRE_LOCK_PATH": grant.node,
         "ZKWIRE_LOCK_TOKEN": str(grant.lock.fence),
         "ZKWIRE_LOCK_SESSION": hex_id(grant.client.session_id),
-        "ZKWIRE_SERVER": server_of(context.options),
+        "ZKWIRE_SERVER": context.server,
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from zkwire.cli.access import entry_text
 from zkwire.cli.command import Command, UsageError
-from zkwire.cli.nodes.words import access_list, add_version, entry_text
+from zkwire.cli.nodes.words import access_list, add_version
 from zkwire.cli.output import stat_fields, stat_lines
 from zkwire.errors import NoNodeError
 

@@ -14,7 +14,7 @@ import sys
 from queue import Empty, Full, Queue
 from time import monotonic
 
-from zkwire.cli.output import hex_id, now, printable
+from zkwire.cli.output import hex_id, now, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Stream:
         if self._output.json:
             self._record(kind, path, zxid, more)
         else:
-            line = printable(f"{kind} {path}".rstrip()).replace("\n", "\\n")
+            line = one_line(f"{kind} {path}".rstrip())
             self._output.line(_fitting(line, says), flush=True)
         if kind in CHANGES and self._left is not None:
             self._left -= 1
@@ -113,7 +113,7 @@ class Stream:
 def _fitting(line: str, says: str) -> str:
     """``line: says``, where ``says`` is cut to what a line of a terminal has room for."""
     room = WIDTH - len(line) - 2
-    said = printable(says).replace("\n", "\\n").replace("\t", "\\t")
+    said = one_line(says)
     if len(said) > room:
         said = said[: max(0, room - 3)] + "..."
     return f"{line}: {said}" if said and room > 3 else line

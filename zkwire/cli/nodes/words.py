@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from argparse import ArgumentTypeError
 
+from zkwire.cli.access import entry_of
 from zkwire.cli.arguments import duration, version
 from zkwire.cli.command import UsageError
 
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from zkwire import ACL
     from zkwire.cli.context import Context
-
-LETTERS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
-IN_ORDER = "cdrwa"  # as ZooKeeper's own tools write them
 
 
 def add_version(parser: ArgumentParser, of: str = "the node has") -> None:
@@ -81,20 +79,11 @@ def new_path(context: Context, asked: Namespace) -> str:
 
 def access_list(text: str) -> list[ACL]:
     """An access list from ``SCHEME:ID:PERMS``, several with commas between them."""
-    from zkwire import ACL, Id
-
-    entries: list[ACL] = []
-    for entry in re.split(r",(?=[A-Za-z0-9_]+:)", text):  # the name of a certificate has commas
-        scheme, _, rest = entry.partition(":")
-        name, _, perms = rest.rpartition(":")
-        if not scheme or not perms or not set(perms) <= set(LETTERS) or rest.count(":") < 1:
-            wants = "SCHEME:ID:PERMS with PERMS of the letters cdrwa"
-            raise ArgumentTypeError(f"{entry!r} is no entry of an access list: {wants}")
-        entries.append(ACL(sum(LETTERS[letter] for letter in set(perms)), Id(scheme, name)))
-    return entries
-
-
-def entry_text(entry: ACL) -> str:
-    """An entry of an access list, as :func:`access_list` reads it."""
-    perms = "".join(letter for letter in IN_ORDER if entry.perms & LETTERS[letter])
-    return f"{entry.id.scheme}:{entry.id.id}:{perms}"
+    entries = re.split(r",(?=[A-Za-z0-9_]+:)", text)  # the name of a certificate has commas
+    for entry in entries:
+        if entry.endswith(":"):  # it would allow nothing
+            raise ArgumentTypeError(f"{entry!r} is no entry of an access list: it has no PERMS")
+    try:
+        return [entry_of(entry) for entry in entries]
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from zkwire import __version__
 from zkwire.cli.exits import DONE
-from zkwire.cli.output import printable
+from zkwire.cli.output import one_line, printable
 from zkwire.cli.shell.own_commands import has_secret
 from zkwire.cli.shell.typing_aids import Readline, readline_or_none
 
@@ -106,7 +106,7 @@ class Terminal:
 def prompt_of(shell: Interpreter) -> str:
     """The server, the state and the path: ``127.0.0.1:2181 CONNECTED /path> ``."""
     client = shell.connected
-    path = printable(shell.context.directory).replace("\n", "\\n").replace("\t", "\\t")
+    path = one_line(shell.context.directory)
     if len(path) > PATH_WIDTH:
         path = "..." + path[3 - PATH_WIDTH :]
     if client is None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
+from zkwire.cli.output import one_line
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,4 +188,4 @@ def _label(x: float, y: float, text: str, kind: str, anchor: str = "") -> str:
 
 def as_xml(text: str) -> str:
     """As XML: a control character, which no XML may have, as its number in words."""
-    return escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
+    return escape(one_line(text))

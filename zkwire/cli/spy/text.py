@@ -8,7 +8,7 @@ No line is longer than the width: a path is cut in its middle, since its end say
 
 from __future__ import annotations
 
-from zkwire.cli.output import printable
+from zkwire.cli.output import one_line
 from zkwire.cli.spy.meaning import HIDDEN
 
 TYPE_CHECKING = False
@@ -44,12 +44,12 @@ def line(record: Record, width: int = WIDEST) -> str:
     before, path, behind = facts(record)
     room = width - len(begin) - sum(len(part) + 2 for part in before + behind)
     parts = [*before, *([cut_path(path, max(room, _SHORTEST_PATH))] if path else []), *behind]
-    return cut((begin + "  ".join(map(_plain, parts))).rstrip(), width)
+    return cut((begin + "  ".join(map(one_line, parts))).rstrip(), width)
 
 
 def facts(record: Record) -> tuple[list[str], str, list[str]]:
     """What a message says, in short: before its path, the path, and behind it."""
-    path = _plain(str(record.get("created", record.get("path")) or ""))
+    path = one_line(str(record.get("created", record.get("path")) or ""))
     reply = record["dir"] == "s2c"
     before = [f"zx={record['zxid']}"] if "zxid" in record and reply else []
     if "err" in record:
@@ -69,7 +69,7 @@ def table(record: Record, width: int = WIDEST) -> Iterator[str]:
     for at, data, name, value, note in record.get("rows", ()):
         shown = data if len(data) <= 34 else data[:33] + "…"
         what = f"{name} = {value}" + (f"  ({note})" if note else "")
-        yield cut(_plain(f"    {at:5}  {shown:34}  {what}"), width)
+        yield cut(one_line(f"    {at:5}  {shown:34}  {what}"), width)
 
 
 def cut(text: str, width: int) -> str:
@@ -85,10 +85,6 @@ def cut_path(path: str, width: int) -> str:
     return path[:front] + "…" + path[front + 1 - width :]
 
 
-def _plain(text: str) -> str:
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
 def _mark(op: str) -> str:
     return "✕" if op in ("close", "fault") else "·"
 
@@ -96,10 +92,10 @@ def _mark(op: str) -> str:
 def _happening(record: Record) -> str:
     """What has happened to a connection."""
     if record["op"] == "fault":
-        return _plain(f"fault {record['fault']}")
+        return one_line(f"fault {record['fault']}")
     if record["op"] == "open":
-        return _plain(f"open  {record['peer']}")
-    return _plain(f"close by the {record['by']}")
+        return one_line(f"open  {record['peer']}")
+    return one_line(f"close by the {record['by']}")
 
 
 def _behind(record: Record) -> Iterator[str]:

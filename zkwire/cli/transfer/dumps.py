@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 
+from zkwire.cli.access import entry_of, entry_text
 from zkwire.cli.output import data_fields, stat_fields
-from zkwire.cli.transfer.node import Node, acl_of, acl_text
+from zkwire.cli.transfer.node import Node
 from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ def line(node: Node, *, stat: bool = False) -> str:
     fields: dict[str, Any] = {
         "path": node.path,
         "data": data_fields(node.data),
-        "acl": [acl_text(entry) for entry in node.acl],
+        "acl": [entry_text(entry) for entry in node.acl],
     }
     if stat and node.stat is not None:
         fields["stat"] = stat_fields(node.stat)
@@ -91,7 +92,7 @@ class DumpFile:
 
     def _node(self, number: int, fields: dict[str, Any]) -> Node:
         try:
-            acl = [acl_of(entry) for entry in fields["acl"]]
+            acl = [entry_of(entry) for entry in fields["acl"]]
             return Node(check_path(fields["path"]), _data(fields["data"]), acl)
         except KeyError as error:
             raise self._wrong(number, f"no {error}") from None

@@ -1,20 +1,14 @@
-"""A node on its way from one tree to another, and how its access list is written.
-
-An entry is ``scheme:id:perms``, as ``zkCli.sh`` takes it; an id may have colons, a scheme has none.
-"""
+"""A node on its way from one tree to another, and paths in a tree."""
 
 from __future__ import annotations
 
-from zkwire import ACL, Id
 from zkwire.wire.paths import join, parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zkwire import Stat
-
-LETTERS = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
+    from zkwire import ACL, Stat
 
 
 class Node:
@@ -48,21 +42,6 @@ def ancestors(path: str) -> list[str]:
         path = parent(path)
         found.append(path)
     return found
-
-
-def acl_text(entry: ACL) -> str:
-    """``scheme:id:perms``."""
-    perms = "".join(letter for letter, bit in LETTERS.items() if entry.perms & bit)
-    return f"{entry.id.scheme}:{entry.id.id}:{perms}"
-
-
-def acl_of(text: str) -> ACL:
-    """The opposite of :func:`acl_text`; ValueError if it is none."""
-    scheme, _, rest = text.partition(":")
-    name, colon, letters = rest.rpartition(":")
-    if not (scheme and colon and set(letters) <= set(LETTERS)):
-        raise ValueError(f"{text!r} is no entry of an access list, such as world:anyone:cdrwa")
-    return ACL(sum(LETTERS[letter] for letter in set(letters)), Id(scheme, name))
 
 
 def has_hidden_hash(acl: Sequence[ACL]) -> bool:
