@@ -25,6 +25,7 @@ from tests.support.scripted import (
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.session.hosts import FIRST_PAUSE
 from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY
 from zkwire.session.outcomes import CLOSED, RESET
 from zkwire.session.own_frames import PING
@@ -164,6 +165,19 @@ def test_known_A55_events_alone_keep_a_connection_for_a_session_timeout(script: 
     assert script.now == START + TIMEOUT
     assert failure(call) is OutcomeUnknownError
     assert "no answer arrived for 9.0 s" in script.session.last_failure
+
+
+@pytest.mark.parametrize(
+    ("servers", "why", "waits"), [(1, CLOSED, True), (1, "it is silent", False), (2, CLOSED, False)]
+)
+def test_known_A55_the_only_server_has_a_moment_to_end_what_it_has_closed(
+    servers: int, why: str, waits: bool
+) -> None:
+    script = Script(servers=servers)
+    script.connect()
+    script.lose(why=why)
+    pause = script.session.act_at - script.now
+    assert FIRST_PAUSE / 2 <= pause <= FIRST_PAUSE if waits else pause == 0
 
 
 @pytest.mark.parametrize("watching", [False, True])

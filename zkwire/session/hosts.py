@@ -2,8 +2,10 @@
 
 Decides the order of servers, and of the addresses of a name (shuffled once, then in turn), and how
 long to pause: not at all in the first round after a connection that was of use, then before each
-attempt, twice as long from round to round, with jitter, up to a second.  It must not resolve names
-or make randomness: that is passed in as ``rng``.
+attempt, twice as long from round to round, with jitter, up to a second.  The only server, if it has
+closed the connection, is left alone for a moment: another client that ends the session takes it
+over first, and a client that takes it back before the end waits for answers that never come
+(hazard A55).  This module must not resolve names or make randomness: that is passed in as ``rng``.
 """
 
 from __future__ import annotations
@@ -146,9 +148,14 @@ class HostList:
         """Whether every server has failed since the last connection of use."""
         return self._failures >= len(self._hosts)
 
-    def pause(self) -> float:
-        """Seconds to wait before :meth:`next`, after an attempt failed or a connection broke."""
+    def pause(self, *, closed: bool = False) -> float:
+        """Seconds to wait before :meth:`next`, after an attempt failed or a connection broke.
+
+        With ``closed`` the server has ended the connection, in good order or not.
+        """
         rounds, self._failures = self._failures // len(self._hosts), self._failures + 1
+        if closed and len(self._hosts) == 1:
+            rounds = max(rounds, 1)
         if rounds == 0:
             return 0.0
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(rounds - 1, 10))

@@ -570,7 +570,7 @@ class Session(SessionStatus):
         self._enter("lost")
         if refused and self.server is not None:
             self.hosts.prefer(self.server)
-        self.act_at = now + self.hosts.pause()
+        self.act_at = now + self.hosts.pause(closed=self._closed_by is not None)
 
     def _lose(self, request: Request, now: float, written: int, why: str) -> None:
         """End a request that was given to the connection which has broken."""
