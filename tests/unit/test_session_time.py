@@ -25,7 +25,6 @@ from tests.support.scripted import (
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
-from zkwire.session.hosts import FIRST_PAUSE
 from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY
 from zkwire.session.outcomes import CLOSED, RESET
 from zkwire.session.own_frames import PING
