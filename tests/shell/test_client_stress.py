@@ -328,7 +328,9 @@ def longest_gap(frames: list[Frame]) -> float:
 def test_pings_go_out_under_a_flood(reader: str) -> None:
     """A23: bytes keep the socket readable for longer than the session timeout."""
     timeout = 3.0
-    notification = reply(-1, r.WatcherEvent(EventType.NODE_CREATED, 3, "/flood"), zxid=-1)
+    # Long, so that what the sockets hold is soon read: an answer to a ping stands behind it.
+    long = "/" + 10_000 * "f"
+    notification = reply(-1, r.WatcherEvent(EventType.NODE_CREATED, 3, long), zxid=-1)
     over = threading.Event()
 
     def flood(connection: Connection) -> None:
@@ -344,7 +346,7 @@ def test_pings_go_out_under_a_flood(reader: str) -> None:
             with contextlib.suppress(OSError):
                 while time.monotonic() < ends:
                     with one_frame:
-                        connection.sock.sendall(notification * 1000)
+                        connection.sock.sendall(notification * 100)
                 connection.answer(waiting)
             over.set()
 

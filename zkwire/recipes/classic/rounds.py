@@ -56,7 +56,6 @@ class Rounds:
         self._runtime = runtime
         self._path = path
         self._acl = acl
-        self._ages: dict[str, int] = {}  # the czxids of children, by name
 
     async def look(self, deadline: float | None, watch: Watch | None = None) -> Seen:
         """The children; ``watch`` tells when ``ready`` comes or goes.  NoNodeError without a path.
@@ -75,18 +74,19 @@ class Rounds:
                 pass
 
     async def members(self, seen: Seen, round: int, deadline: float | None) -> list[str]:
-        """The members of a round that are there, sorted."""
-        operations, until = self._runtime.operations, self._runtime.until
-        self._ages = {name: age for name, age in self._ages.items() if name in seen.names}
-        while unknown := [name for name in seen.names if name not in self._ages]:
-            replies = [operations.exists(f"{self._path}/{name}") for name in unknown]
+        """The members of a round that are there, sorted.
+
+        Every time anew: a name may be there again that an outsider has deleted.
+        """
+        exists, until = self._runtime.operations.exists, self._runtime.until
+        while True:
+            replies = [exists(f"{self._path}/{name}") for name in seen.names]
             try:
-                for name, reply in zip(unknown, replies, strict=True):
-                    stat = await until(reply, deadline)
-                    self._ages[name] = ANY if stat is None else stat.czxid  # gone: no member
+                stats = [await until(reply, deadline) for reply in replies]
             except ConnectionLossError:
-                pass
-        return [name for name in seen.names if self._ages[name] < round]
+                continue
+            there = zip(seen.names, stats, strict=True)
+            return [name for name, stat in there if stat is not None and stat.czxid < round]
 
     async def begin(self, seen: Seen, deadline: float | None) -> int:
         """Begin a round of all that were seen; its zxid, or 0: a look says why not."""
