@@ -14,8 +14,7 @@ _HOMES: dict[str, str] = {}
 
 def _from(module: str) -> None:
     """Say which module has the names that stand in ``__all__`` since the last call."""
-    for name in __all__:
-        _HOMES.setdefault(name, f"zkwire.{module}")
+    _HOMES.update(dict.fromkeys(__all__[len(_HOMES) :], f"zkwire.{module}"))
 
 
 __all__ = ["Client", "Transaction"]
@@ -168,9 +167,7 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(__import__(_HOMES[name], fromlist=[name]), name)
         globals()[name] = value
         return value
 

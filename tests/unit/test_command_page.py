@@ -9,7 +9,8 @@ import pytest
 from tests.support.command_lines import PAGE
 from zkwire.cli import exits
 from zkwire.cli.arguments import CONNECTION, OUTPUT
-from zkwire.cli.command import TABLE, find, parser_of
+from zkwire.cli.command import TABLE, find
+from zkwire.cli.parser import parser_of
 
 
 def table_under(heading: str) -> str:

@@ -10,6 +10,7 @@ import linecache
 import pickle
 import re
 import textwrap
+import traceback
 from typing import Any
 
 import pytest
@@ -553,10 +554,11 @@ def test_help_is_the_same_before_and_after_the_first_use() -> None:
 
 def test_a_traceback_shows_the_generated_line() -> None:
     Pair(1, 2).encode()
-    code: Any = Pair.pack
-    lines = linecache.getlines(code.__code__.co_filename)
-    assert code.__code__.co_filename == "<jute Pair.pack>"
-    assert any("left, right" in line for line in lines)
+    with pytest.raises(ValueError, match="Pair") as caught:
+        Pair.pack(1, "wrong")
+    shown = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert shown.filename == "<jute Pair>.pack"
+    assert shown.line == "raise blame((left, right,), error) from None"
 
 
 def test_the_docstring_shows_what_is_generated() -> None:
@@ -565,5 +567,6 @@ def test_the_docstring_shows_what_is_generated() -> None:
     for generated, name in zip(shown, ("pack", "decode"), strict=True):
         data = DeleteRequest("/a", 1).encode()
         assert DeleteRequest.decode(data) == DeleteRequest("/a", 1)
-        lines = linecache.getlines(f"<jute DeleteRequest.{name}>")
+        code: Any = getattr(DeleteRequest, name)
+        lines = linecache.getlines(code.__code__.co_filename, code.__globals__)
         assert textwrap.dedent(generated) == "".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import nullcontext
 from functools import partial
 
 from zkwire.aio.calling import Calling
@@ -58,6 +59,7 @@ class LoopBound(Calling, Driver):
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         Calling.__init__(self)
         Driver.__init__(self, session, rng, **options)
+        self.mutex: Any = nullcontext()
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> asyncio.AbstractEventLoop:

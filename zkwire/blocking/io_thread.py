@@ -12,7 +12,6 @@ It ends when the client is closed, or with the session: one that has expired nee
 
 from __future__ import annotations
 
-import contextlib
 import selectors
 import socket
 import threading
@@ -188,8 +187,10 @@ class IOThread:
         return True
 
     def _drain(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        try:
             self._listening.recv(4096)
+        except BlockingIOError:
+            pass
 
     def finished(self) -> bool:
         """Whether nothing can come any more, or the time for the close is over."""

@@ -6,22 +6,37 @@ letter for something else.
 
 from __future__ import annotations
 
-import argparse
 import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
+    from typing import Any, Protocol
+
+    from zkwire.cli.plain import PlainLine
+
+    class Hiding(Protocol):
+        """A parser some of whose arguments no help shows."""
+
+        def add_argument(self, *names: str, hidden: bool = False, **kind: Any) -> object: ...
+
 
 DEFAULT_SERVER = "127.0.0.1:2181"
 SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def server_of(asked: argparse.Namespace) -> str:
+def server_of(asked: Namespace) -> str:
     """The servers that ``--server`` names, or the environment, or the default."""
     if asked.server is not None:  # an empty one, from an empty variable, is refused by the client
         return str(asked.server)
     return os.environ.get("ZKWIRE_SERVER") or DEFAULT_SERVER
+
+
+def wrong_word(message: str) -> Exception:
+    """The error for a word that is no value of its argument, whose name the parser puts before."""
+    from argparse import ArgumentTypeError
+
+    return ArgumentTypeError(message)
 
 
 def duration(text: str) -> float:
@@ -32,7 +47,7 @@ def duration(text: str) -> float:
     except (ValueError, KeyError):
         seconds = -1.0
     if not 0.0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration, such as 5, 500ms, 5s or 2m")
+        raise wrong_word(f"{text!r} is no duration, such as 5, 500ms, 5s or 2m")
     return seconds
 
 
@@ -43,7 +58,7 @@ def version(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no version, a number from 0 on")
+        raise wrong_word(f"{text!r} is no version, a number from 0 on")
     return number
 
 
@@ -56,7 +71,7 @@ class Option:
         self.names = [letter, name] if letter else [name]
         self.dest = kind.get("dest") or name.removeprefix("--").replace("-", "_")
         self.default = default
-        self.kind: dict[str, Any] = {**kind, "help": does, "default": argparse.SUPPRESS}
+        self.kind: dict[str, Any] = {**kind, "help": does}
 
 
 def _flag(letter: str, name: str, does: str) -> Option:
@@ -95,16 +110,16 @@ def defaults() -> dict[str, object]:
     return {**values, "auth": os.environ.get("ZKWIRE_AUTH")}
 
 
-def add_options(parser: argparse.ArgumentParser, title: str, options: tuple[Option, ...]) -> None:
+def add_options(
+    parser: ArgumentParser | PlainLine, title: str, options: tuple[Option, ...]
+) -> None:
     """Add these options to a parser, for what stands before the command."""
     group = parser.add_argument_group(title)
     for option in options:
         group.add_argument(*option.names, **option.kind)
 
 
-def add_again(
-    parser: argparse.ArgumentParser, options: tuple[Option, ...], words: list[str] | None = None
-) -> None:
+def add_again(parser: Hiding, options: tuple[Option, ...], words: list[str] | None = None) -> None:
     """Add these options to a command's parser, in their long form; its help does not show them.
 
     With ``words`` only those that stand there: each run would pay for the others.
@@ -112,5 +127,4 @@ def add_again(
     given = None if words is None else {word.partition("=")[0] for word in words}
     for option in options:
         if given is None or option.names[-1] in given:
-            hidden: dict[str, Any] = {**option.kind, "help": argparse.SUPPRESS}
-            parser.add_argument(option.names[-1], **hidden)
+            parser.add_argument(option.names[-1], hidden=True, **option.kind)

@@ -5,17 +5,25 @@ Options of all commands may stand before the command and behind it.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from types import SimpleNamespace
 
 from zkwire import __version__
 from zkwire.cli.arguments import CONNECTION, OUTPUT, add_again, add_options, defaults
-from zkwire.cli.command import TABLE, Parser, UsageError, find, parser_of
+from zkwire.cli.command import TABLE, UsageError, find
 from zkwire.cli.context import Context
 from zkwire.cli.exits import DONE, USAGE, status_of
 from zkwire.cli.output import Output
+from zkwire.cli.plain import PARSER, PlainLine
 from zkwire.errors import ZooKeeperError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from zkwire.cli.command import Command
+    from zkwire.cli.parser import Parser
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
+    from zkwire.cli.parser import Parser
+
     parser = Parser(
         prog="zkwire",
         usage="zkwire [OPTIONS] COMMAND ...",
@@ -57,29 +67,48 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"zkwire {__version__}")
-    add_options(parser, "the connection", CONNECTION)
-    add_options(parser, "the output", OUTPUT)
-    parser.add_argument("words", nargs=argparse.PARSER, metavar="COMMAND", help=argparse.SUPPRESS)
+    _add_arguments(parser)
     return parser
 
 
+def _add_arguments(parser: Parser | PlainLine) -> None:
+    """What stands before the command, and all that follows."""
+    add_options(parser, "the connection", CONNECTION)
+    add_options(parser, "the output", OUTPUT)
+    parser.add_argument("words", nargs=PARSER, metavar="COMMAND", hidden=True)
+
+
 def _run(arguments: list[str]) -> int:
-    options = argparse.Namespace(**defaults(), words=arguments)
-    if arguments[0].startswith("-"):  # a parser with all these options costs more than a command
-        _parser().parse_args(arguments, options)
+    options: Any = SimpleNamespace(**defaults(), words=arguments)
+    if arguments[0].startswith("-"):
+        line = PlainLine()
+        _add_arguments(line)
+        if not line.read(arguments, options):
+            _parser().parse_args(arguments, options)
     name, *rest = options.words
     command = find(name)
-    parser = parser_of(name, command)
     if command.runs_program:
         at = rest.index("--") if "--" in rest else len(rest)
         rest, options.program = rest[:at], rest[at + 1 :]
-    add_again(parser, (*CONNECTION, *OUTPUT) if command.connects else OUTPUT, rest)
-    parser.parse_args(rest, options)
+    _parse(name, command, rest, options)
     context = Context(options)
     try:
         return command.run(context, options) or DONE
     finally:
         context.close()
+
+
+def _parse(name: str, command: Command, words: list[str], options: Any) -> None:
+    common = (*CONNECTION, *OUTPUT) if command.connects else OUTPUT
+    line: Any = PlainLine()
+    command.arguments(line)
+    add_again(line, common, words)
+    if not line.read(words, options):
+        from zkwire.cli.parser import parser_of
+
+        parser = parser_of(name, command)
+        add_again(parser, common, words)
+        parser.parse_args(words, options)
 
 
 def _flushed(status: int) -> int:

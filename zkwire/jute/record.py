@@ -423,12 +423,19 @@ def _blame(cls: type[Record], values: tuple[Any, ...], error: Exception) -> Exce
     return ValueError(f"{cls.__name__}({shown}) does not fit its layout: {error}")
 
 
-def _compile(cls: type[Record], function: str, source: str, names: dict[str, Any]) -> Codec:
-    import linecache  # which imports re and tokenize
+class _Source:
+    """Where tracebacks and debuggers find a generated line, if one needs it (PEP 302)."""
 
-    filename = f"<jute {cls.__name__}.{function}>"
-    # Registered so that tracebacks and debuggers show the generated line (as attrs does).
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def get_source(self, _: str) -> str:
+        return self._source
+
+
+def _compile(cls: type[Record], function: str, source: str, names: dict[str, Any]) -> Codec:
+    filename = f"<jute {cls.__name__}>.{function}"  # linecache looks up no name in <brackets>
+    names |= {"__name__": filename, "__loader__": _Source(source)}
     exec(compile(source, filename, "exec"), names)
     names[function].__doc__ = getattr(Record, function).__doc__
     return names[function]

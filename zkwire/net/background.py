@@ -9,7 +9,6 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from contextlib import suppress
 from types import CoroutineType
 
 TYPE_CHECKING = False
@@ -61,8 +60,10 @@ class Deferred:
                     function()
                 except ValueError as error:  # its own: a path may be too long for it
                     report(error)
-                with suppress(ValueError):  # another thread has called it as well
+                try:
                     self.waiting.remove(function)
+                except ValueError:
+                    pass  # another thread has called it as well
         finally:
             self._called = False
 

@@ -11,6 +11,7 @@ import itertools
 
 from zkwire.errors import UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT
+from zkwire.net.chance import Chance
 from zkwire.net.held import Made, warn_unclosed
 from zkwire.net.options import (
     check_auth,
@@ -74,11 +75,7 @@ class ClientBase:
         _now: Callable[[], float] | None = None,
         _seed: int | None = None,
     ) -> None:
-        # Here and not at the top: an import of zkwire must not cost an import of socket.
-        from random import Random, SystemRandom
-
         from zkwire.net import observe
-        from zkwire.net.server_list import ServerListUpdates
 
         if options_have_names:
             raise TypeError(
@@ -89,7 +86,7 @@ class ClientBase:
         servers, chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
-        rng = SystemRandom() if _seed is None else Random(_seed)
+        rng: Any = Chance(_seed)
         self._hosts = hosts
         self._made = Made()
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
@@ -123,6 +120,8 @@ class ClientBase:
         self._driver.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._driver.dispatch)
         if follow_reconfig:
+            from zkwire.net.server_list import ServerListUpdates
+
             session.observers.add(ServerListUpdates(self._driver, servers))
 
     @staticmethod

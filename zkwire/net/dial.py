@@ -8,7 +8,6 @@ of its own, because a look-up can take half a minute and cannot be cancelled.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import select
@@ -225,8 +224,10 @@ class Dialer:
         except BlockingIOError:
             done = False
         except ssl.SSLError as error:
-            with contextlib.suppress(OSError):
+            try:
                 sock.send(tls.take_output())  # the alert that tells the server why
+            except OSError:
+                pass
             self._next(describe(error))
             return
         except OSError as error:
@@ -271,8 +272,10 @@ def kernel_says(error: OSError) -> str:
 
 def shut_down(sock: socket.socket) -> None:
     """End a connection without closing its descriptor, which another thread may be using."""
-    with contextlib.suppress(OSError):  # the peer was faster
+    try:
         sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the peer was faster
 
 
 def readable_within(sock: socket.socket, seconds: float | None) -> bool:

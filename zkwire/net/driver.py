@@ -10,8 +10,7 @@ everything, that is no lock.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 
 from zkwire.errors import ClientClosedError, OperationTimeoutError
@@ -55,6 +54,7 @@ class Driver(Serving):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     _kind: type[Request]  # the replies to a recipe's requests
+    mutex: Any
     caller: Callable[[], object]  # equal for the same thread or task
     io: Any = None  # an IOThread or a LoopIO, once it is started
     closing: float | None = None  # seconds that the close may take, once it is wanted
@@ -80,7 +80,6 @@ class Driver(Serving):
         self.sasl = sasl
         self.resolver: Resolver = resolver or resolve
         self.now: Any = now or clock
-        self.mutex: Any = nullcontext()
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
@@ -90,8 +89,7 @@ class Driver(Serving):
         self.idle_marks: list[Mark] = []
         self.operations: Pipeline = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
         self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, acl=acl)
-        # Drawn once: from the system's source of randomness it takes 3 µs.
-        self._prefix = f"{rng.getrandbits(64):016x}"
+        self._rng = rng
         self._attempts = count(1)
 
     # --- what differs between threads and asyncio -------------------------------------------------
@@ -277,6 +275,11 @@ class Driver(Serving):
             raise session.ending()
         if self.closing is not None:
             raise ClientClosedError(CLOSING)
+
+    @cached_property
+    def _prefix(self) -> str:
+        """Drawn once: from the system's source of randomness it takes 3 µs."""
+        return f"{self._rng.getrandbits(64):016x}"
 
     def unique(self) -> str:
         """An id that no other attempt of any client has."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from zkwire.session.trace import Tracer
 from zkwire.wire.model import State, session_name
 
 TYPE_CHECKING = False
@@ -42,6 +41,8 @@ def attach(
     if _logger(DEBUG) is not None:
         wanted.append(partial(_log_frame, name))
     if wanted:
+        from zkwire.session.trace import Tracer
+
         session.trace = Tracer(
             lambda frame: session.call(partial(dispatch, partial(_to_all, wanted, frame)))
         )

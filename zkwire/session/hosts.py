@@ -98,7 +98,7 @@ class HostList:
     def __init__(self, hosts: list[tuple[str, int]], rng: Random) -> None:
         self._hosts = list(hosts)
         self._rng = rng
-        rng.shuffle(self._hosts)
+        self._rng.shuffle(self._hosts)
         self._next = 0
         self._failures = 0
         self._ranks: dict[Address, float] = {}
@@ -118,6 +118,8 @@ class HostList:
         A resolver gives all clients the same order.  Which family goes first stays the resolver's
         choice: it knows what this machine can reach (RFC 6724).
         """
+        if len(addresses) < 2:
+            return addresses
         if len(self._ranks) > MOST_RANKS:
             self._ranks.clear()
         for address in addresses:

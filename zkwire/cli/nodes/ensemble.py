@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from posixpath import join
 
+from zkwire.cli.arguments import wrong_word
 from zkwire.cli.command import Command, UsageError
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ def _hexadecimal(text: str) -> int:
         return int(text, 16)
     except ValueError:
         wants = "hexadecimal digits, as `zkwire config` prints it"
-        raise ArgumentTypeError(f"{text!r} is no version: {wants}") from None
+        raise wrong_word(f"{text!r} is no version: {wants}") from None
 
 
 def _reconfig_arguments(parser: ArgumentParser) -> None:

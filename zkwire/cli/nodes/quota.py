@@ -9,9 +9,9 @@ alone, so such a pair is refused; one on the root would crash the server.
 from __future__ import annotations
 
 import re
-from argparse import ArgumentTypeError
 from contextlib import contextmanager, suppress
 
+from zkwire.cli.arguments import wrong_word
 from zkwire.cli.command import Command, UsageError
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError, error_for
 
@@ -36,7 +36,7 @@ def _limit(text: str) -> int:
     if text == "none":
         return NONE
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise ArgumentTypeError(f"{text!r} is no limit, a number or none")
+        raise wrong_word(f"{text!r} is no limit, a number or none")
     return int(text)
 
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from zkwire.cli.arguments import version
-from zkwire.cli.command import Command, Parser, UsageError
+from zkwire.cli.command import Command, UsageError
 from zkwire.cli.nodes.words import add_kind, add_version, as_bytes, kind_of, new_path
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.cli.context import Context
+    from zkwire.cli.parser import Parser
     from zkwire.operations.multi import Operation
 
 
@@ -53,6 +54,8 @@ def _parsed(lines: Iterable[str]) -> list[Namespace]:
 
 
 def _parser(op: str) -> Parser:
+    from zkwire.cli.parser import Parser
+
     if op not in OPERATIONS:
         raise UsageError(f"an operation begins with one of {', '.join(OPERATIONS)}")
     parser = Parser(prog="zkwire txn", add_help=False, allow_abbrev=False)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentTypeError
 from time import monotonic
 
-from zkwire.cli.arguments import duration
+from zkwire.cli.arguments import duration, wrong_word
 from zkwire.cli.command import Command
 from zkwire.cli.exits import DONE, TIMED_OUT
 from zkwire.cli.output import data_fields, stat_fields
@@ -23,12 +22,12 @@ def _pattern(text: str) -> re.Pattern[bytes]:
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+        raise wrong_word(f"{text!r} is no regular expression: {error}") from None
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise ArgumentTypeError(f"{text!r} is no number of children")
+        raise wrong_word(f"{text!r} is no number of children")
     return int(text)
 
 

@@ -7,12 +7,11 @@ closely.  With one of them the server reports every change, but none of those du
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from functools import partial
 from threading import Thread
 
 from zkwire import SeenChildren
-from zkwire.cli.arguments import duration
+from zkwire.cli.arguments import duration, wrong_word
 from zkwire.cli.command import Command
 from zkwire.cli.exits import DONE, TIMED_OUT
 from zkwire.cli.nodes.stream import Stream
@@ -40,7 +39,7 @@ KINDS: dict[int, str] = {
 
 def _some(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ArgumentTypeError(f"{text!r} is no number of changes, from 1 on")
+        raise wrong_word(f"{text!r} is no number of changes, from 1 on")
     return int(text)
 
 

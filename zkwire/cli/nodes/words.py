@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentTypeError
 
 from zkwire.cli.access import entry_of
-from zkwire.cli.arguments import duration, version
+from zkwire.cli.arguments import duration, version, wrong_word
 from zkwire.cli.command import UsageError
 
 TYPE_CHECKING = False
@@ -82,8 +81,8 @@ def access_list(text: str) -> list[ACL]:
     entries = re.split(r",(?=[A-Za-z0-9_]+:)", text)  # the name of a certificate has commas
     for entry in entries:
         if entry.endswith(":"):  # it would allow nothing
-            raise ArgumentTypeError(f"{entry!r} is no entry of an access list: it has no PERMS")
+            raise wrong_word(f"{entry!r} is no entry of an access list: it has no PERMS")
     try:
         return [entry_of(entry) for entry in entries]
     except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+        raise wrong_word(str(error)) from None

@@ -10,7 +10,8 @@ from argparse import SUPPRESS
 from importlib import import_module
 
 from zkwire.cli.arguments import CONNECTION, OUTPUT, add_options
-from zkwire.cli.command import TABLE, Command, Parser, find, parser_of
+from zkwire.cli.command import TABLE, Command, find
+from zkwire.cli.parser import Parser, parser_of
 from zkwire.cli.shell.completing import SECONDS, children
 
 TYPE_CHECKING = False

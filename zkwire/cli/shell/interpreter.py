@@ -10,9 +10,10 @@ import argparse
 from functools import partial
 
 from zkwire.cli.arguments import OUTPUT, add_again, defaults
-from zkwire.cli.command import TABLE, Command, Parser, UsageError, find, parser_of
+from zkwire.cli.command import TABLE, Command, UsageError, find
 from zkwire.cli.exits import DONE, status_of
 from zkwire.cli.output import Output
+from zkwire.cli.parser import Parser, parser_of
 from zkwire.cli.shell.aliases import translate
 from zkwire.cli.shell.events import Events
 from zkwire.cli.shell.own_commands import OwnCommands

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from zkwire import Client
-    from zkwire.cli.command import Parser, Run
+    from zkwire.cli.command import Run
     from zkwire.cli.context import Context
+    from zkwire.cli.parser import Parser
     from zkwire.cli.shell.events import Events
 
     class Shell(Protocol):

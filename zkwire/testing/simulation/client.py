@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import nullcontext
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -271,6 +272,7 @@ class Shell(Driver):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client.session, client.rng)
+        self.mutex: Any = nullcontext()
         self._client = client
         self._sim = client.sim
         self.now = lambda: client.sim.now
