@@ -20,7 +20,7 @@ OPCODES = {"create": 1, "delete": 2, "exists": 3, "get": 4, "set": 5, "children"
 MULTI = 14
 CLOSE = struct.pack(">iii", 8, 0, -11)
 OPEN_ACL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
-PERSISTENT, EPHEMERAL_SEQUENTIAL = 0, 3
+PERSISTENT, EPHEMERAL, SEQUENTIAL, EPHEMERAL_SEQUENTIAL = range(4)
 
 Address = tuple[str, int]
 
