@@ -80,6 +80,12 @@ def _flag(letter: str, name: str, does: str) -> Option:
 
 SERVER = f"HOST:PORT[,...][/CHROOT] (else ZKWIRE_SERVER, or {DEFAULT_SERVER})"
 AUTH = "credentials: the file has the secret (or SCHEME:SECRET in ZKWIRE_AUTH)"
+TLS = (
+    _flag("", "--tls", "connect with TLS"),
+    Option("", "--cafile", "the CA certificates of the servers (PEM)", metavar="FILE"),
+    Option("", "--cert", "the client's certificate (PEM)", metavar="FILE"),
+    Option("", "--key", "the private key of --cert", metavar="FILE"),
+)
 CONNECTION = (
     Option("-s", "--server", SERVER, metavar="HOSTS"),
     Option("", "--connect-timeout", "how long to look for a server (10)", 10.0,
@@ -87,10 +93,7 @@ CONNECTION = (
     Option("", "--session-timeout", "the timeout of the session (10)", 10.0,
             type=duration, metavar="SECS"),
     Option("", "--auth", AUTH, metavar="SCHEME:FILE"),
-    _flag("", "--tls", "connect with TLS"),
-    Option("", "--cafile", "the CA certificates of the servers (PEM)", metavar="FILE"),
-    Option("", "--cert", "the client's certificate (PEM)", metavar="FILE"),
-    Option("", "--key", "the private key of --cert", metavar="FILE"),
+    *TLS,
     _flag("", "--read-only", "a server without its ensemble will do"),
     Option("", "--trace", "show each frame on the wire on standard error",
             action="store_const", const="-"),

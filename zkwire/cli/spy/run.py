@@ -16,7 +16,7 @@ from time import monotonic
 from zkwire.cli.exits import BY_SIGNAL, FAILED, with_status
 from zkwire.cli.spy.program import Program
 from zkwire.cli.spy.records import Recorder
-from zkwire.cli.spy.tap import Event, Tap
+from zkwire.cli.spy.tap import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from zkwire.cli.spy.filters import Filter
     from zkwire.cli.spy.outputs import Outputs
     from zkwire.cli.spy.stats import Stats
+    from zkwire.cli.spy.tap import Tap
 
 _LAST_WORDS = 2.0  # seconds for the connections of a program that has ended
 
@@ -43,8 +44,10 @@ class Run:
         shown: Filter,
         outputs: Outputs,
         stats: Stats | None,
+        open_tap: Callable[[list[str], Faults, tuple[str, int]], Tap],
     ) -> None:
         self._context = context
+        self._open_tap = open_tap
         self._asked = asked
         self._filter = shown
         self._outputs = outputs
@@ -64,7 +67,7 @@ class Run:
         """Run until the end; the exit status."""
         program: Program | None = None
         try:
-            tap = Tap(upstreams, faults, listen)
+            tap = self._open_tap(upstreams, faults, listen)
         except OSError as error:
             self._outputs.finish(None)
             raise with_status(error, FAILED) if self._asked.program else error from None

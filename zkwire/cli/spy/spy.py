@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from zkwire.cli.arguments import duration
+from functools import partial
+
+from zkwire.cli.arguments import TLS, add_options, duration
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.exits import FAILED, with_status
 from zkwire.cli.spy.details import Privacy
@@ -14,8 +16,10 @@ from zkwire.cli.spy.stats import GROUPS, Stats
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
 
     from zkwire.cli.context import Context
+    from zkwire.cli.spy.tap import Tap
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -30,6 +34,10 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time")
     does = "show a recording instead (jsonl; - is standard input)"
     add("--read", metavar="FILE", help=does)
+    add_options(parser, "TLS to the servers", TLS)
+    add = parser.add_argument_group("TLS to the clients").add_argument
+    add("--tls-cert", metavar="FILE", help="the certificate that clients are shown (PEM)")
+    add("--tls-key", metavar="FILE", help="its private key, if it is in another file")
     add = parser.add_argument_group("what is shown").add_argument
     add("--pings", action="store_true", help="pings, too")
     does = "only these operations: create,setData, also open and close"
@@ -57,6 +65,7 @@ def _spy(context: Context, asked: Namespace) -> int:
     _check(asked)
     listen = _listen(asked.listen)
     upstreams, chroot = _upstreams(asked)
+    open_tap = None if asked.read else _tapping(context, asked)
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
     try:
         outputs = Outputs(pairs, context.output, tables=asked.hex)
@@ -65,13 +74,13 @@ def _spy(context: Context, asked: Namespace) -> int:
     rows = asked.hex or "html" in outputs.formats
     privacy = Privacy(asked.data, asked.max_data, asked.show_secrets)
     stats = Stats(asked.by) if asked.stats else None
-    if asked.read:
+    if open_tap is None:
         from zkwire.cli.spy.replay import replay
 
         return replay(asked, shown, outputs, stats)
     from zkwire.cli.spy.run import Run
 
-    run = Run(context, asked, shown, outputs, stats)
+    run = Run(context, asked, shown, outputs, stats, open_tap)
     return run.run(upstreams, chroot, faults, listen, privacy, rows=rows)
 
 
@@ -80,10 +89,25 @@ def _check(asked: Namespace) -> None:
         raise UsageError("UPSTREAM or --read FILE (see zkwire spy --help)")
     if asked.read and (asked.program or asked.fault):
         raise UsageError("--read shows a recording: there is nothing to run or to break")
+    if asked.tls_key and not asked.tls_cert:
+        raise UsageError("--tls-key is the key of a --tls-cert")
     if asked.count is not None and asked.count < 1:
         raise UsageError("--count takes a number from 1 on")
     if asked.max_data < 0:
         raise UsageError("--max-data takes a number from 0 on")
+
+
+def _tapping(context: Context, asked: Namespace) -> Callable[..., Tap]:
+    """What opens the tap, once it is known where: a plain one, or one that speaks TLS."""
+    if context.tls is None and not asked.tls_cert:
+        from zkwire.cli.spy.tap import Tap
+
+        return Tap
+    from zkwire.cli.spy.secured import SecuredTap, shown_to_clients
+
+    clients = shown_to_clients(asked.tls_cert, asked.tls_key) if asked.tls_cert else None
+    report = context.output.note
+    return partial(SecuredTap, servers=context.tls, clients=clients, report=report)
 
 
 def _upstreams(asked: Namespace) -> tuple[list[str], str]:
