@@ -73,7 +73,7 @@ def test_without_a_fault_everything_is_followed(name: str) -> None:
     assert figures.states > 5
 
 
-@pytest.mark.parametrize("name", SHORT if FACTOR > 1 else ["sequential, trying, 2"])
+@pytest.mark.parametrize("name", SHORT if FACTOR > 1 else ["blocking, trying, 2"])
 def test_with_one_fault_everything_is_followed(name: str) -> None:
     done = explore.through(name, 10**9, 3600.0, 1)
     print(done.figures)

@@ -18,7 +18,7 @@ FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 UNTIL_FOUND = int(4000 * FACTOR)
 
 
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", [n for n, bug in BUGS.items() if FACTOR > 1 or not bug.minutes])
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = BUGS[name]
     if bug.patch is not None:
