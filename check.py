@@ -20,8 +20,9 @@ tests of these folders; `site` builds the documentation in `build/site/`; `shell
 run those of `shell` and `real` on zkwire's own server, `real` those that can have a real one;
 `docker` the smoke tests on ZooKeeper in containers, see `tests/make_image.sh`; `coverage` says
 which lines and branches of session, watches and recipes their quick tests miss.
-`ZOOKEEPER_HOME` names the release for `real`, or with `long` several, separated by colons: each is
-a step then. `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
+`ZKWIRE_TEST_RELEASE` names the release for `real`, such as 3.9.5, and `ZOOKEEPER_HOME` a folder of
+releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `release-3.9.5`.
+`curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
 `libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues and claims at
 every pair of requests. `browser` tries the documentation in Chromium, with Debian's `chromium` and
 `chromium-driver` and with Selenium, which are installed where they are missing.
@@ -38,7 +39,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.check.environment import (
     PYTHON,
@@ -161,13 +161,17 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
 
 
 def releases(variables: dict[str, str], command: list[str]) -> list[Step]:
-    """For each release that `ZOOKEEPER_HOME` names: everything, on that one."""
-    homes = [home for home in os.environ.get("ZOOKEEPER_HOME", "").split(os.pathsep) if home]
+    """For each release in `ZOOKEEPER_HOME`: everything, on that one."""
+    from tests.support.installed_servers import found_releases  # it needs a Python of today
+
     return [
         Step(
-            f"release-{Path(home).name}", command, 2 * HOURS, {**variables, "ZOOKEEPER_HOME": home}
+            f"release-{release}",
+            command,
+            2 * HOURS,
+            {**variables, "ZKWIRE_TEST_BACKEND": "installed", "ZKWIRE_TEST_RELEASE": release},
         )
-        for home in homes
+        for release in found_releases()
     ]
 
 

@@ -237,6 +237,19 @@ def embedded_server(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
+def new_enough(request: pytest.FixtureRequest, nothing_left: None) -> None:
+    """A test marked `since` says which release has what it is about; an older one skips it."""
+    if marker := request.node.get_closest_marker("since"):
+        (needed,) = marker.args
+        release: tuple[int, int] = request.getfixturevalue("zookeeper").release
+        if release < tuple(map(int, needed.split("."))):
+            there = ".".join(map(str, release))
+            pytest.skip(
+                f"needs ZooKeeper {needed} or newer, this is {there}: ZKWIRE_TEST_RELEASE chooses"
+            )
+
+
+@pytest.fixture(autouse=True)
 def restored_servers(request: pytest.FixtureRequest, nothing_left: None) -> Iterator[None]:
     """Give the shared servers to the next test as this one has found them."""
     shared: list[ZooKeeperServer | Ensemble] = [

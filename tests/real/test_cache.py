@@ -391,9 +391,8 @@ def test_a_close_leaves_no_watch(stage: Stage, fresh_path: str) -> None:
     poll("no watch", lambda: watches(stage.server) == before or None, PATIENCE)
 
 
+@pytest.mark.since("3.6")
 def test_watches_that_the_program_removes_are_set_again(stage: Stage, fresh_path: str) -> None:
-    if stage.server.release < (3, 6):
-        pytest.skip("the server does not know how to remove watches")
     client = stage.observer
     with Cache(client, fresh_path) as tree, Cache(client, f"{fresh_path}/b", depth=0) as node:
         assert tree.wait_ready(PATIENCE)
@@ -408,10 +407,9 @@ def test_watches_that_the_program_removes_are_set_again(stage: Stage, fresh_path
             assert told(events, 1, fresh_path) == [("changed", "/b", b"new")]
 
 
+@pytest.mark.since("3.6")
 def test_beside_other_watches_on_its_path(stage: Stage, fresh_path: str) -> None:
     """A server before 3.9 has one mode for a path: what cannot stand beside is done otherwise."""
-    if stage.server.release < (3, 6):
-        pytest.skip("the server knows no persistent watches")
     client, watch = stage.client(), Watch()
     client.add_watch(fresh_path, watch)
     with Cache(client, fresh_path) as first, Cache(client, fresh_path) as second:

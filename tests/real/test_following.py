@@ -174,9 +174,8 @@ def shows(seen: Any, op: str, nth: int) -> bool:
     return seen.children is not None and f"{op}-{nth}" in seen.children
 
 
+@pytest.mark.since("3.6")
 def test_an_add_watch_on_the_same_path_at_the_same_time(stage: Stage, fresh_path: str) -> None:
-    if stage.server.release < (3, 6):
-        pytest.skip("has no persistent watches")
     stage.observer.create(fresh_path, b"0")
     client, gate, other = stage.client(), Gate(), Watch()
     stage.proxy.on("add_watch", action=hold(gate), reply=True)

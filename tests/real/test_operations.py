@@ -324,9 +324,8 @@ def test_the_creator_is_all_that_the_connection_is_authenticated_as(ways: Scene)
     ways.ask.delete(path)
 
 
+@pytest.mark.since("3.7")
 def test_who_am_i(ways: Scene, zookeeper: ZooKeeperServer) -> None:
-    if zookeeper.release < (3, 7):
-        pytest.skip("servers know it from 3.7 on")
     alone = ways.ask.who_am_i()
     assert alone == [ClientInfo("ip", "127.0.0.1")]
     ways.ask.add_auth(*ALICE)

@@ -7,7 +7,9 @@ logs, most four-letter words) ends the tests that need it in a skip.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from typing import Any
 
 from tests.support.real_servers import UncontrollableError
 from tests.support.server_control import (
@@ -80,13 +82,21 @@ class EmbeddedBackend(Backend):
         return "zkwire's own server"
 
     def make_standalone(self, settings: Settings) -> ZooKeeperServer:
-        server = testing.Server(tick=settings.tick_ms / 1000, timeouts=(0.1, 60.0))
+        server = testing.Server(**_options(settings))
         return EmbeddedServer(server, server.close)
 
     def make_ensemble(self, settings: Settings) -> Ensemble:
-        service = testing.Ensemble(3, tick=settings.tick_ms / 1000, timeouts=(0.1, 60.0))
+        service = testing.Ensemble(3, **_options(settings))
         members = [EmbeddedServer(member, _nothing) for member in service.servers]
         return Ensemble(members, service.close)
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    """What is asked of the server; it behaves as one of the line of `ZKWIRE_TEST_RELEASE`."""
+    options: dict[str, Any] = {"tick": settings.tick_ms / 1000, "timeouts": (0.1, 60.0)}
+    if release := os.environ.get("ZKWIRE_TEST_RELEASE"):
+        options["version"] = ".".join(release.split(".")[:2])
+    return options
 
 
 def _nothing() -> None:

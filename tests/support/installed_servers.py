@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -149,24 +150,64 @@ class InstalledBackend(Backend):
 
 
 def find_installed() -> InstalledBackend:
-    """The ZooKeeper under `ZOOKEEPER_HOME`, or Debian's, if there is one and Java to run it.
+    """The ZooKeeper of `ZKWIRE_TEST_RELEASE`: of `ZOOKEEPER_HOME`, or Debian's.
 
-    That is an unpacked release, or a folder with nothing but the jars of one.
+    Without that variable it is the only one of `ZOOKEEPER_HOME`, else Debian's.
     """
     java = shutil.which("java")
     if java is None:
         raise NoBackendError("no `java` on the path")
-    if home := os.environ.get("ZOOKEEPER_HOME"):
-        if any(Path(home).glob("zookeeper-*.jar")):
-            return InstalledBackend(java, f"{home}/*")
-        if not any(Path(home, "lib").glob("zookeeper-*.jar")):
-            raise NoBackendError(f"no zookeeper-*.jar in ZOOKEEPER_HOME={home}, nor in its lib")
-        return InstalledBackend(java, f"{home}/lib/*:{home}/conf")
+    home, found, debian = os.environ.get("ZOOKEEPER_HOME", ""), found_releases(), _debian()
+    if home and not found:
+        raise NoBackendError(f"no zookeeper-*.jar in ZOOKEEPER_HOME={home}, nor in its lib")
+    if wanted := os.environ.get("ZKWIRE_TEST_RELEASE"):
+        found = {**debian, **found}
+        if wanted not in found:
+            raise NoBackendError(
+                f"ZKWIRE_TEST_RELEASE={wanted}, and there is only {', '.join(found) or 'none'}: "
+                f"ZOOKEEPER_HOME={home} is to name a folder in which zookeeper-{wanted}.jar stands "
+                "beside the jars that it needs"
+            )
+        return InstalledBackend(java, found[wanted])
+    if len(found) != 1:
+        found = debian
+    if not found:
+        raise NoBackendError(
+            f"no {DEBIAN_JARS}/zookeeper.jar (Debian's package `zookeeper`), and not one release "
+            f"in ZOOKEEPER_HOME={home}"
+        )
+    return InstalledBackend(java, *found.values())
+
+
+def found_releases() -> dict[str, str]:
+    """The class path of each release in `ZOOKEEPER_HOME`.
+
+    Each of its folders, separated by colons, is an unpacked release, or has nothing but the jars
+    of one, or has such folders named `zookeeper-...`.
+    """
+    found: dict[str, str] = {}
+    for home in filter(None, os.environ.get("ZOOKEEPER_HOME", "").split(os.pathsep)):
+        for folder in (Path(home), *sorted(Path(home).glob("*zookeeper-*/"))):
+            for jars, more in ((folder, ""), (folder / "lib", f":{folder}/conf")):
+                if release := _release_in(jars):
+                    found.setdefault(release, f"{jars}/*{more}")
+    return found
+
+
+def _release_in(folder: Path) -> str | None:
+    """The release of which this folder has the server's jar."""
+    for jar in sorted(folder.glob("zookeeper-*.jar")):
+        if match := re.fullmatch(r"zookeeper-(\d+(?:\.\d+)*)\.jar", jar.name):
+            return match[1]
+    return None
+
+
+def _debian() -> dict[str, str]:
+    """Debian's release, if it is installed."""
     # Debian's jar names the libraries it needs, but leaves the choice of a logger to its user.
     jars = [DEBIAN_JARS / "zookeeper.jar", DEBIAN_JARS / "slf4j-simple.jar"]
-    if not jars[0].exists():
-        raise NoBackendError(f"no ZOOKEEPER_HOME, and no {jars[0]} (Debian's package `zookeeper`)")
-    return InstalledBackend(java, ":".join(map(str, jars)))
+    release = jars[0].resolve().stem.removeprefix("zookeeper-")
+    return {release: ":".join(map(str, jars))} if jars[0].exists() else {}
 
 
 def _leash() -> tuple[str, ...]:

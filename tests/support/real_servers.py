@@ -7,9 +7,11 @@
 * `docker`: containers, see `tests/support/docker_servers.py`;
 * `installed`: processes of an installed ZooKeeper, see `tests/support/installed_servers.py`.
 
-`ZKWIRE_TEST_BACKEND` names one of the three to allow no other. Whatever a backend starts, it stops:
-each server is a context manager, is discarded at the exit of the interpreter at the latest, and an
-installed one is killed by the kernel when the tests die without a word.
+`ZKWIRE_TEST_BACKEND` names one of the three to allow no other. `ZKWIRE_TEST_RELEASE` names the
+release, such as `3.9.5`: an installed one then, from the folders of `ZOOKEEPER_HOME` or Debian's
+(3.8.0); the embedded server, asked for, behaves as that one does. Whatever a backend starts, it
+stops: each server is a context manager, is discarded at the exit of the interpreter at the latest,
+and an installed one is killed by the kernel when the tests die without a word.
 """
 
 from __future__ import annotations
@@ -128,12 +130,17 @@ FINDERS: dict[str, Callable[[], Backend]] = {
     "embedded": find_embedded,
 }
 AUTOMATIC = ("servers", "docker", "installed")
+WITH_RELEASES = ("installed", "embedded")
 
 
 def find_backend() -> Backend:
     """The first way of having real servers that works; `NoBackendError` with all the reasons."""
     wanted = os.environ.get("ZKWIRE_TEST_BACKEND", "auto")
     names = list(AUTOMATIC) if wanted == "auto" else [wanted]
+    if release := os.environ.get("ZKWIRE_TEST_RELEASE"):
+        if wanted not in {"auto", *WITH_RELEASES}:
+            raise NoBackendError(f"ZKWIRE_TEST_RELEASE={release} does not choose {wanted}")
+        names = [wanted] if wanted in WITH_RELEASES else ["installed"]
     reasons = []
     for name in names:
         if name not in FINDERS:

@@ -13,6 +13,9 @@ import check
 from tests.check import steps
 from tests.check.environment import PYTHON, ROOT
 from tests.check.steps import Running, Step
+from tests.support.installed_servers import find_installed
+from tests.support.real_servers import find_backend
+from tests.support.server_control import NoBackendError
 
 FAST = ["format", "lint", "mypy", "pyright", "unit", "testbed"]
 ALL = [*FAST, "simulation", "shell", "embedded", "real", "site"]
@@ -27,6 +30,17 @@ def logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def python(script: str, name: str = "one", limit: float = 60.0) -> Step:
     return Step(name, [sys.executable, "-c", script], limit)
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> str:
+    """A folder of releases, and an unpacked release."""
+    for name in ("jars/zookeeper-3.9.3/zookeeper-3.9.3", "apache-3.5.10/lib/zookeeper-3.5.10"):
+        jar = tmp_path / f"{name}.jar"
+        jar.parent.mkdir(parents=True)
+        jar.touch()
+        jar.with_name("zookeeper-jute-3.4.0.jar").touch()
+    return f"{tmp_path}/jars:{tmp_path}/apache-3.5.10"
 
 
 @pytest.mark.parametrize(
@@ -47,17 +61,44 @@ def python(script: str, name: str = "one", limit: float = 60.0) -> Step:
     ],
 )
 def test_which_steps(
-    monkeypatch: pytest.MonkeyPatch, ci: str, arguments: list[str], names: list[str]
+    homes: str, monkeypatch: pytest.MonkeyPatch, ci: str, arguments: list[str], names: list[str]
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    monkeypatch.setenv("ZOOKEEPER_HOME", "/zk/3.9.3:/zk/3.5.10")
+    monkeypatch.setenv("ZOOKEEPER_HOME", homes)
     assert [step.name for step in check.parse(arguments)] == names
 
 
-def test_each_release_has_a_step_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZOOKEEPER_HOME", "/zk/3.9.3:/zk/3.5.10")
+def test_each_release_has_a_step_of_its_own(homes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOOKEEPER_HOME", homes)
     _, second, *_ = check.parse(["long"])
-    assert second.variables["ZOOKEEPER_HOME"] == "/zk/3.5.10"
+    assert second.variables["ZKWIRE_TEST_RELEASE"] == "3.5.10"
+
+
+@pytest.mark.parametrize(
+    ("home", "release", "there"),
+    [("", "3.9.3", True), ("", "3.9.5", False), ("one", "", True), ("jars", "3.5.10", False)],
+)
+def test_the_release_is_the_one_that_is_named(
+    homes: str, monkeypatch: pytest.MonkeyPatch, home: str, release: str, there: bool
+) -> None:
+    """A folder of a release, of its jars, or of such folders; another release is an error."""
+    folder = Path(homes.partition(":")[0])
+    path = {"": homes, "one": str(folder / "zookeeper-3.9.3"), "jars": str(folder)}[home]
+    monkeypatch.setenv("ZOOKEEPER_HOME", path)
+    monkeypatch.setenv("ZKWIRE_TEST_RELEASE", release)
+    monkeypatch.setattr("shutil.which", lambda _: "java")
+    if there:
+        assert find_installed().classpath == f"{folder}/zookeeper-3.9.3/*"
+    else:
+        with pytest.raises(NoBackendError, match=rf"{release}, and there is only .*3\.9\.3"):
+            find_installed()
+
+
+def test_a_backend_without_a_choice_of_releases_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZKWIRE_TEST_RELEASE", "3.9.5")
+    monkeypatch.setenv("ZKWIRE_TEST_BACKEND", "docker")
+    with pytest.raises(NoBackendError, match=r"3\.9\.5 does not choose docker"):
+        find_backend()
 
 
 def test_an_unknown_step_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
