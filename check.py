@@ -95,6 +95,9 @@ SLOW = (
 )
 COVERED_PERCENT = 100
 
+OWN = ["-m", "not apache", "-k", "not (every_cut or every_request_cut_off)"]
+"""Sweeps that a real server runs whole need no second one: simulations do them at every step."""
+
 
 def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[str, Step]:
     """Every step by name."""
@@ -138,7 +141,7 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         Step("testbed", pytest("testbed"), variables=seed | examples, computes=True),
         Step("simulation", [*pytest("simulation"), *several], 2700, seed, computes=True),
         Step("shell", [*pytest("shell"), "-m", "not apache", *several], 2700, own_server),
-        Step("embedded", [*pytest("real"), "-m", "not apache", *several], 2700, own_server),
+        Step("embedded", [*pytest("real"), *OWN, *several], 2700, own_server),
         Step(
             "real",
             [*pytest("shell", "real"), "-m", "real and not own_server", *several],
