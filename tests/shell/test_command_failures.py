@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.shell.test_demo import ROOT
 from tests.support.command import run
 from zkwire import Client
+from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after, cut_before
@@ -89,15 +91,15 @@ def test_options_of_a_program_are_the_programs(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "words"),
+    ("server", "words", "status"),
     [
-        ("", "ls /"),  # an empty variable of a script, which means no other server
-        ("127.0.0.1:1", "ls / --auth digest:typed-in-haste"),  # shown to no log
+        ("", "ls /", 2),  # an empty variable of a script, which means no other server
+        ("127.0.0.1:1", "ls / --auth digest:typed-in-haste", 1),  # shown to no log
     ],
 )
-def test_what_is_typed_by_mistake_is_refused(server: str, words: str) -> None:
+def test_what_is_typed_by_mistake_is_refused(server: str, words: str, status: int) -> None:
     ran = run(server, *words.split())
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (status, b"", 1)
     assert "haste" not in ran.err
 
 
@@ -137,3 +139,52 @@ def test_an_output_that_is_full_is_said(server: Server) -> None:
         assert ran.stderr is not None
         assert ran.stderr.read() == "zkwire: [Errno 28] No space left on device\n"
         assert ran.wait(100) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "get /there -o {}/x",
+        "set /there --data-file {}",
+        "load {}",
+        "reconfig --file {}",
+        "--auth digest:{} ls /",
+        "--tls --cafile {} ls /",
+        "server --listen 127.0.0.1:0 --certificate {}",
+        "spy --read {}",
+        "spy 127.0.0.1:1 --tls-cert {}",
+        "spy 127.0.0.1:1 -f text -o {}/x",
+        "lesson handshake --svg {}/x",
+        "lesson handshake --html {}/x",
+    ],
+)
+def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
+    server: Server, tmp_path: Path, words: str
+) -> None:
+    with Client(server.hosts) as client:
+        client.create("/there", b"x")
+    ran = run(server.hosts, *words.format(tmp_path / "missing").split())
+    assert (ran.status, ran.out) == (1, b"")
+    assert "No such file or directory" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("acl get", "the following arguments are required: PATH ("),
+        ("lock", "the following arguments are required: PATH ("),
+        ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
+        ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
+    ran = run("127.0.0.1:1", *words.split())
+    assert (ran.status, ran.out) == (2, b"")
+    assert says in ran.err
+
+
+def test_the_help_has_the_words_of_each_action(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["acl", "--help"]) == 0
+    usage = capsys.readouterr().out.partition("usage: ")[2]
+    assert usage.startswith("zkwire acl get [-s] PATH\n       zkwire acl set [-v N | -R] PATH ACL")

@@ -108,7 +108,7 @@ def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
             return [(scheme, file.read().rstrip(b"\r\n"))]
     except OSError as error:  # without the name, which may be a secret that was typed there
         words = f"the FILE of --auth SCHEME:FILE cannot be read: {error.strerror}"
-        raise ValueError(words) from None
+        raise OSError(words) from None
 
 
 def _tls(options: argparse.Namespace) -> SSLContext | None:
@@ -122,7 +122,7 @@ def _tls(options: argparse.Namespace) -> SSLContext | None:
             context.load_cert_chain(options.cert, options.key)
     except OSError as error:  # ssl.SSLError is one; neither names the file
         files = ", ".join(filter(None, [options.cafile, options.cert, options.key]))
-        raise ValueError(f"cannot use {files}: {error.strerror or error}") from None
+        raise OSError(f"cannot use {files}: {error.strerror or error}") from None
     return context
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
+MAY_BE_NONE = (argparse.ZERO_OR_MORE, argparse.REMAINDER)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -39,7 +40,10 @@ class Parser(argparse.ArgumentParser):
         """Add an argument; no help shows one that is ``hidden``."""
         if hidden:
             kind["help"] = argparse.SUPPRESS
-        return super().add_argument(*names, **kind)
+        action = super().add_argument(*names, **kind)
+        if action.nargs in MAY_BE_NONE:  # argparse would say that they are required
+            action.required = False
+        return action
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str], namespace: argparse.Namespace | None = None

@@ -45,7 +45,7 @@ def _server(_: Context, asked: Namespace) -> int:
 
 
 def _tls(asked: Namespace) -> ssl.SSLContext | None:
-    """The server's TLS context, or None; ValueError if a file cannot be used."""
+    """The server's TLS context, or None; OSError if a file cannot be used."""
     files = [file for file in (asked.certificate, asked.key, asked.client_ca) if file]
     if not files:
         return None
@@ -58,7 +58,7 @@ def _tls(asked: Namespace) -> ssl.SSLContext | None:
         return make_context(asked.certificate, asked.key, asked.client_ca, optional=optional)
     except OSError as error:  # ssl.SSLError is one; neither names the file
         reason = error.strerror or str(error)
-        raise ValueError(f"cannot use {', '.join(files)}: {reason}") from None
+        raise OSError(f"cannot use {', '.join(files)}: {reason}") from None
 
 
 COMMANDS = {

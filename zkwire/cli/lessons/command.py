@@ -65,6 +65,8 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
             raise UsageError(f"there is no lesson {name!r}; there are {', '.join(TABLE)}")
         lesson = find(name)
         flags = _flags(name, lesson, asked)
+        for file in filter(None, (asked.svg, asked.html)):
+            open(file, "a").close()  # a bad name is an error before the lesson, not behind it
         if asked.source:
             context.output.line(_source(lesson))
         elif not _run(context, name, lesson, flags):

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
+    parser.usage = "%(prog)s get [-s] PATH\n       %(prog)s set [-v N | -R] PATH ACL [ACL ...]"
     parser.add_argument("action", choices=("get", "set"), help="what to do")
     parser.add_argument("path", metavar="PATH")
-    does = "SCHEME:ID:PERMS[,...], PERMS of the letters cdrwa"
+    does = "set: SCHEME:ID:PERMS[,...], PERMS of the letters cdrwa"
     parser.add_argument("acl", nargs="*", type=access_list, metavar="ACL", help=does)
     does = "get: the stat after the list"
     parser.add_argument("-s", dest="stat", action="store_true", help=does)

@@ -68,7 +68,7 @@ def _set_arguments(parser: ArgumentParser) -> None:
 def _set(context: Context, asked: Namespace) -> None:
     path, data = context.path(asked.path), data_of(context, asked)
     if data is None:
-        raise UsageError("set needs DATA or --data-file; '' is no data")
+        raise UsageError("set takes PATH DATA, or PATH --data-file FILE; DATA '' empties a node")
     if asked.create and asked.version >= 0:
         raise UsageError("a node that --create makes has no version yet: no -v")
     if asked.create:

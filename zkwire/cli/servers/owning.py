@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from zkwire.cli.command import Command
+from zkwire.cli.command import Command, UsageError
 from zkwire.cli.exits import REFUSED
 from zkwire.cli.output import hex_id
 from zkwire.cli.servers.owner import Told, ask_all
@@ -37,6 +37,9 @@ def _who(context: Context, asked: Namespace) -> int | None:
     out, path = context.output, None
     if SESSION.fullmatch(asked.what):
         owner = int(asked.what, 16)
+    elif asked.what.startswith("0x"):
+        wants = "0x and 1 to 16 hexadecimal digits; a path begins with /"
+        raise UsageError(f"{asked.what!r} is no session id, {wants}")
     else:
         path = context.path(asked.what)
         stat = context.client.exists(path)

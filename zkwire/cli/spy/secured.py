@@ -65,11 +65,11 @@ class SecuredTap(Tap):
 
 
 def shown_to_clients(certificate: str, key: str | None) -> ssl.SSLContext:
-    """The context of a server with this certificate; ValueError if the files cannot be used."""
+    """The context of a server with this certificate; OSError if the files cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key)
     except OSError as error:  # ssl.SSLError is one; neither names the file
         files = ", ".join(filter(None, [certificate, key]))
-        raise ValueError(f"cannot use {files}: {error.strerror or error}") from None
+        raise OSError(f"cannot use {files}: {error.strerror or error}") from None
     return context

@@ -65,9 +65,9 @@ def _spy(context: Context, asked: Namespace) -> int:
     _check(asked)
     listen = _listen(asked.listen)
     upstreams, chroot = _upstreams(asked)
-    open_tap = None if asked.read else _tapping(context, asked)
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
     try:
+        open_tap = None if asked.read else _tapping(context, asked)
         outputs = Outputs(pairs, context.output, tables=asked.hex)
     except OSError as error:
         raise with_status(error, FAILED) if asked.program else error from None
