@@ -22,7 +22,7 @@ import hypothesis
 import pytest
 
 from tests.support.aio_helpers import run
-from tests.support.lock_helpers import ALICE, LONG, Stage
+from tests.support.lock_helpers import ALICE, LONG, Stage, calm
 from tests.support.real_servers import UncontrollableError, find_backend
 from tests.support.secure_servers import (  # noqa: F401 - fixtures
     authority,
@@ -148,7 +148,7 @@ def fresh_path(request: pytest.FixtureRequest) -> str:
 def observer(zookeeper: ZooKeeperServer) -> Iterator[Client]:
     """One client for everything that the faults of a test are not to hit."""
     with Client(zookeeper.hosts, session_timeout=LONG) as client:
-        yield client
+        yield calm(client, zookeeper)
 
 
 @pytest.fixture(scope="session")

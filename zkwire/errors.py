@@ -390,6 +390,8 @@ def _cure(code: int, op: str, path: str) -> str:
             return MISSING_CHROOT
         if op.startswith("create"):
             return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
+        if path == "/zookeeper/config":
+            return "servers have this node since 3.5"
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
     return ""

@@ -150,7 +150,7 @@ DEEDS = (
     Deed("`Barrier.wait`", "get_data", look, state, lets_through, prepare=closed,
          again=look_anew, supervised=False,
          waits=Wait(pass_through, others_open, "opened", partial(is_state, expected="open"))),
-    Deed("`DoubleBarrier.enter`", "create2", enter, own_node, is_inside, prepare=used_barrier,
+    Deed("`DoubleBarrier.enter`", "create", enter, own_node, is_inside, prepare=used_barrier,
          again=enter_anew, supervised=False,
          waits=Wait(enter_with_another, another_enters, "the other member has entered",
                     both_inside)),

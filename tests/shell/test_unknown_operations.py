@@ -135,6 +135,15 @@ def test_the_server_is_not_asked_again_while_it_may_be_the_same() -> None:
     assert script.names() == ["who_am_i"]
 
 
+def test_what_came_later_is_refused_too_and_what_came_earlier_is_asked_for() -> None:
+    script = script_in(State.CONNECTED)
+    refuse(script, script.call("get_ephemerals"))
+    script.reconnect()
+    assert failure(script.call("who_am_i")) is UnimplementedError
+    script.call("create_with_stat", "/a")
+    assert script.names() == ["create2"]
+
+
 def test_what_was_asked_for_in_between_is_refused_without_being_sent() -> None:
     script = script_in(State.CONNECTED)
     refuse(script, script.call("add_watch", "/a", Watch()))

@@ -194,6 +194,11 @@ def found_releases() -> dict[str, str]:
     return found
 
 
+def every_release() -> dict[str, str]:
+    """The class path of each release: of `ZOOKEEPER_HOME`, and Debian's."""
+    return {**_debian(), **found_releases()}
+
+
 def _release_in(folder: Path) -> str | None:
     """The release of which this folder has the server's jar."""
     for jar in sorted(folder.glob("zookeeper-*.jar")):
@@ -206,7 +211,7 @@ def _debian() -> dict[str, str]:
     """Debian's release, if it is installed."""
     # Debian's jar names the libraries it needs, but leaves the choice of a logger to its user.
     jars = [DEBIAN_JARS / "zookeeper.jar", DEBIAN_JARS / "slf4j-simple.jar"]
-    release = jars[0].resolve().stem.removeprefix("zookeeper-")
+    release = _release_in(DEBIAN_JARS) or "Debian's"
     return {release: ":".join(map(str, jars))} if jars[0].exists() else {}
 
 

@@ -32,6 +32,7 @@ from zkwire import (
     NonBlockingLock,
     NoNodeError,
     SequentialLock,
+    UnimplementedError,
     digest_auth,
 )
 from zkwire.aio.driver import LoopDriver
@@ -107,6 +108,15 @@ class Running(Generic[T]):
         return self._value
 
 
+def calm(client: Client, server: ZooKeeperServer) -> Client:
+    """The client, which knows by then what an old server lacks: to find out costs a connection."""
+    if server.release < (3, 5):
+        with contextlib.suppress(UnimplementedError):
+            client.create_with_stat("/")
+        client.connect()
+    return client
+
+
 class Stage:
     """A server, a proxy before it, and clients on both ways; everything ends with the stage.
 
@@ -119,7 +129,7 @@ class Stage:
         self._greetings: dict[int, ConnectResponse] = {}
         self._exit = ExitStack()
         self.proxy = self._exit.enter_context(LockProxy(upstream=server.hosts))
-        self.observer = observer or self.client(direct=True)
+        self.observer = observer or calm(self.client(direct=True), server)
 
     def __enter__(self) -> Self:
         return self

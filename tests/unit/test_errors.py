@@ -233,6 +233,7 @@ def test_a_server_error_says_what_is_wrong() -> None:
         (-101, "create2", "/a", "the chroot does not exist; a client without one can create it"),
         (-101, "get_data", "/", "the chroot does not exist"),
         (-101, "get_data", "/a", "There is no such node."),
+        (-101, "get_data", "/zookeeper/config", "servers have this node since 3.5"),
         (-8, "delete", "/zookeeper", "the server keeps this node for itself"),
         (-8, "delete", "/zookeeper/quota", "the server keeps this node for itself"),
         (-8, "delete", "/zookeepers", "The server does not accept the arguments."),

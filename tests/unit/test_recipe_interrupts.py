@@ -10,7 +10,6 @@ import pytest
 
 from tests.shell.test_client_threads import Interruption
 from tests.support.examples import STRIDE
-from tests.support.scripted import STAT
 from tests.unit.test_recipe_steps import (
     Answer,
     Nodes,
@@ -189,7 +188,7 @@ def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
     world: Any = Nodes()
     core = SemaphoreLease(world, "/s", 1)
     attempt = an_attempt("/s/leases/gone")
-    attempt.stat = STAT
+    attempt.entered = True
     run(core._join(attempt, None))
     assert world.asked == ["get_data", "create_with_stat", "get_children"]
 

@@ -24,6 +24,7 @@ from zkwire.errors import (
     OutcomeUnknownError,
     SequenceExhaustedError,
     ThrottledOpError,
+    UnimplementedError,
 )
 from zkwire.jute.records import Stat
 from zkwire.recipes.locks.read_write import ReadLockQueue
@@ -100,6 +101,42 @@ def test_a_create_that_was_not_sent_is_repeated_without_a_look() -> None:
     core, world = sequential(create_with_stat=[NotSentError("lost")], get_children=[["x"]])
     assert run(core._acquire_by(None, True))
     assert world.asked == ["create_with_stat", "get_children"] * 2
+
+
+@pytest.mark.parametrize("loss", [None, NotSentError, OutcomeUnknownError])
+def test_without_create2_a_create_is_followed_by_a_look(loss: type[ConnectionLossError]) -> None:
+    name = f"{an_attempt().id}-lock-0000000001"
+    lost = [loss("lost")] if loss else []
+    core, world = sequential(
+        create_with_stat=[UnimplementedError("old")],
+        create=[f"/lock/{name}"],
+        get_children=[[], [name]],
+        exists=[*lost, STAT],
+    )
+    assert run(core._acquire_by(None, True))
+    assert core.fence == STAT.czxid
+    asked = ["create_with_stat", "get_children", "create", "get_children", "exists"]
+    assert world.asked == [*asked, *(["exists"] if loss else [])]
+
+
+def test_a_node_that_is_gone_before_the_look_is_made_again() -> None:
+    name = f"{an_attempt().id}-lock-0000000001"
+    core, world = sequential(
+        create_with_stat=[UnimplementedError("old")],
+        create=[f"/lock/{name}"],
+        get_children=[[], [name]],
+        exists=[None],
+    )
+    assert run(core._acquire_by(None, True))
+    assert world.asked.count("create_with_stat") == 2
+
+
+def test_a_server_that_refuses_every_create_is_not_asked_for_ever() -> None:
+    core, _ = sequential(
+        create_with_stat=[UnimplementedError("old")], create=[UnimplementedError("odd")]
+    )
+    with pytest.raises(UnimplementedError):
+        run(core._acquire_by(None, True))
 
 
 def test_who_does_not_hold_has_nothing_to_leave() -> None:

@@ -7,7 +7,8 @@ overtakes the answers to earlier requests, and the server then closes the connec
 those behind it none, some or all are executed.  An operation that a server knows and has switched
 off (TTL nodes, ``reconfig``) is refused in its turn, with a zxid, and closes nothing.
 
-A refusal is remembered for the next connection only, and only if that one follows at once and leads
+A refusal costs a connection, so it tells of all operations that came with that one or later.
+It is remembered for the next connection only, and only if that one follows at once and leads
 to the same server: the protocol does not name a release, and an upgrade ends all connections.
 """
 
@@ -55,8 +56,9 @@ class UnknownOperations:
             self.forget()
 
     def learn(self, op: Op) -> None:
-        """The server does not know ``op``."""
-        self.ops = (*self.ops, op)
+        """The server does not know ``op``, so it is older than what came with it or later."""
+        later = [o for o in ops.OPS.values() if o.release >= op.release > (3, 0) and o is not op]
+        self.ops = (*self.ops, *later, op)
         self.local = (*_LOCAL, *self.ops)
 
     def forget(self) -> None:

@@ -40,7 +40,7 @@ LASTING = (WatchKind.PERSISTENT, WatchKind.RECURSIVE)
 class Op:
     """One operation; see the module's docstring."""
 
-    __slots__ = ("changes", "name", "opcode", "reply", "request", "since", "watch")
+    __slots__ = ("changes", "name", "opcode", "release", "reply", "request", "since", "watch")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Op:
         self.changes: bool = changes
         self.watch: WatchKind | None = watch
         self.since: str = since
+        self.release: tuple[int, ...] = tuple(map(int, since.split(".")))
 
     def decode_reply(self, data: bytes, at: int, end: int) -> Record | MultiResponse | None:
         """The record that fills ``data[at:end]``, None if there is none; raises ProtocolError."""

@@ -38,7 +38,7 @@ class MemberNode(PathView, Entry):
     async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Seen:
         """What is there, the own node included."""
         runtime, operations, node = self._runtime, self._runtime.operations, attempt.node or ""
-        create = partial(operations.create_with_stat, ephemeral=True)
+        create = partial(operations.create, ephemeral=True)
         while True:
             try:
                 if attempt.stat is None:

@@ -147,7 +147,7 @@ class SemaphoreLease(SequentialQueue):
             super()._clean_up_pending()
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        if attempt.stat is not None:  # its node was deleted, and perhaps everything
+        if attempt.entered:  # its node was deleted, and perhaps everything
             await self._agree(deadline)
         return await super()._join(attempt, deadline)
 

@@ -11,7 +11,8 @@ be behind.
     /path/<session id>-<attempt id>-lock-<sequence>
 
 The create and the first listing leave in one write; the session's order makes the listing contain
-the new child, so this costs one round trip.
+the new child, so this costs one round trip.  A server before 3.5 refuses the kind of create that
+answers with the stat, once for each connection; there a plain one is followed by a look.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from zkwire.errors import (
     OutcomeUnknownError,
     SequenceExhaustedError,
     ServerError,
+    UnimplementedError,
 )
 from zkwire.recipes.attempt import NOT_NOW, Attempt
 from zkwire.recipes.entry import Entry
@@ -35,9 +37,10 @@ from zkwire.wire.paths import LAST_SEQUENCE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from zkwire.jute.records import ACL
-    from zkwire.operations import Operations
+    from zkwire.operations import Operations, Reply
     from zkwire.recipes.runtime import Runtime
 
 # At the end of the counter a 3.8 server hands out the same number again and again, and two
@@ -59,21 +62,33 @@ class SequentialEntry(Entry):
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
         """Create the attempt's child, exactly once; returns a list of children made after it."""
+        names = await self._create(attempt, deadline)
+        if attempt.stat is None:
+            assert attempt.node is not None
+            exists = self._runtime.operations.exists
+            attempt.stat = await persist(self._runtime, deadline, exists, attempt.node)
+            if attempt.stat is None:  # an outsider has deleted it since it was listed
+                return [name for name in names if name != self._name(attempt)]
+        return names
+
+    async def _create(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """As :meth:`_join`; there is no stat where the server has no create2 (before 3.5)."""
         runtime, operations = self._runtime, self._runtime.operations
+        path, plain = f"{self._path}/{attempt.id}-{self._label}", False
         while True:
             attempt.entered = True
-            create = operations.create_with_stat(
-                f"{self._path}/{attempt.id}-{self._label}",
-                self._data,
-                self._acl,
-                ephemeral=True,
-                sequential=True,
-            )
+            make = operations.create if plain else operations.create_with_stat
+            create: Reply[Any] = make(path, self._data, self._acl, ephemeral=True, sequential=True)
             listing = operations.get_children(self._path)
             try:
-                attempt.node, attempt.stat = await runtime.until(create, deadline)
+                made = await runtime.until(create, deadline)
+                attempt.node, attempt.stat = (made, None) if plain else made
                 self._check_sequence(attempt)
                 return await runtime.until(listing, deadline)
+            except UnimplementedError:
+                if plain:
+                    raise
+                plain = True
             except NoNodeError:
                 attempt.node = None
                 await self._provide(self._path, deadline)

@@ -1,0 +1,1 @@
+"""Which release has what: every operation and recipe, run on servers of each."""

@@ -1,0 +1,220 @@
+"""One call for each operation and recipe; each begins on an empty path of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from zkwire import (
+    ACL,
+    OPEN_ACL_UNSAFE,
+    Barrier,
+    BlockingLock,
+    Cache,
+    Check,
+    Client,
+    Counter,
+    Create,
+    DoubleBarrier,
+    Election,
+    GetData,
+    Group,
+    Id,
+    MultiLock,
+    NonBlockingLock,
+    OncePer,
+    Partitioner,
+    Perms,
+    PersistentNode,
+    Queue,
+    ReadWriteLock,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+    Watch,
+    WatchType,
+)
+
+PATIENCE = 60.0
+Row = Callable[[Client, str], object]
+"""Called with a client and a path that exists and has no children."""
+
+
+def _wait(watch: Watch) -> None:
+    assert watch.wait(PATIENCE) is not None
+
+
+def _watched(client: Client, path: str) -> None:
+    data, children = Watch(), Watch()
+    client.get_data(path, watch=data)
+    client.get_children(path, watch=children)
+    client.set_data(path, b"1")
+    client.create(f"{path}/a")
+    _wait(data)
+    _wait(children)
+
+
+def _persistent(client: Client, path: str, recursive: bool) -> None:
+    watch = Watch()
+    client.add_watch(path, watch, recursive=recursive)
+    client.set_data(path, b"1")
+    _wait(watch)
+
+
+def _removed(client: Client, path: str) -> None:
+    client.get_data(path, watch=Watch())
+    client.remove_watches(path, WatchType.DATA)
+
+
+def _access_list(client: Client, path: str) -> None:
+    client.set_acl(path, [*OPEN_ACL_UNSAFE, ACL(Perms.READ, Id("ip", "127.0.0.1"))])
+    assert len(client.get_acl(path).acl) == 2
+
+
+OPERATIONS: dict[str, Row] = {
+    "`create` persistent": lambda client, path: client.create(f"{path}/a"),
+    "`create` ephemeral, sequential": lambda client, path: client.create(
+        f"{path}/a", ephemeral=True, sequential=True
+    ),
+    "`create` container": lambda client, path: client.create(f"{path}/a", container=True),
+    "`create` with a TTL (extended types switched on)": lambda client, path: client.create(
+        f"{path}/a", ttl=60.0
+    ),
+    "`create_with_stat`": lambda client, path: client.create_with_stat(f"{path}/a"),
+    "`delete`": lambda client, path: client.delete(path),
+    "`exists`": lambda client, path: client.exists(path),
+    "`get_data`": lambda client, path: client.get_data(path),
+    "`set_data`": lambda client, path: client.set_data(path, b"1"),
+    "`get_acl`, `set_acl`": _access_list,
+    "`get_children`": lambda client, path: client.get_children(path),
+    "`get_children_with_stat`": lambda client, path: client.get_children_with_stat(path),
+    "`sync`": lambda client, path: client.sync(path),
+    "`multi`, `transaction`": lambda client, path: client.multi([Check(path), Create(f"{path}/a")]),
+    "`multi_read`": lambda client, path: client.multi_read([GetData(path)]),
+    "a `Watch` that fires once": _watched,
+    "`add_watch`": lambda client, path: _persistent(client, path, recursive=False),
+    "`add_watch`, recursive": lambda client, path: _persistent(client, path, recursive=True),
+    "`remove_watches`": _removed,
+    "`add_auth`": lambda client, _: client.add_auth("digest", b"user:password"),
+    "`who_am_i`": lambda client, _: client.who_am_i(),
+    "`get_ephemerals`": lambda client, path: client.get_ephemerals(path),
+    "`get_all_children_number`": lambda client, path: client.get_all_children_number(path),
+    "`get_config`": lambda client, _: client.get_config(),
+    "`ensure_path`": lambda client, path: client.ensure_path(f"{path}/a/b"),
+    "`delete_tree`": lambda client, path: client.delete_tree(path),
+    "`walk`": lambda client, path: list(client.walk(path)),
+}
+
+
+def _guarded(client: Client, path: str) -> None:
+    with SequentialLock(client, f"{path}/a") as lock:
+        lock.guard([Create(f"{path}/b")])
+
+
+def _exchanged(client: Client, path: str) -> None:
+    table = ReadWriteLock(client, path)
+    with table.write, table.read:
+        assert table.read.held
+
+
+def _reentered(client: Client, path: str) -> None:
+    with ReentrantLock(client, path) as lock, lock:
+        assert lock.held
+
+
+def _led(client: Client, path: str) -> None:
+    election = Election(client, path, "me")
+    with election.lead():
+        assert election.leader() is not None
+
+
+def _opened(client: Client, path: str) -> None:
+    barrier = Barrier(client, f"{path}/a")
+    barrier.close()
+    assert not barrier.wait(0)
+    barrier.open()
+    assert barrier.wait(PATIENCE)
+
+
+def _counted(client: Client, path: str) -> None:
+    counter = Counter(client, f"{path}/a")
+    assert counter.add(2) == 2
+
+
+def _queued(client: Client, path: str) -> None:
+    queue = Queue(client, path)
+    queue.put(b"a")
+    assert queue.get(PATIENCE).data == b"a"
+
+
+def _kept(client: Client, path: str) -> None:
+    with PersistentNode(client, f"{path}/a") as node:
+        assert node.wait_present(PATIENCE)
+
+
+def _joined(client: Client, path: str) -> None:
+    with Group(client, path) as group:
+        group.join(b"", "me")
+        assert [member.name for member in group.members(PATIENCE)] == ["me"]
+
+
+def _cached(client: Client, path: str) -> None:
+    with Cache(client, path) as cache:
+        assert cache.wait_ready(PATIENCE)
+        client.create(f"{path}/a")
+        for event in cache.events():
+            if event.path == f"{path}/a":
+                break
+
+
+def _followed(client: Client, path: str) -> None:
+    with client.watch_data(path) as data, client.watch_children(path) as children:
+        assert data.next(PATIENCE) is not None
+        assert children.next(PATIENCE) is not None
+        client.set_data(path, b"1")
+        client.create(f"{path}/a")
+        assert data.next(PATIENCE) is not None
+        assert children.next(PATIENCE) is not None
+
+
+def _shared_out(client: Client, path: str) -> None:
+    with Partitioner(client, path, ["a"], name="me") as partitioner:
+        assert partitioner.next(PATIENCE) is not None
+
+
+def _held(kind: Callable[[Client, str], SequentialLock | BlockingLock | NonBlockingLock]) -> Row:
+    def row(client: Client, path: str) -> None:
+        with kind(client, f"{path}/a") as lock:
+            assert lock.held
+            assert lock.fence
+
+    return row
+
+
+def _both(client: Client, path: str) -> None:
+    locks = [SequentialLock(client, f"{path}/{name}") for name in "ab"]
+    with MultiLock(*locks) as both:
+        assert both.held
+
+
+RECIPES: dict[str, Row] = {
+    "`Lock`, `SequentialLock`": _held(SequentialLock),
+    "`BlockingLock`": _held(BlockingLock),
+    "`NonBlockingLock`": _held(NonBlockingLock),
+    "`ReentrantLock`": _reentered,
+    "`ReadWriteLock`, with a downgrade": _exchanged,
+    "`Semaphore`": lambda client, path: Semaphore(client, path, 2).lease().__enter__().release(),
+    "`MultiLock`": _both,
+    "`Election`": _led,
+    "`guard` of a lock in a `multi`": _guarded,
+    "`Barrier`": _opened,
+    "`DoubleBarrier`": lambda client, path: DoubleBarrier(client, path, 1).enter(PATIENCE),
+    "`Counter`": _counted,
+    "`Queue`": _queued,
+    "`OncePer`": lambda client, path: OncePer(client, f"{path}/a", timedelta(hours=1)).claim(),
+    "`PersistentNode`": _kept,
+    "`Group`": _joined,
+    "`Cache`": _cached,
+    "`watch_data`, `watch_children`": _followed,
+    "`Partitioner`": _shared_out,
+}

@@ -1,0 +1,17 @@
+"""docs/operations.md shows the outcomes that are stored, and they are those of all rows."""
+
+from __future__ import annotations
+
+from tests.matrix import table
+
+
+def test_the_document_shows_what_is_stored() -> None:
+    text = table.DOCUMENT.read_text()
+    assert table.replaced(text, table.stored()) == text
+
+
+def test_each_release_has_each_row() -> None:
+    for outcomes in table.stored().values():
+        assert {part: list(rows) for part, rows in outcomes.items()} == {
+            part: list(rows) for part, rows in table.PARTS.items()
+        }
