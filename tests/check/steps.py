@@ -56,9 +56,11 @@ class Running:
         self._limit = step.limit
         self._asked = False
         command = ["nice", *step.command] if step.computes else step.command
+        # Tests start hundreds of processes: each would compile the package if none kept bytecode.
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **step.variables}
         with self.log.open("wb") as output:
             self._child = subprocess.Popen(
-                command, cwd=ROOT, env={**os.environ, **step.variables},
+                command, cwd=ROOT, env=environment,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
 

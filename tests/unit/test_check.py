@@ -158,6 +158,11 @@ def test_the_time_of_a_processor_is_counted() -> None:
     assert 0.3 <= ended(python(script)).cpu_seconds < 10
 
 
+def test_the_processes_of_a_step_keep_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert ended(python("import sys; sys.exit(sys.dont_write_bytecode)")).passed
+
+
 def test_lanes_go_on_side_by_side_and_their_steps_one_by_one(tmp_path: Path) -> None:
     meet = """
 import pathlib, sys, time
