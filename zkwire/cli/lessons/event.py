@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from zkwire.testing.proxy.frames import Frame
 
 FRAME, CUT, END, SERVER, FOLD = "frame", "cut", "end", "server", "fold"
+STOP, GO, HELD, FREE = "stop", "go", "held", "free"
 SAY, ASK, EXPECT, TABLE = "say", "ask", "expect", "table"
 PROSE = frozenset({SAY, ASK, EXPECT, TABLE})
 
@@ -20,6 +21,8 @@ class Event(NamedTuple):
 
     ``frame``: ``frame`` has passed between ``actor`` and ``server``.  ``cut``: their connection
     is lost.  ``end``: the client has seen the end of the connection.  ``server``: a change there.
+    ``stop``, ``go``: the client's process or network stands still, and goes on.  ``held``,
+    ``free``: a lock that a lesson follows is held by ``actor``, and no longer.
     ``fold``: frames of these clients that are counted and not shown.  ``say``, ``ask``: words for
     the reader.  ``expect``: a condition that must hold, and whether it has (``passed``).
     ``table``: ``rows``.

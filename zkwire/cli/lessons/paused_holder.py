@@ -54,6 +54,8 @@ async def lesson(stage: Stage) -> None:
         await a.create("/report")
         await b.connect()
     locks = [AsyncSequentialLock(client, "/lock") for client in (a, b)]
+    for client, lock in zip((a, b), locks, strict=True):
+        stage.follow(client, lock)
     first = stage.start(a, write(stage, "A", locks[0], storage))
     await stage.sleep(0.1)
     stage.ask(f"A holds the lock and prepares its write. Then A's process stops for {pause:g} s: "

@@ -5,7 +5,22 @@ The picture is drawn by :mod:`zkwire.cli.spy.picture`, a row for each event; pin
 
 from __future__ import annotations
 
-from zkwire.cli.lessons.event import ASK, CUT, END, EXPECT, FOLD, SAY, SERVER, TABLE, Event
+from zkwire.cli.lessons.bands import Bands
+from zkwire.cli.lessons.event import (
+    ASK,
+    CUT,
+    END,
+    EXPECT,
+    FOLD,
+    FREE,
+    GO,
+    HELD,
+    SAY,
+    SERVER,
+    STOP,
+    TABLE,
+    Event,
+)  # fmt: skip
 from zkwire.cli.spy.details import Privacy, rows_of
 from zkwire.cli.spy.drawing import HEAD, PAGE, table_rows
 from zkwire.cli.spy.message import Message
@@ -14,7 +29,7 @@ from zkwire.cli.spy.records import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from zkwire.cli.lessons.lesson import Lesson
@@ -36,15 +51,22 @@ def as_svg(name: str, lesson: Lesson, events: list[Event]) -> str:
     servers = [f"S{n + 1}" for n in range(lesson.servers)] if lesson.servers > 1 else ["server"]
     seen = dict.fromkeys(name for event in events for name in event.actor.split())
     lanes = [*(name for name in seen if "/" not in name), *servers]  # not those of a crowd
-    steps = list(_steps(events, lanes))
+    bands = Bands(lanes)
+    steps: list[Step] = []
+    for step in _steps(events, lanes, lambda event: bands.see(event, len(steps))):
+        steps.append(step)
     if len(steps) > MOST:
         left = len(steps) - MOST
         steps[MOST:] = [Step("", "gap", None, None, f"{left} more are left out")]
     title = f"zkwire lesson {name}: {lesson.title}"
-    return svg(Picture(title, f"{lesson.cast}; {len(steps)} steps.", tuple(lanes), tuple(steps)))
+    about = f"{lesson.cast}; {len(steps)} steps."
+    drawn = tuple(band for band in bands.all() if band.begin < len(steps))
+    drawn = tuple(b._replace(end=None) if (b.end or 0) >= len(steps) else b for b in drawn)
+    return svg(Picture(title, about, tuple(lanes), tuple(steps), bands=drawn))
 
 
-def _steps(events: list[Event], lanes: list[str]) -> Iterator[Step]:
+def _steps(events: list[Event], lanes: list[str], see: Callable[[Event], None]) -> Iterator[Step]:
+    """The rows; ``see`` gets each event when the rows before it are known."""
     before, pings = 0.0, 0
     for event in events:
         if event.frame is not None and event.frame.kind == "ping":
@@ -52,12 +74,14 @@ def _steps(events: list[Event], lanes: list[str]) -> Iterator[Step]:
             continue
         step = _step(event, lanes)
         if step is None:
+            see(event)
             continue
         between = [f"{event.time - before:.1f} s"] if event.time - before > GAP else []
         between += [f"{pings} ping{'s' * (pings > 1)}"] if pings else []
         if between:
             yield Step("", "gap", None, None, ", ".join(between))
         before, pings = event.time, 0
+        see(event)
         yield step
 
 
@@ -69,12 +93,14 @@ def _step(event: Event, lanes: list[str]) -> Step | None:
         return Step(time, "open", lanes.index(event.server), None, event.text, more=event.detail)
     if event.actor not in lanes:
         return None
-    client, server = lanes.index(event.actor), lanes.index(event.server)
+    client = lanes.index(event.actor)
+    if event.kind in (STOP, GO, HELD, FREE):
+        return Step(time, "note", client, None, event.text, more=event.detail)
     if event.kind in (CUT, END):
         return Step(time, "close", client, None, event.text, bad=True)
     if event.frame is None:
         return None
-    frame = event.frame
+    frame, server = event.frame, lanes.index(event.server)
     if frame.direction == "c2s":
         return Step(time, "request", client, server, event.text, more=event.detail)
     kind = "event" if frame.kind == "notification" else "reply"

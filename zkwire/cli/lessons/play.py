@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zkwire.cli.lessons.event import CUT, END, FRAME, SERVER, Event
+from zkwire.cli.lessons.event import CUT, END, FRAME, FREE, GO, HELD, SERVER, STOP, Event
 from zkwire.cli.lessons.words import described
 from zkwire.session.waitable import Waitable
 from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.frames import OPCODES
 from zkwire.testing.simulation import InTurn, Simulation, Step, ViolationError
-from zkwire.testing.simulation.client import Client, Link
+from zkwire.testing.simulation.client import Client, Link, Suspend
 from zkwire.testing.simulation.stage import START
 from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
 from zkwire.wire.model import session_name
@@ -23,11 +23,20 @@ from zkwire.wire.model import session_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
-    from typing import Any
+    from typing import Any, Protocol
 
     from zkwire.testing.proxy.frames import Direction, Frame
     from zkwire.testing.server.connection import Connection
     from zkwire.testing.server.tree import DataTree
+
+    class Followed(Protocol):
+        """A lock."""
+
+        @property
+        def held(self) -> bool: ...
+        @property
+        def fence(self) -> int: ...
+
 
 LATENCY = 0.001  # seconds
 LONGEST = 600.0  # seconds on the virtual clock
@@ -110,6 +119,8 @@ class Play(Simulation):
         self._talks: dict[Connection, Conversation] = {}
         self._director = Client(self, "lesson", "")
         self._frozen: dict[int, DataTree] = {}
+        self._followed: list[tuple[Client, Followed]] = []
+        self._known: dict[object, str] = {}  # what has been told of a client or a lock
 
     @property
     def elapsed(self) -> float:
@@ -136,6 +147,35 @@ class Play(Simulation):
         self._of_connection[link.connection] = client
         return Wire(self, client, link)
 
+    def follow(self, client: Client, lock: Followed) -> None:
+        """Tell when the client holds this lock, and when no longer."""
+        self._followed.append((client, lock))
+        self.add_task(
+            self._director, self._leases(client), f"leases of {client.name}", background=True
+        )
+
+    async def _leases(self, client: Client) -> None:
+        """Have time make a stop at each moment at which the client's lease may end."""
+        while True:
+            await Suspend(max(client.session.lease_deadline, self.now + 1.0))
+
+    def _look(self) -> None:
+        """Tell of what has changed without a frame: clients that stand still, and locks."""
+        for client in self.clients:
+            still = "network" if client.silent_until is not None else ""
+            still = "process" if client.paused_until is not None else still
+            if still != self._known.get(client, ""):
+                what = f"{client.name}'s {still or self._known[client]}"
+                kind, does = (STOP, "stands still") if still else (GO, "goes on")
+                self._known[client] = still
+                self._tell(kind, f"{what} {does}", client, client.link)
+        for client, lock in self._followed:
+            held = f"fence {lock.fence:#x}" if lock.held else ""
+            if held != self._known.get(lock, ""):
+                self._known[lock] = held
+                kind, does = (HELD, "holds") if held else (FREE, "no longer holds")
+                self._tell(kind, f"{client.name} {does} the lock", client, client.link, held)
+
     def freeze(self, server: int) -> None:
         """Connections to this server find the nodes as they are now."""
         history = TreeHistory(wanted=True)
@@ -156,6 +196,7 @@ class Play(Simulation):
                 if step is None or self.elapsed > LONGEST or len(self.done) > MOST_STEPS:
                     raise ViolationError("LIVE", f"{self.elapsed:.0f} s have passed without an end")
                 self.perform(step)
+                self._look()
                 for client in self.clients:
                     session = client.session
                     if (session.has_output or session.callbacks) and client.running:
@@ -171,6 +212,7 @@ class Play(Simulation):
         client = self._by_name.get(step.subject)
         if step.kind == "resume":
             super().perform(step)
+            self._look()
             mine = [s for s in self.steps() if s.kind == "run" and self.client_of(s) is client]
             for first in mine[:1]:  # code that was stopped goes on before it hears of anything
                 super().perform(first)
@@ -266,7 +308,8 @@ class Play(Simulation):
             called = f"{owner.name}'s session" if owner else f"session {session_name(session_id)}"
             server = "S1" if self.servers > 1 else "server"
             text = f"{called} expires{nodes}"
-            self.tell(Event(self.elapsed, SERVER, text, "", server, f"zxid {self.tree.zxid:#x}"))
+            name = owner.name if owner else ""
+            self.tell(Event(self.elapsed, SERVER, text, name, server, f"zxid {self.tree.zxid:#x}"))
 
     def _cut_at(self, client: Client, link: Link) -> Cut | None:
         """The cut that is due at what the client's next write asks for."""

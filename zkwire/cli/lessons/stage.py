@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire import Credentials
+    from zkwire.cli.lessons.play import Followed
     from zkwire.testing.proxy.frames import Frame
 
 TICK = 2.0
@@ -110,6 +111,10 @@ class Stage:
                 self._play.cuts.append(Cut(client.actor, when, op))
         if not (before or lost or after):
             self._play.cut(client.actor)
+
+    def follow(self, client: SimulatedClient, lock: Followed) -> None:
+        """From now on tell when the client holds this lock, by what ``lock.held`` says."""
+        self._play.follow(client.actor, lock)
 
     def expire(self, client: SimulatedClient) -> None:
         """The server ends the session of the client."""
