@@ -375,6 +375,7 @@ def watched(work: Work, stage: Stage, top: str, fault: tuple[int, Action] | None
     return sent
 
 
+@pytest.mark.since("3.6")
 @pytest.mark.parametrize("fault", [cut_before, cut_after], ids=["before", "behind"])
 @pytest.mark.parametrize("name", WORKS)
 def test_a_lost_connection_at_every_request(

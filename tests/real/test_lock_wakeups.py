@@ -36,6 +36,7 @@ def sent(stage: Stage) -> list[str]:
     return [meaning(frame) for frame in requests(stage.proxy.frames())]
 
 
+@pytest.mark.since("3.5")
 def test_free_sequential_lock_takes_one_round_trip(stage: Stage, fresh_path: str) -> None:
     """Create and listing leave in one write, before any answer; nothing else is waited for."""
     make_path(stage.observer, fresh_path)
@@ -84,6 +85,7 @@ def test_release_takes_one_round_trip(stage: Stage, kind: Kind, fresh_path: str)
     assert [op for op in sent(stage) if op != "get_children2"] == ["delete"]
 
 
+@pytest.mark.since("3.5")
 def test_a_lock_held_for_a_moment_is_two_round_trips(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_lock_held_for_a_moment_is_two_round_trips(
     assert lock.lost.reason is None
 
 
+@pytest.mark.since("3.5")
 def test_a_wait_in_vain_is_six_requests(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +131,7 @@ def test_the_guard_of_a_lock_that_is_kept_leaves_by_itself(stage: Stage, fresh_p
     lock.release()
 
 
+@pytest.mark.since("3.5")
 def test_the_guard_leaves_with_the_next_request(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ MODES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("verb", ["create", "create_with_stat"])
 @pytest.mark.parametrize(("name", "mode"), MODES, ids=[name for name, _ in MODES])
 def test_create_in_every_mode(ways: Scene, verb: str, name: str, mode: dict[str, Any]) -> None:
@@ -167,6 +168,7 @@ ON_THE_WIRE: list[tuple[dict[str, Any], str, int, int | None]] = [
 ]
 
 
+@pytest.mark.since("3.5")
 def test_a_mode_on_the_wire(outside: Client, zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     """A node's stat does not tell a container, nor a node with a time to live, from any other."""
     with FaultProxy(zookeeper.hosts) as proxy, Client(proxy.hosts) as client:
@@ -202,6 +204,7 @@ def test_a_server_deletes_containers_and_what_has_outlived_its_time(backend: Bac
         assert client.exists("/stays") is not None
 
 
+@pytest.mark.since("3.5")
 def test_children_of_containers_and_not_of_ephemerals(ways: Scene) -> None:
     container, ephemeral = f"{ways.base}/c", f"{ways.base}/e"
     ways.ask.create(container, container=True)
@@ -237,6 +240,7 @@ def test_read_write_and_delete(ways: Scene) -> None:
         ways.ask.delete(path)
 
 
+@pytest.mark.since("3.6")
 def test_get_all_children_number_counts_every_depth(ways: Scene) -> None:
     for path in ("/a", "/a/b", "/a/b/c", "/d"):
         ways.ask.create(ways.base + path)
@@ -246,6 +250,7 @@ def test_get_all_children_number_counts_every_depth(ways: Scene) -> None:
         ways.ask.get_all_children_number(f"{ways.base}/no")
 
 
+@pytest.mark.since("3.6")
 def test_get_ephemerals_are_the_sessions_own_below_a_prefix(ways: Scene) -> None:
     paths = [f"{ways.base}/{name}" for name in ("a", "ab", "b")]
     for path in paths:
@@ -506,6 +511,7 @@ def test_a_transaction_takes_writes_only(scene: Scene) -> None:
     assert t.commit() == []
 
 
+@pytest.mark.since("3.6")
 def test_multi_read_has_a_result_or_an_error_for_each(ways: Scene) -> None:
     base = ways.base
     ways.ask.create(f"{base}/a", b"data")
@@ -540,6 +546,7 @@ def test_a_server_on_its_own_has_an_empty_configuration(ways: Scene) -> None:
     watch.close()
 
 
+@pytest.mark.since("3.5")
 def test_reconfig_is_refused_where_it_is_switched_off(ways: Scene) -> None:
     for arguments in ({"leaving": ["3"]}, {"members": ["server.1=h:1:2;3"], "version": 7}):
         with pytest.raises(ReconfigDisabledError) as caught:
@@ -627,6 +634,7 @@ def entries(config: bytes) -> dict[str, str]:
 # --- watches as such ------------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.6")
 def test_add_watch_fires_until_it_is_closed(ways: Scene) -> None:
     path = f"{ways.base}/n"
     watch = Watch()
@@ -645,6 +653,7 @@ def test_add_watch_fires_until_it_is_closed(ways: Scene) -> None:
         watch.wait(0)
 
 
+@pytest.mark.since("3.5")
 def test_remove_watches_tells_each_watch(ways: Scene) -> None:
     one, two, child = Watch(), Watch(), Watch()
     ways.ask.get_data(ways.base, watch=one)

@@ -31,6 +31,8 @@ from zkwire import (
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold, rst_before
 
+pytestmark = pytest.mark.since("3.6")
+
 PATIENCE = 30.0
 LARGEST_FRAME = 129 * 1024
 RESTORING = {"set_watches", "set_watches2"}
