@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-HAPPENINGS = frozenset({"open", "close", "fault"})
+HAPPENINGS = frozenset({"open", "close", "fault", "gap"})
 
 
 class Filter:
     """``pings``, ``op``, ``path``, ``session`` and ``errors_only`` as the command has them.
 
     ValueError for an operation or a session that cannot be.  A reply is shown for its own path or
-    for that of its request.  Faults are always shown.
+    for that of its request.  Faults and gaps are always shown.
     """
 
     def __init__(self, asked: Namespace) -> None:
@@ -38,7 +38,7 @@ class Filter:
     def shows(self, record: Record) -> bool:
         """Whether this record is shown."""
         op = record["op"]
-        if op == "fault":
+        if op in ("fault", "gap"):
             return True
         if op == "ping" and not self._pings and "ping" not in self._ops:
             return False

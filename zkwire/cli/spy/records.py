@@ -5,8 +5,9 @@ A record is a JSON object: ``v`` 1; ``n``, its number in the run; ``t``, seconds
 ``path``; what else belongs to the operation; ``bytes``, the size with the length in front.  Replies
 add ``zxid``, ``err``, ``error``, ``re`` (the ``n`` of the request) and ``rtt_ms``; a reply's
 ``path`` is that of its request, and ``created`` the path in the reply.  What a fault has kept from
-its receiver is ``lost``.  Without ``dir``, ``op`` is
-``open``, ``close`` or ``fault``.
+its receiver is ``lost``.  A ``gap`` has as ``bytes`` how many are missing in a capture, with those
+that are left of the messages around them.  Without ``dir``, ``op`` is ``open``, ``close`` or
+``fault``.
 
 Invariant: what must not be shown is not in a record, so no form of one can show it.
 """
@@ -52,6 +53,10 @@ class Recorder:
         if event.frame is not None:
             record = self._message(record, event.frame)
             return record | {"lost": True} if event.detail == "lost" else record
+        if event.what == "gap":
+            side, missing = event.detail.split()
+            gap = {"dir": side, "op": "gap", "bytes": int(missing)}
+            return self._with_session(record) | gap
         if event.what == "fault":
             return self._with_session(record) | {"op": "fault", "fault": event.detail}
         name = "peer" if event.what == "open" else "by"

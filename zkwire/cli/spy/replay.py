@@ -1,18 +1,21 @@
-"""A recording shown again: ``spy --read FILE``."""
+"""A recording or a capture of packets shown: ``spy --read FILE``."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from itertools import chain
 
 from zkwire.cli.spy.meaning import HIDDEN
 from zkwire.cli.spy.message import SECRET
+from zkwire.cli.spy.packet_file import MAGIC
 from zkwire.cli.spy.reading import records_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
-    from typing import Any, TextIO
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
 
     from zkwire.cli.spy.filters import Filter
     from zkwire.cli.spy.outputs import Outputs
@@ -21,28 +24,40 @@ if TYPE_CHECKING:
 _FIELDS = frozenset({"passwd", "auth", "token"})
 
 
-def replay(asked: Namespace, shown: Filter, outputs: Outputs, stats: Stats | None) -> int:
-    """Show the records of a file; ValueError for a line that is none."""
+def replay(
+    asked: Namespace,
+    shown: Filter,
+    outputs: Outputs,
+    stats: Stats | None,
+    captured: Callable[[bytes, str], Iterable[dict[str, Any]]],
+) -> int:
+    """Show the records of a file, ``captured`` those of a capture; ValueError if it is neither."""
     try:
-        if asked.read == "-":
-            _replay(sys.stdin, "standard input", asked, shown, outputs, stats)
-        else:
-            with open(asked.read, encoding="utf-8", errors="replace") as file:
-                _replay(file, asked.read, asked, shown, outputs, stats)
+        with ExitStack() as stack:
+            file, source = sys.stdin.buffer, "standard input"
+            if asked.read != "-":
+                file, source = stack.enter_context(open(asked.read, "rb")), asked.read
+            begin = file.read(4)
+            if begin in MAGIC:
+                records = captured(begin + file.read(), source)
+            else:
+                first = begin + file.readline()
+                lines = chain([first] if first else [], file)
+                records = records_of((line.decode("utf-8", "replace") for line in lines), source)
+            _replay(records, asked, shown, outputs, stats)
     finally:
         outputs.finish(stats)
     return 0
 
 
 def _replay(
-    lines: TextIO,
-    source: str,
+    records: Iterable[dict[str, Any]],
     asked: Namespace,
     shown: Filter,
     outputs: Outputs,
     stats: Stats | None,
 ) -> None:
-    for record in records_of(lines, source):
+    for record in records:
         if not shown.shows(record):
             continue
         if stats is not None:

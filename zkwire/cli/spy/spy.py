@@ -16,7 +16,8 @@ from zkwire.cli.spy.stats import GROUPS, Stats
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
     from zkwire.cli.context import Context
     from zkwire.cli.spy.tap import Tap
@@ -32,7 +33,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--fault", action="append", default=[], metavar="SPEC", help=f"do this, too: {KINDS}")
     add("-n", "--count", type=int, metavar="COUNT", help="end behind so many shown messages")
     add("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time")
-    does = "show a recording instead (jsonl; - is standard input)"
+    does = "show a recording (jsonl) or a capture (pcap, pcapng) instead; - is standard input"
     add("--read", metavar="FILE", help=does)
     add_options(parser, "TLS to the servers", TLS)
     add = parser.add_argument_group("TLS to the clients").add_argument
@@ -77,11 +78,24 @@ def _spy(context: Context, asked: Namespace) -> int:
     if open_tap is None:
         from zkwire.cli.spy.replay import replay
 
-        return replay(asked, shown, outputs, stats)
+        return replay(asked, shown, outputs, stats, partial(_captured, context, privacy, rows))
     from zkwire.cli.spy.run import Run
 
     run = Run(context, asked, shown, outputs, stats, open_tap)
     return run.run(upstreams, chroot, faults, listen, privacy, rows=rows)
+
+
+def _captured(
+    context: Context, privacy: Privacy, rows: bool, data: bytes, source: str
+) -> Iterator[dict[str, Any]]:
+    """The records of a capture of packets."""
+    from zkwire.cli.spy.capture import read
+    from zkwire.cli.spy.records import Recorder
+
+    capture = read(data, source)
+    for note in capture.notes:
+        context.output.note(note)
+    return map(Recorder(capture.start, privacy, rows=rows).record, capture.events)
 
 
 def _check(asked: Namespace) -> None:
@@ -137,6 +151,7 @@ COMMANDS = {
             "zkwire spy --fault cut-after:create HOST:PORT -- myclient {}",
             "zkwire spy -f none --stats --by path HOST:PORT --for 1m",
             "zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg",
+            "tcpdump -w zk.pcap port 2181; zkwire spy --read zk.pcap --stats",
         ),
         details="The words behind -- are a program that is run with {} replaced by the address of\n"
         "the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.\n"

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 class Event(NamedTuple):
     """What has happened: a frame, or else ``what`` (open, close, fault) and its ``detail``.
 
-    The detail of a frame is "lost" if a fault has kept it from its receiver.
+    The detail of a frame is "lost" if a fault has kept it from its receiver.  Of a capture there is
+    also a "gap", with the direction and the number of missing bytes.
     """
 
     number: int

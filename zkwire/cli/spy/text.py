@@ -117,6 +117,7 @@ def _behind(record: Record) -> Iterator[str]:
             yield f"{record[name]} {name}"
     yield from _data(record.get("data") or {})
     yield f"{record['bytes']} bytes that are no frame" if record["op"] == "raw" else ""
+    yield f"{record['bytes']} bytes missing in the capture" if record["op"] == "gap" else ""
     yield str(record.get("secret", ""))
 
 
