@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
-from tests.support.server_control import ZooKeeperServer
+from tests.support.installed_servers import InstalledBackend
+from tests.support.secure_servers import installed_backend
+from tests.support.server_control import NoBackendError, Settings, ZooKeeperServer, free_port
 from zkwire import Client
 from zkwire.cli.main import main
 from zkwire.cli.output import hex_id
@@ -39,6 +45,40 @@ Connections Sets (1)/(3):
 3 expire at Wed Nov 25 03:50:23 UTC 2026:
 \tip: /127.0.0.1:32984 sessionId: 0x0
 """
+
+# Recorded: what its admin server has answered, session ids as decimal numbers.
+ADMIN_DUMP = """\
+{
+  "expiry_time_to_session_ids" : {
+    "41686000" : [ 72058048962494464 ]
+  },
+  "session_id_to_ephemeral_paths" : {
+    "72058048962494464" : [ "/b c", "/a/own" ],
+    "-1" : [ "/d" ]
+  },
+  "command" : "dump",
+  "error" : null
+}"""
+ADMIN_CONNECTIONS = """\
+{
+  "connections" : [ {
+    "remote_socket_address" : "127.0.0.1:51434",
+    "session_id" : 72058048962494464,
+    "last_operation" : "CREA",
+    "session_timeout" : 10000
+  } ],
+  "secure_connections" : [ ],
+  "command" : "connections",
+  "error" : null
+}"""
+JETTY = [
+    f"/usr/share/java/{name}.jar"
+    for name in (
+        *("jetty9-http", "jetty9-io", "jetty9-security", "jetty9-server", "jetty9-servlet"),
+        *("jetty9-util", "jetty9-util-ajax", "jackson-annotations", "jackson-core"),
+        *("jackson-databind", "servlet-api"),
+    )
+]
 
 
 def test_what_servers_say() -> None:
@@ -100,6 +140,55 @@ def test_each_server_of_the_list_is_asked(
     )
 
 
+@pytest.fixture
+def admin_server() -> Iterator[tuple[int, dict[str, str]]]:
+    """A port where HTTP is spoken, and what it answers, by the path of the request."""
+    pages: dict[str, str] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path in pages else 404)
+            self.end_headers()
+            self.wfile.write(pages.get(self.path, "").encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port, pages
+        server.shutdown()
+        thread.join()
+
+
+def test_what_is_refused_is_asked_of_the_admin_server(
+    server: Server,
+    admin_server: tuple[int, dict[str, str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    port, pages = admin_server
+    words = ["--server", server.hosts, "who", "0x1000069eb9e0000", "--admin-port"]
+    for wrong in ("", "[]", '{"command": "dump", "error": null}', "[" * 9999):
+        pages["/commands/dump"] = wrong
+        assert main([*words, str(port)]) == 1
+        assert "does not allow" in capsys.readouterr().err
+    pages |= {"/commands/dump": ADMIN_DUMP, "/commands/connections": ADMIN_CONNECTIONS}
+    assert main([*words, str(port)]) == 0
+    assert capsys.readouterr() == (
+        "session 0x1000069eb9e0000\n"
+        f"connected from 127.0.0.1:51434 to {server.hosts}, timeout 10 s\n"
+        "owns 2 ephemeral nodes\n"
+        "  /a/own\n"
+        "  /b c\n",
+        "",
+    )
+    assert main([*words[:-2], "0xffffffffffffffff", words[-1], str(port)]) == 0
+    assert "owns 1 ephemeral node\n  /d\n" in capsys.readouterr().out
+    assert main([*words, "0"]) == 1
+    assert main([*words, "70000"]) == 2
+
+
 @pytest.mark.real
 @pytest.mark.apache
 def test_a_real_server(
@@ -125,3 +214,26 @@ def test_a_real_server(
         assert "connected to none" in capsys.readouterr().out
     with Client(zookeeper.hosts) as client:
         client.delete_tree(fresh_path)
+
+
+@pytest.mark.real
+@pytest.mark.apache
+def test_a_real_admin_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a server that allows no word; Debian's package of ZooKeeper leaves its jars to others."""
+    if not all(Path(jar).exists() for jar in JETTY):
+        pytest.skip("there is no Jetty in /usr/share/java")
+    try:
+        found = installed_backend()
+    except NoBackendError as why:
+        pytest.skip(str(why))
+    backend = InstalledBackend(found.java, ":".join((found.classpath, *JETTY)))
+    port = free_port()
+    options = {"admin.enableServer": "true", "admin.serverPort": str(port)}
+    options |= {"admin.serverAddress": "127.0.0.1", "4lw.commands.whitelist": "srvr"}
+    with backend.standalone(Settings(options=options)) as server, Client(server.hosts) as client:
+        client.create("/own", ephemeral=True)
+        assert main(["--server", server.hosts, "who", "/own", "--admin-port", str(port)]) == 0
+        out, err = capsys.readouterr()
+        assert f"/own belongs to session {hex_id(client.session_id)}\nconnected from 127." in out
+        assert out.endswith(" s\nowns 1 ephemeral node\n  /own\n")
+        assert err == ""

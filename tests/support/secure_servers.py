@@ -97,7 +97,7 @@ class SecureBackend(Backend):
         raise NotImplementedError("no test needs one")
 
 
-def installed_backend() -> Backend:
+def installed_backend() -> InstalledBackend:
     """The installed ZooKeeper; `NoBackendError` if there is none, or another way is asked for."""
     wanted = os.environ.get("ZKWIRE_TEST_BACKEND", "auto")
     if wanted not in {"auto", "installed"}:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import textwrap
 
+from zkwire.cli.arguments import wrong_word
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.exits import REFUSED
 from zkwire.cli.output import hex_id
+from zkwire.cli.servers.admin import PORT
 from zkwire.cli.servers.owner import Told, ask_all
 from zkwire.cli.servers.words import SETTING
 from zkwire.cli.transfer.window import Window
@@ -31,6 +33,14 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("what", metavar="PATH|SESSION", help=does)
     does = "look at the stat of every node where no server tells what a session owns"
     parser.add_argument("--search", action="store_true", help=does)
+    does = "where the admin server is, for what a server refuses to say (8080; 0: ask none)"
+    parser.add_argument("--admin-port", type=_port, default=PORT, metavar="PORT", help=does)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 65536):
+        raise wrong_word(f"{text!r} is no port")
+    return int(text)
 
 
 def _who(context: Context, asked: Namespace) -> int | None:
@@ -50,7 +60,8 @@ def _who(context: Context, asked: Namespace) -> int | None:
         _write_unowned(out, path)
         return REFUSED
     servers, chroot = parse_hosts(context.server)
-    told = ask_all(servers, hex_id(owner), context.tls, context.options.connect_timeout)
+    limit = context.options.connect_timeout
+    told = ask_all(servers, hex_id(owner), context.tls, limit, asked.admin_port)
     if told.ephemerals is not None:
         told.ephemerals = sorted(strip(chroot, node) for node in told.ephemerals)
     elif asked.search:
@@ -102,7 +113,7 @@ def _note(out: Output, told: Told) -> None:
     for server, words in told.refused.items():
         text = (
             f"{server} does not allow {' and '.join(words)}: {SETTING}=srvr,cons,dump in its "
-            "configuration would"
+            "configuration would; and no admin server answers (--admin-port)"
         )
         for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False):
             out.note(line)
@@ -123,6 +134,7 @@ COMMANDS = {
         details="""\
 The owner is in the node's stat.  For the rest each server of --server is asked
 for `cons` and `dump`, which servers do not allow unless their configuration
-says so: 4lw.commands.whitelist=srvr,cons,dump""",
+says so: 4lw.commands.whitelist=srvr,cons,dump.  What is refused is asked of
+the admin server of that host: HTTP, port 8080.""",
     ),
 }
