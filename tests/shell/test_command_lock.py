@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,12 +113,45 @@ def test_no_server_is_a_failure_of_zkwire_itself(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
+    ("words", "margin"),
+    [([], 1.25), (["--lease-margin", "0"], 0.0), (["--lease-margin", "2"], 2.0)],
+    ids=["default", "none", "most"],
+)
+def test_an_answer_counts_when_the_leader_must_know(
+    words: list[str], margin: float, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    margins: list[float] = []
+
+    class Watched(Client):
+        def __init__(self, *hosts: Any, **options: Any) -> None:
+            margins.append(options["lease_margin"])
+            super().__init__(*hosts, **options)
+
+    monkeypatch.setattr("zkwire.Client", Watched)
+    assert main(["--server", server.hosts, "lock", *words, "/p", "true"]) == 0
+    assert margins == [margin]
+
+
+def test_a_server_that_grants_less_gets_another_margin(capfd: pytest.CaptureFixture[str]) -> None:
+    """With the one for 20 seconds no command could run."""
+    show = 'echo "$ZKWIRE_LOCK_SESSION"'
+    with Server(tick=0.1) as server:  # at most 2 seconds
+        start = ["--server", server.hosts, "--session-timeout", "20"]
+        assert main([*start, "lock", "-c", show, "/p"]) == 0
+    shown = capfd.readouterr()
+    assert shown.out.startswith("0x")
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["/p", "-n", "true"],
         ["-c", "true", "/p", "true"],
         ["-k", "5", "/p", "true"],
         ["-k", "4s", "--margin", "3", "/p", "true"],
+        ["-k", "4s", "--lease-margin", "2", "/p", "true"],
+        ["--lease-margin", "2.1", "/p", "true"],
         ["-s", "--holders", "2", "/p", "true"],
         ["--list", "/p", "true"],
         ["/", "true"],

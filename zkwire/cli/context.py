@@ -71,6 +71,7 @@ class Context:
             "auth": [*_credentials(options.auth), *self.auth],
             "tls": self.tls,
             "read_only": options.read_only,
+            "lease_margin": getattr(options, "lease_margin", 0.0),  # an option of lock alone
             "trace": self._tracer,
         }
 

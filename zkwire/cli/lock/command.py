@@ -21,6 +21,7 @@ from zkwire.cli.exits import (
     with_status,
 )
 from zkwire.errors import LockLostError, LockTakenError
+from zkwire.net.options import check_lease_margin
 from zkwire.wire.paths import check_path
 
 TYPE_CHECKING = False
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from zkwire.cli.lock.signals import Signals
 
 KILL_AFTER = 3.0
-USED = 0.6  # of the session timeout, at most
+PINGS_APART = 2.5  # lease margins, at most, until an answer counts
+LEFT = 1 / 15  # of the session timeout, for the answers to pings
 IN_DOUBT = 1.0  # seconds for the release of a lock that is probably lost
 
 
@@ -54,6 +56,9 @@ def _arguments(parser: ArgumentParser) -> None:
     add("-k", "--kill-after", type=duration, metavar="SECS", help="between TERM and KILL (3)")
     add("--margin", type=duration, metavar="SECS",
         help="end that long before the session can (a tenth of its timeout)")  # fmt: skip
+    add("--lease-margin", type=duration, metavar="SECS",
+        help="count an answer when the server has had so long to report it to its leader "
+        "(an eighth of the session timeout; 0: at once)")  # fmt: skip
     add("-c", "--shell", metavar="STRING", help="run this by sh -c")
     add("--id", default="", metavar="TEXT", help="shown to others by --list")
     add("--list", action="store_true", help="show the holder and the queue")
@@ -114,6 +119,11 @@ def _check(asked: Namespace) -> None:
     if asked.nonblock:
         asked.wait = 0.0
     asked.foreground = asked.foreground or (sys.__stdin__ is not None and os.isatty(0))
+    if asked.lease_margin is None:
+        from zkwire.cli.lock.grant import LEASE_MARGIN
+
+        asked.lease_margin = asked.session_timeout * LEASE_MARGIN
+    check_lease_margin(asked.lease_margin, asked.session_timeout)
     _limits(asked, asked.session_timeout)
 
 
@@ -128,10 +138,11 @@ def _limits(asked: Namespace, timeout: float) -> tuple[float, float]:
         raise UsageError(
             f"--kill-after {kill_after:g} is not below half the session timeout, {timeout:g} s"
         )
-    if kill_after + margin > timeout * USED:
+    pings = max(timeout / 3, asked.lease_margin * PINGS_APART)
+    if kill_after + margin + pings > timeout * (1 - LEFT):
         raise UsageError(
             f"--kill-after {kill_after:g} and --margin {margin:g} leave too little of the session "
-            f"timeout, {timeout:g} s, in which a ping is answered each third"
+            f"timeout, {timeout:g} s, of which pings need {pings:.3g} s"
         )
     return margin, kill_after
 
