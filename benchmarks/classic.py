@@ -103,6 +103,11 @@ class Zkwire:
         counter.add(1)
         return _measured(FEW, _times(FEW, lambda: counter.add(1)))
 
+    def add_by_threads(self) -> Cost:
+        counter = Counter(self._client, _path())
+        counter.add(1)
+        return _for_a_while([counter.add] * THREADS)
+
     def add_contended(self, writers: int) -> Cost:
         path = _path()
         with ExitStack() as stack:
@@ -112,8 +117,9 @@ class Zkwire:
                 counter.add(1)
             return _for_a_while([counter.add for counter in counters])
 
-    def _queue(self, filled: int = 0) -> Queue:
-        queue = Queue(self._client, _path())
+    def _queue(self, filled: int = 0, flat: bool = True) -> Queue:
+        """In the layout of kazoo's Queue, or in that of its LockingQueue."""
+        queue = Queue(self._client, _path(), flat=flat)
         queue.put_many([DATA] * (filled or 1))
         return queue
 
@@ -127,7 +133,7 @@ class Zkwire:
         return _measured(THREADS * FEW, lambda: _in_threads([work] * THREADS))
 
     def put_many(self) -> Cost:
-        queue = self._queue()
+        queue = self._queue(flat=False)
         return _measured(MANY, lambda: queue.put_many([DATA] * MANY))
 
     def get(self) -> Cost:
@@ -135,7 +141,7 @@ class Zkwire:
         return _measured(FEW, _times(FEW, queue.get))
 
     def take(self) -> Cost:
-        queue = self._queue(MANY)
+        queue = self._queue(MANY, flat=False)
 
         def work() -> None:
             with queue.take():
@@ -166,6 +172,11 @@ class Kazoo:
         counter = self._client.Counter(_path())
         counter.__add__(1)
         return _measured(FEW, _times(FEW, lambda: counter.__add__(1)))
+
+    def add_by_threads(self) -> Cost:
+        counter = self._client.Counter(_path())
+        counter.__add__(1)
+        return _for_a_while([partial(counter.__add__, 1)] * THREADS)
 
     def add_contended(self, writers: int) -> Cost:
         path = _path()
@@ -246,6 +257,10 @@ class Floor:
     def add(self) -> Cost:
         return self._asked(request("set", self._folder(), b"1"))
 
+    def add_by_threads(self) -> Cost:
+        """One thread, and one change behind the other: each needs the number before it."""
+        return self.add()
+
     def add_contended(self, writers: int) -> Cost:
         """Each writes, and none minds the others."""
         frame = request("set", self._folder(), b"1")
@@ -301,6 +316,7 @@ class Floor:
 
 JOBS: dict[str, Callable[[Any], Cost]] = {
     "add": lambda side: side.add(),
+    "add, 8 threads": lambda side: side.add_by_threads(),
     "add, 8 writers": lambda side: side.add_contended(8),
     "add, 50 writers": lambda side: side.add_contended(50),
     "put": lambda side: side.put(),

@@ -61,10 +61,17 @@ class Run(Stage):
 
     def __init__(self, server: ZooKeeperServer, observer: Client, path: str) -> None:
         super().__init__(server, observer)
-        self.path = path
-        self.own = Queue(self.client(), path)
+        self.path = self.side = path
+        self.behind = self.client()
+        self.own = Queue(self.behind, path)
         self.other = Queue(observer, path)
         self.begun = 0
+
+    def lay_flat(self) -> None:
+        """Before anything is asked for: the other layout."""
+        self.own = Queue(self.behind, self.path, flat=True)
+        self.other = Queue(self.observer, self.path, flat=True)
+        self.side = f"{self.path}-zkwire-queue"
 
     def begin(self) -> None:
         """What is asked for from here on is enumerated."""
@@ -93,7 +100,7 @@ class Run(Stage):
             found: list[str] = []
             for folder in ("taken", "marks", "waiting"):
                 with suppress(NoNodeError):
-                    found += self.observer.get_children(f"{self.path}/{folder}")
+                    found += self.observer.get_children(f"{self.side}/{folder}")
             return found
 
         poll(f"no node is left: {below()}", lambda: not below() or None, GRACE)
@@ -146,6 +153,12 @@ def get(run: Run, begin: Begin) -> None:
     assert run.left() == [b"c"]
 
 
+def get_flat(run: Run, begin: Begin) -> None:
+    """A removal without a claim."""
+    run.lay_flat()
+    get(run, begin)
+
+
 def get_waiting(run: Run, begin: Begin) -> None:
     run.other.put(b"first")
     run.other.get()
@@ -195,7 +208,7 @@ def take_failing(run: Run, begin: Begin) -> None:
 
 
 CYCLES: tuple[Cycle, ...] = (
-    put, put_many, put_taken, get, get_waiting, get_nothing, take, take_failing,
+    put, put_many, put_taken, get, get_flat, get_waiting, get_nothing, take, take_failing,
 )  # fmt: skip
 
 

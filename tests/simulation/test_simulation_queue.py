@@ -26,16 +26,17 @@ RUNS = int(500 * FACTOR)
 SCENARIOS: dict[str, Scenario] = {
     "put and get": queues(Plan()),
     "put and take": queues(Plan(consumers=("fail",))),
+    "flat, get": queues(Plan(flat=True)),
     "two consumers": queues(Plan(consumers=("get", "take"), items=2, many=True)),
 }
 
-LONGEST = "two consumers"
+LONGEST = ("flat, get", "two consumers")
 SOME = ("linger", "crash")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_single_fault_at_every_step(name: str) -> None:
-    faults = SOME if FACTOR <= 1 and name == LONGEST else FAULTS
+    faults = SOME if FACTOR <= 1 and name in LONGEST else FAULTS
     print(sweep(SCENARIOS[name], lambda: InTurn(""), faults=faults))
 
 

@@ -19,7 +19,7 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.operations import Operations
-from zkwire.operations.multi import Delete, Operation
+from zkwire.operations.multi import Appended, Delete, Operation
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.classic.once import Mark
 from zkwire.recipes.classic.queue import ItemQueue
@@ -58,6 +58,7 @@ class Plan:
     together: bool = False
     many: bool = False
     stay: int = 1  # turns in a block
+    flat: bool = False  # the items are where those of the other layout are
 
 
 class Ledger:
@@ -270,8 +271,8 @@ class Queues:
     mark: type[Mark] | None = None
     choice: type[Choice] | None = None
 
-    def make(self, client: Client) -> ItemQueue:
-        queue = self.queue(client.world, PATH)
+    def make(self, client: Client, flat: bool) -> ItemQueue:
+        queue = self.queue(client.world, ITEMS if flat else PATH, flat=flat)
         if self.mark is not None:
             mark, arguments = self.mark, queue._marks._arguments
             queue._marks.lend = lambda: mark(*arguments)  # type: ignore[method-assign]
@@ -291,7 +292,7 @@ def queues(plan: Plan, kind: Queues = Queues()) -> Scenario:
             if place and not plan.together:
                 client = sim.client()
             if queue is None or not plan.together:
-                queue = kind.make(client)
+                queue = kind.make(client, plan.flat)
             if place < plan.producers:
                 client.spawn(produce(queue, ledger, f"p{place}-"))
             else:
@@ -314,6 +315,7 @@ def various(kind: Queues = Queues()) -> Scenario:
             patience=choose((3.0, 6.0, 15.0)),
             together=choose((False, False, False, True)),
             many=choose((False, True)),
+            flat=choose((False, False, True)),
         )
         queues(plan, kind)(sim)
 
@@ -335,9 +337,9 @@ class RepeatsBlindly(Mark):
 class LooksForTheItem(ItemQueue):
     """After a lost reply the queue is searched: a consumer may have the item already."""
 
-    async def _add(self, mark: Mark, creates: list[Operation], deadline: float) -> int:
+    async def _add(self, mark: Mark, beginning: str, items: list[bytes], deadline: float) -> int:
         runtime, operations = self._runtime, self._runtime.operations
-        data = [create._arguments[1] for create in creates]
+        creates = [Appended(beginning, items, self._acl)]
         while True:
             try:
                 await runtime.until(operations.multi(creates), deadline)
@@ -353,7 +355,7 @@ class LooksForTheItem(ItemQueue):
                         )
                     except NoNodeError:
                         continue
-                    if seen.data in data:
+                    if seen.data in items:
                         return 0
             except ConnectionLossError:
                 pass
@@ -439,6 +441,13 @@ class AllWatch(Choice):
                 own.close()
 
 
+class TrustsTheVersion(ItemQueue):
+    """In the flat layout removes what it has read, also if it was claimed before that."""
+
+    def _removal(self, name: str, version: int) -> list[Operation]:
+        return super()._removal(name, version)[-1:]
+
+
 class SeesNoReturn(Choice):
     """Waits for new items only, and not for those that are given back."""
 
@@ -474,7 +483,9 @@ def _planted(
 
 
 PLANTED: dict[str, Planted] = {
-    "repeats blindly": _planted(Queues(mark=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE"),
+    "repeats blindly": _planted(
+        Queues(mark=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE", Plan(items=2)
+    ),
     "looks for the item": _planted(Queues(LooksForTheItem), ("linger", "cut"), "ONCE"),
     "forgets its removal": _planted(Queues(ForgetsItsRemoval), ("linger", "cut"), "LOST", Plan()),
     "ignores claims": _planted(
@@ -487,6 +498,10 @@ PLANTED: dict[str, Planted] = {
     ),
     "keeps its claim": _planted(Queues(taking=KeepsItsClaim), (), "LEFT STARVED LIVE"),
     "all watch": _planted(Queues(choice=AllWatch), (), "HERD"),
+    "trusts the version": _planted(
+        Queues(TrustsTheVersion), (), "CLAIM TWICE",
+        Plan(consumers=("take", "get"), items=2, flat=True),
+    ),
     "sees no return": _planted(
         Queues(choice=SeesNoReturn), (), "STARVED LIVE",
         Plan(consumers=("fail", "get"), patience=30.0),

@@ -24,6 +24,7 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT, frame
 from zkwire.jute.multi import MultiResponse, pack_multi
 from zkwire.operations.multi import (
+    Appended,
     Check,
     Create,
     Delete,
@@ -393,6 +394,17 @@ def test_one_wrong_argument_and_nothing_is_sent(
         bench.ask("multi", Delete("/fine"), operation)
     assert bench.script.names() == []
     assert bench.script.session.queued == 0
+
+
+@pytest.mark.parametrize("chroot", ["", "/root"])
+def test_creates_that_are_encoded_together_are_those_of_each_alone(chroot: str) -> None:
+    items = [b"first", b"", b"x" * 300]
+    together, alone = (Recorder(chroot, {ops.CREATE}) for _ in range(2))
+    Appended("/q/é-", items, None).record(together)
+    for data in items:
+        Create("/q/é-", data, None, sequential=True).record(alone)
+    assert [request.body for request in together.requests] == [r.body for r in alone.requests]
+    assert {request.op for request in together.requests} == {ops.CREATE}
 
 
 def test_an_operation_shows_its_path_and_not_its_data() -> None:

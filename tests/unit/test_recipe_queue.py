@@ -25,7 +25,7 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.jute.records import Stat
-from zkwire.operations.multi import Delete
+from zkwire.operations.multi import Create, Delete
 from zkwire.recipes.classic.marks import USES, Marks
 from zkwire.recipes.classic.once import Mark
 from zkwire.recipes.classic.queue import ItemQueue
@@ -229,7 +229,8 @@ def test_a_read_that_is_lost_is_repeated(gone: bool) -> None:
 
 def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
     queue, world = a_queue(multi=[refused(NoNodeError(), 2, 5), made()])
-    assert run(queue._claimed(queue._marks.lend(), list(WORK), None))
+    claim = [Create("/claim"), *WORK]
+    assert run(queue._claimed(queue._marks.lend(), claim, None))
     assert "create" in world.asked
 
 

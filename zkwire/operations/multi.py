@@ -8,6 +8,7 @@ decides which operations may stand in a multi and what its answer means for each
 from __future__ import annotations
 
 from functools import partial
+from struct import Struct
 from types import NoneType
 
 from zkwire.errors import MultiError, ProtocolError, RuntimeInconsistencyError, ServerError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     _P = ParamSpec("_P")
 
+_LENGTH = Struct(">i")  # of a path or of data, in front of it
 _NOT_ATTEMPTED = RuntimeInconsistencyError.code
 
 
@@ -97,6 +99,33 @@ class Operation:
     def record(self, recorder: Recorder) -> None:
         """Call the method on the recorder."""
         self._method(recorder, *self._arguments, **self._named)
+
+
+class Appended(Operation):
+    """Sequential nodes of one path that differ by their data alone, which must be bytes.
+
+    The first one is checked and encoded as any create, the others are copies with other data.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, path: str, items: Sequence[bytes], acl: Sequence[ACL] | None) -> None:
+        super().__init__(Nodes.create, (path, items, acl), {})
+
+    def record(self, recorder: Recorder) -> None:
+        path, items, acl = self._arguments
+        recorder.create(path, items[0], acl, sequential=True)
+        if len(items) == 1:
+            return
+        first = recorder.requests[-1]
+        at = _LENGTH.size + _LENGTH.unpack_from(first.body)[0]
+        head, tail = first.body[:at], first.body[at + _LENGTH.size + len(items[0]) :]
+        recorder.requests += [
+            RecordedCall(
+                first.op, path, b"".join((head, _LENGTH.pack(len(d)), d, tail)), first.finish
+            )
+            for d in items[1:]
+        ]
 
 
 def _operation(

@@ -2,7 +2,8 @@
 
 A removal is a multi that is executed exactly once (:mod:`zkwire.recipes.classic.once`).  It
 creates and deletes the item's claim, so it cannot hit an item that a consumer has claimed; it
-names the version of the item that was read, so it hits that and no later state of it.
+names the version of the item that was read, so it hits that and no later state of it.  In the flat
+layout, where claims are zkwire's alone, version 0 says that the item never was claimed.
 
 :mod:`zkwire.recipes.classic.queue_putting` puts, :mod:`zkwire.recipes.classic.queue_taking` claims.
 """
@@ -45,12 +46,7 @@ class ItemQueue(PuttingQueue):
         try:
             while True:
                 name, (data, stat) = await search.next()
-                claim, path = f"{self._layout.taken}/{name}", f"{self._layout.items}/{name}"
-                removal = [
-                    Create(claim, b"", self._acl, ephemeral=True),
-                    Delete(claim),
-                    Delete(path, stat.version),
-                ]
+                removal = self._removal(name, stat.version)
                 if await self._claimed(mark, removal, search._deadline):
                     return item(name, data, stat)
         finally:
@@ -67,7 +63,7 @@ class ItemQueue(PuttingQueue):
         deadline = self._deadline(None if timeout is None else check_timeout("timeout", timeout))
         read = self._runtime.operations.get_data
         while names := await self._choice.list(deadline):
-            name = min(names)
+            name = names[0]
             try:
                 seen = await persist(self._runtime, deadline, read, f"{self._layout.items}/{name}")
                 return item(name, *seen)
@@ -83,10 +79,18 @@ class ItemQueue(PuttingQueue):
         wait = limit is None or limit > 0
         return Search(self._choice, None if limit is None else self._deadline(limit or None), wait)
 
+    def _removal(self, name: str, version: int) -> list[Operation]:
+        """What removes an item that no consumer has claimed, in this version."""
+        delete = Delete(f"{self._layout.items}/{name}", version)
+        if self._layout.flat and not version:
+            return [delete]
+        claim = f"{self._layout.taken}/{name}"
+        return [Create(claim, b"", self._acl, ephemeral=True), Delete(claim), delete]
+
     async def _claimed(
         self, mark: Mark, operations: list[Operation], deadline: float | None
     ) -> bool:
-        """Whether what begins by creating a claim was executed; another consumer was faster."""
+        """Whether this removal or claim was executed; else another consumer was faster."""
         while True:
             try:
                 await mark.execute(operations, in_time(self._runtime, deadline))
@@ -95,7 +99,9 @@ class ItemQueue(PuttingQueue):
                 refusal = error.results[error.index] or error
                 if not isinstance(refusal, (NodeExistsError, NoNodeError, BadVersionError)):
                     raise refusal from None
-                if error.index > 0 or isinstance(refusal, NodeExistsError):
+                # Where a claim is created, its folder may be missing; else it is the item.
+                folder = error.index == 0 < len(operations) - 1
+                if not folder or isinstance(refusal, NodeExistsError):
                     self._choice.missed()
                     return False
                 await self._layout.provide(self._runtime, self._acl, deadline)

@@ -3,13 +3,14 @@
 Consumers that try the same item disturb each other: each removal would cost the others a request.
 So a consumer that has missed many takes one name of every two, four, ... of a listing instead, each
 time at another offset; without misses it takes the next one again.  A listing is used for a tenth
-of a second, and its items are read some at a time.
+of a second, and its items are read some at a time, the next ones together with the removal of the
+last one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from heapq import nsmallest
+from itertools import islice
 from zlib import crc32
 
 from zkwire.errors import ConnectionLossError, NoNodeError
@@ -67,12 +68,11 @@ class Choice:
             try:
                 name, reply = self._ahead.popleft()
             except IndexError:
-                names, self._names = self._names[:AHEAD], self._names[AHEAD:]
-                if not names:
+                if not self._read_ahead():
                     return None
-                for name in names:
-                    self._ahead.append((name, read(f"{self._layout.items}/{name}")))
                 continue
+            if not self._ahead:
+                self._read_ahead()
             self._tried += 1
             limit = in_time(runtime, deadline)
             try:
@@ -87,6 +87,13 @@ class Choice:
                     self._missed += 1
         return None
 
+    def _read_ahead(self) -> bool:
+        """Ask for the next items; False if there is none."""
+        read, layout = self._runtime.operations.get_data, self._layout
+        names, self._names = self._names[:AHEAD], self._names[AHEAD:]
+        self._ahead += [(name, read(f"{layout.items}/{name}")) for name in names]
+        return bool(names)
+
     def share(self, names: list[str]) -> None:
         """Use these names."""
         if self._crowded:
@@ -95,14 +102,13 @@ class Choice:
         elif not self._missed:
             self._apart = max(1, self._apart - 1)
         self._tried, self._missed = self._tried // 2, self._missed // 2
-        window = nsmallest(WINDOW, names)
         offset = crc32(self._runtime.unique().encode()) % self._apart
-        self._names = window[offset :: self._apart] or window
+        self._names = names[offset :: self._apart] or names
         self._ahead.clear()
         self._fresh_until = self._runtime.now() + FRESH
 
     async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
-        """The names of the items that no consumer has claimed."""
+        """The names of the first items that no consumer has claimed, in order."""
         runtime, layout = self._runtime, self._layout
         read, limit = runtime.operations.get_children, in_time(runtime, deadline)
         while True:
@@ -110,7 +116,8 @@ class Choice:
             try:
                 names = await runtime.until(items, limit)
                 claimed = set(await runtime.until(taken, limit))
-                return [name for name in names if name not in claimed and is_item(name)]
+                free = (name for name in sorted(names) if name not in claimed and is_item(name))
+                return list(islice(free, WINDOW))
             except NoNodeError:
                 await layout.provide(runtime, self._acl, deadline)
             except ConnectionLossError:

@@ -15,7 +15,7 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.operations.checks import check_acl
-from zkwire.operations.multi import Create
+from zkwire.operations.multi import Appended
 from zkwire.recipes.classic.marks import Marks
 from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
@@ -77,7 +77,14 @@ class PuttingQueue:
         put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
         producers each may be too late to see that.  ValueError if the item is too large.
         """
-        return (await self.put_many((data,), priority, timeout=timeout))[0]
+        checked = [check_item(data)]
+        limit = None if timeout is None else check_timeout("timeout", timeout)
+        beginning, mark = f"{self._layout.items}/{prefix(priority)}", self._marks.lend()
+        try:
+            return await self._add(mark, beginning, checked, self._deadline(limit))
+        finally:
+            self._marks.give_back(mark)
+            self._choice.forget()
 
     async def put_many(
         self, items: Iterable[bytes], priority: int = 100, *, timeout: float | None = None
@@ -95,11 +102,8 @@ class PuttingQueue:
         mark = self._marks.lend()
         try:
             for together in _together(checked):
-                deadline = self._deadline(limit)
-                self._refuse_if_used_up()
-                await self._refuse_if_full(len(together), deadline)
-                creates = [Create(beginning, d, self._acl, sequential=True) for d in together]
-                zxids += [await self._add(mark, creates, deadline)] * len(together)
+                zxid = await self._add(mark, beginning, together, self._deadline(limit))
+                zxids += [zxid] * len(together)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or bool(zxids)
             raise
@@ -120,13 +124,12 @@ class PuttingQueue:
     def _deadline(self, limit: float | None) -> float:
         return in_time(self._runtime, None if limit is None else self._runtime.now() + limit)
 
-    async def _refuse_if_full(self, more: int, deadline: float) -> None:
-        if self._max_items is not None:
-            size = await self.size(timeout=deadline - self._runtime.now())
-            if size + more > self._max_items:
-                raise QueueFullError(
-                    f"{self.path} has {size} of {self._max_items} items and cannot take {more} more"
-                )
+    async def _refuse_if_full(self, most: int, more: int, deadline: float) -> None:
+        size = await self.size(timeout=deadline - self._runtime.now())
+        if size + more > most:
+            raise QueueFullError(
+                f"{self.path} has {size} of {most} items and cannot take {more} more"
+            )
 
     def _refuse_if_used_up(self) -> None:
         if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
@@ -134,7 +137,11 @@ class PuttingQueue:
                 f"{self.path} has used up its numbers: when it is empty, delete its node"
             )
 
-    async def _add(self, mark: Mark, creates: list[Operation], deadline: float) -> int:
+    async def _add(self, mark: Mark, beginning: str, items: list[bytes], deadline: float) -> int:
+        self._refuse_if_used_up()
+        if self._max_items is not None:
+            await self._refuse_if_full(self._max_items, len(items), deadline)
+        creates: list[Operation] = [Appended(beginning, items, self._acl)]
         while True:
             try:
                 paths, zxid = await mark.execute(creates, deadline)

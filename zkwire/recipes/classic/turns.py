@@ -52,12 +52,14 @@ class Turns:
         self._acl = acl
         self.crowded: bool = False
         self._kept: list[Turn] = []
+        self._unused: list[Turn] = []  # made for calls that did without
         self._ended = -AT_ONCE
 
     def begin(self) -> Turn:
         """The turn of a call: one that was kept, or one that is still to come."""
-        with suppress(IndexError):  # of threads each gets another
-            return self._kept.pop()
+        for turns in (self._kept, self._unused):
+            with suppress(IndexError):  # of threads each gets another
+                return turns.pop()
         turn = Turn(self._runtime, self._path, acl=self._acl)
         turn._kept = self._path  # the node itself is to stay when the queue is gone
         return turn
@@ -78,6 +80,8 @@ class Turns:
             self._runtime.defer(partial(self._release, turn))
         elif turn._engaged:
             turn._release_later()
+        elif not turn.until:
+            self._unused.append(turn)
 
     def _release(self, turn: Turn) -> None:
         with suppress(ValueError):  # another call has it
