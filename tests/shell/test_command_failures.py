@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,14 @@ def test_without_a_server_nothing_is_sent(command: str) -> None:
     assert (ran.status, ran.out) == (3, b"")
     assert ran.err.startswith("zkwire: Unreachable: ")
     assert ran.err.count("\n") == 1
+
+
+def test_a_server_that_never_answers_is_no_server() -> None:
+    """The kernel takes the connection, and nothing comes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]}"
+        ran = run(hosts, "--connect-timeout", "100ms", "ls", "/")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (3, b"", 1)
 
 
 @pytest.mark.parametrize("option", ["--debug", "--json"])

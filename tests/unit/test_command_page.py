@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -36,3 +37,21 @@ def test_a_help_begins_with_two_examples_and_fits_a_terminal(name: str) -> None:
     assert lines[0] == "examples:"
     assert len(command.examples) >= 2
     assert [line for line in lines if len(line) > 80] == []
+
+
+def test_each_promise_has_its_test() -> None:
+    """The table in CONTRIBUTING.md names tests that there are."""
+    root = PAGE.parents[1]
+    table = (root / "CONTRIBUTING.md").read_text().split("<!-- begin: checks -->")[1]
+    rows = re.findall(r"^\| (.*) \| (.*) \|$", table.split("<!-- end: checks -->")[0], re.MULTILINE)
+    assert len(rows) > 20
+    for promise, tests in rows[2:]:
+        named = re.findall(r"`(tests/\S+?)::(\w+)`", tests)
+        assert len(named) == tests.count("`") / 2 > 0, promise
+        for file, name in named:
+            functions = {
+                node.name
+                for node in ast.walk(ast.parse((root / file).read_text()))
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+            assert name in functions, f"{promise}: {file} has no {name}"
