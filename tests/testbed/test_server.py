@@ -655,8 +655,9 @@ def test_serve_says_what_it_is_and_ends_at_ctrl_c() -> None:
     ) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
-        assert "for tests, demos, teaching" in lines[0]
+        assert "for tests and demos" in lines[0]
         assert "Never for production" in lines[1]
+        assert max(map(len, lines)) <= 80
         hosts = lines[0].split(" listens at ")[1].split(",")[0]
         with Client(hosts) as client:
             client.create("/a")

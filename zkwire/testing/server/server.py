@@ -386,8 +386,8 @@ def serve(listen: str, tls: ssl.SSLContext | None = None) -> int:
     with server, suppress(KeyboardInterrupt):
         print(
             f"an in-memory ZooKeeper listens at {server.hosts}{' (TLS)' * (tls is not None)}, "
-            "for tests, demos, teaching.\n"
-            "Never for production: all its data is gone when it ends.  Press Ctrl-C to end it.",
+            "for tests and demos.\n"
+            "Never for production: its data is gone when it ends.  Press Ctrl-C to end it.",
             flush=True,
         )
         threading.Event().wait()
