@@ -48,6 +48,7 @@ from tests.check.environment import (
     provide_zookeeper,
 )
 from tests.check.left_over import adopt_orphans, end_all, processes_left
+from tests.check.pyodide import provide_pyodide
 from tests.check.steps import Running, Step
 
 TOOLS = ("format", "lint", "mypy", "pyright")
@@ -313,6 +314,8 @@ def run_all(check: Check, chosen: Sequence[Step]) -> None:
         provide_zookeeper(curator="curator" in (step.name for step in chosen))
     if any(step.name == "browser" for step in chosen):
         provide_browser()
+    if any(step.name in ("site", "browser") for step in chosen):
+        provide_pyodide()
     check.say(f"run: {' '.join(step.name for step in chosen)}")
     check.run(in_lanes([step for step in chosen if step.name in FAST]))
     check.run(in_lanes([step for step in chosen if step.name not in FAST]))

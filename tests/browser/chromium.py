@@ -20,8 +20,8 @@ def missing() -> list[str]:
 
 
 @contextmanager
-def browser(page: Path, *, width: int = 1200, scripts: bool = True) -> Iterator[Any]:
-    """A browser that shows this file, in a window of this many pixels."""
+def browser(page: Path | str, *, width: int = 1200, scripts: bool = True) -> Iterator[Any]:
+    """A browser that shows this file or address, in a window of this many pixels."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -35,7 +35,7 @@ def browser(page: Path, *, width: int = 1200, scripts: bool = True) -> Iterator[
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
-        driver.get(page.as_uri())
+        driver.get(page if isinstance(page, str) else page.as_uri())
         yield driver
         complaints = driver.get_log("browser")
         assert complaints == [], complaints

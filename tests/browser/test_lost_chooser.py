@@ -7,30 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.chromium import browser, missing
-from tests.check.environment import ROOT
-from tests.conftest import unavailable
+from tests.browser.chromium import browser
 from tests.connection_loss import data
 
 ROWS = json.loads(data.PATH.read_text())["rows"]
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page, newly built."""
-    if lacking := missing():
-        unavailable(f"there is no {', no '.join(lacking)}")
-    site = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "sphinx", "-Eqb", "html", "docs", str(site)]
-    subprocess.run(build, cwd=ROOT, check=True, timeout=600)
+def page(site: Path) -> Path:
     return site / "connection-loss.html"
 
 

@@ -36,10 +36,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         for flag in find(name).flags:
             if flag.name not in given:
                 given.add(flag.name)
-                _add(group, flag)
+                add_flag(group, flag)
 
 
-def _add(group: argparse._ArgumentGroup, flag: Flag) -> None:
+def add_flag(group: argparse._ActionsContainer, flag: Flag) -> None:
+    """Have a parser take this flag; None where it is not given."""
     if flag.kind is None and flag.choices is None:
         group.add_argument(flag.name, action="store_true", default=None, help=flag.does)
     else:

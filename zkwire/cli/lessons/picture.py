@@ -5,6 +5,8 @@ The picture is drawn by :mod:`zkwire.cli.spy.picture`, a row for each event; pin
 
 from __future__ import annotations
 
+import re
+
 from zkwire.cli.lessons.bands import Bands
 from zkwire.cli.lessons.event import (
     ASK,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 GAP = 1.0  # seconds in which nothing happens that are drawn
 MOST = 300
+_LONG = re.compile(r"[^\s/]{25,}")  # the name of a node
 _PRIVACY = Privacy("hex", 32)
 
 
@@ -48,6 +51,30 @@ def byte_table(frame: Frame) -> list[list[Any]]:
 
 def as_svg(name: str, lesson: Lesson, events: list[Event]) -> str:
     """The picture; of more than ``MOST`` rows it says how many are left out."""
+    return svg(_picture(name, lesson, events))
+
+
+def as_frames(name: str, lesson: Lesson, events: list[Event]) -> Iterator[tuple[int, str]]:
+    """How many events, and the picture of them, behind each event but a ping.
+
+    What has happened so far is at its place in the picture of the whole.  Long names are shortened
+    in their middle; the whole is shown by a viewer that hovers over it.
+    """
+    picture = _picture(name, lesson, events)
+    picture = picture._replace(steps=tuple(map(_shortened, picture.steps)))
+    lanes = list(picture.lanes)
+    for number, event in enumerate(events, 1):
+        if event.frame is None or event.frame.kind != "ping":
+            shown = sum(1 for _ in _steps(events[:number], lanes, lambda _: None))
+            yield number, svg(picture._replace(shown=min(shown, len(picture.steps))))
+
+
+def _shortened(step: Step) -> Step:
+    label = _LONG.sub(lambda found: f"{found[0][:8]}…{found[0][-14:]}", step.label)
+    return step if label == step.label else step._replace(label=label, more=step.label)
+
+
+def _picture(name: str, lesson: Lesson, events: list[Event]) -> Picture:
     servers = [f"S{n + 1}" for n in range(lesson.servers)] if lesson.servers > 1 else ["server"]
     seen = dict.fromkeys(name for event in events for name in event.actor.split())
     lanes = [*(name for name in seen if "/" not in name), *servers]  # not those of a crowd
@@ -62,7 +89,7 @@ def as_svg(name: str, lesson: Lesson, events: list[Event]) -> str:
     about = f"{lesson.cast}; {len(steps)} steps."
     drawn = tuple(band for band in bands.all() if band.begin < len(steps))
     drawn = tuple(b._replace(end=None) if (b.end or 0) >= len(steps) else b for b in drawn)
-    return svg(Picture(title, about, tuple(lanes), tuple(steps), bands=drawn))
+    return Picture(title, about, tuple(lanes), tuple(steps), bands=drawn)
 
 
 def _steps(events: list[Event], lanes: list[str], see: Callable[[Event], None]) -> Iterator[Step]:

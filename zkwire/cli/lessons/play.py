@@ -110,11 +110,12 @@ class Wire:
 
 
 class Play(Simulation):
-    """See the module's docstring.  ``tell`` gets each event."""
+    """See the module's docstring.  ``tell`` gets each event, ``between`` comes before each step."""
 
     def __init__(self, tell: Callable[[Event], object], *, tick: float, servers: int) -> None:
         super().__init__(tick=tick, servers=servers, frames=False)
         self.tell = tell
+        self.between: Callable[[], object] = lambda: None
         self.cuts: list[Cut] = []
         self._talks: dict[Connection, Conversation] = {}
         self._director = Client(self, "lesson", "")
@@ -192,6 +193,8 @@ class Play(Simulation):
         turns = InTurn()
         try:
             while not task.done:
+                self.between()
+                self._look()
                 step = turns.next(self)
                 if step is None or self.elapsed > LONGEST or len(self.done) > MOST_STEPS:
                     raise ViolationError("LIVE", f"{self.elapsed:.0f} s have passed without an end")

@@ -89,7 +89,8 @@ class Band(NamedTuple):
 class Picture(NamedTuple):
     """A drawing; ``closed`` lanes have no line before their open and behind their close.
 
-    ``scale``: pixels for a second between two steps, which are a row apart at least.
+    ``scale``: pixels for a second between two steps, which are a row apart at least.  Only so many
+    steps are ``shown``, where they are in the picture of all.
     """
 
     title: str
@@ -99,6 +100,7 @@ class Picture(NamedTuple):
     closed: frozenset[int] = frozenset()
     bands: tuple[Band, ...] = ()
     scale: float = 0.0
+    shown: int | None = None
 
 
 class _Layout:
@@ -113,11 +115,17 @@ class _Layout:
         self.rows = _rows(picture)
         notes = [self.end_of(step) for step in picture.steps]
         self.width = round(max([self.lanes[-1] + self.aside[-1] + 70.0, *notes]))
-        self.height = self.rows[-1]
+        self.shown = len(picture.steps) if picture.shown is None else picture.shown
+        self.height = self.rows[self.shown]
 
     def beside(self, lane: int | None) -> float:
         """Where words about a lane begin."""
         return self.lanes[lane] + max(10.0, self.aside[lane] + 4) if lane is not None else LEFT + 10
+
+    def span(self, band: Band) -> tuple[int, int]:
+        """Where a band begins and ends."""
+        over = band.end is not None and (band.end < self.shown or self.shown == len(self.rows) - 1)
+        return self.rows[band.begin], self.rows[band.end or 0] if over else self.height - 10
 
     def end_of(self, step: Step) -> float:
         """Where the text beside a lane ends."""
@@ -130,6 +138,7 @@ class _Layout:
 def svg(picture: Picture) -> str:
     """The drawing, with a new line at its end."""
     layout = _Layout(picture)
+    picture = picture._replace(steps=picture.steps[: layout.shown])
     width, height = layout.width, layout.height
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -216,9 +225,10 @@ def _lanes(picture: Picture, layout: _Layout) -> Iterator[str]:
 
 def _bands(picture: Picture, layout: _Layout) -> Iterator[str]:
     for band, column in zip(picture.bands, layout.columns, strict=True):
+        if band.begin >= layout.shown:
+            continue
         x = layout.lanes[band.lane] + column * (BAND + 2)
-        begin = layout.rows[band.begin]
-        end = layout.rows[band.end] if band.end is not None else layout.height - 10
+        begin, end = layout.span(band)
         box = f'x="{x - BAND / 2:.1f}" y="{begin}" width="{BAND}" height="{max(end - begin, 2)}"'
         yield f'<rect class="{band.kind}" {box} rx="2"/>'
 
@@ -226,10 +236,10 @@ def _bands(picture: Picture, layout: _Layout) -> Iterator[str]:
 def _names(picture: Picture, layout: _Layout) -> Iterator[str]:
     """The labels of bands, above what crosses them."""
     for band, column in zip(picture.bands, layout.columns, strict=True):
-        if band.label:
+        begin, end = layout.span(band)
+        if band.label and end - begin >= len(band.label) * PER_CHARACTER:
             x = layout.lanes[band.lane] + column * (BAND + 2) + 4
-            end = layout.rows[band.end] if band.end is not None else layout.height - 10
-            turn = f"translate({x:.1f} {(layout.rows[band.begin] + end) / 2:.1f}) rotate(-90)"
+            turn = f"translate({x:.1f} {(begin + end) / 2:.1f}) rotate(-90)"
             where = f'transform="{turn}" text-anchor="middle"'
             yield f'<text class="ink" {where}>{as_xml(band.label)}</text>'
 

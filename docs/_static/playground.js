@@ -1,0 +1,273 @@
+// The playground: shows the frames that zkwire's own code has made, and asks it for other runs.
+// What there is to decide is decided in zkwire/cli/lessons/playground.py.
+"use strict";
+
+(() => {
+  const WORKER = new URL("playground-worker.js", document.currentScript.src);
+  const LONGEST = 60_000; // milliseconds for a run; to load Python takes what it takes
+  const $ = (name) => document.getElementById(`play-${name}`);
+  const picture = $("picture").attachShadow({ mode: "open" });
+  const FIELDS = ["lesson", "flags", "code"];
+
+  let lessons = [];
+  let wanted = { lesson: "", flags: "", code: "", actions: [] };
+  let result = null;
+  let shown = 0; // index of the frame
+
+  // --- Python, in a worker ----------------------------------------------------------------------
+
+  let worker = null;
+  let asks = 0;
+  const waiting = new Map();
+
+  /** What zkwire answers; a run that never ends is ended, with the worker. */
+  function ask(request) {
+    if (worker === null) {
+      worker = new Worker(WORKER, { type: "module" });
+      worker.onmessage = ({ data }) => settle(data.number, data);
+      worker.onerror = () => stop("Python could not be loaded: is Pyodide beside this page?");
+    }
+    const number = ++asks;
+    return new Promise((resolve, reject) => {
+      const late = () => stop("That took more than a minute, and was stopped.");
+      const timer = request.ask === "run" ? setTimeout(late, LONGEST) : undefined;
+      waiting.set(number, { resolve, reject, timer });
+      worker.postMessage({ number, asked: JSON.stringify(request) });
+    });
+  }
+
+  function settle(number, { answered, failed }) {
+    const { resolve, reject, timer } = waiting.get(number);
+    waiting.delete(number);
+    clearTimeout(timer);
+    if (failed) reject(new Error(failed));
+    else resolve(JSON.parse(answered));
+  }
+
+  function stop(why) {
+    worker.terminate();
+    worker = null;
+    for (const number of [...waiting.keys()]) settle(number, { failed: why });
+  }
+
+  // --- a run ------------------------------------------------------------------------------------
+
+  let latest = 0;
+
+  /** Run what is wanted, and show the step behind so many events, or of the newest action. */
+  async function run(at) {
+    const mine = ++latest;
+    say(result ? "Running ..." : "Loading Python and zkwire ...");
+    let answer;
+    try {
+      answer = await ask({ ask: "run", ...wanted });
+    } catch (error) {
+      if (mine === latest) say(error.message);
+      return;
+    }
+    if (mine !== latest) return; // another run was asked for
+    if (answer.error) {
+      say(answer.error);
+      return;
+    }
+    result = answer;
+    say("");
+    const behind = at ?? (result.marks[wanted.actions.length - 1] ?? 0) + 1;
+    const index = result.frames.findIndex((frame) => frame.at >= behind);
+    $("at").max = result.frames.length;
+    $("output").hidden = !result.printed;
+    $("output").querySelector("pre").textContent = result.printed;
+    $("run").hidden = false;
+    listActions();
+    show(index < 0 ? result.frames.length - 1 : index);
+    performance.mark("play-shown");
+  }
+
+  function say(text) {
+    $("status").textContent = text;
+
+  }
+
+  // --- a step -----------------------------------------------------------------------------------
+
+  function show(index) {
+    const frames = result.frames;
+    shown = Math.min(Math.max(index, 0), frames.length - 1);
+    const frame = frames[shown];
+    picture.innerHTML = frame.svg;
+    $("picture").scrollTop = $("picture").scrollHeight;
+    $("where").textContent =
+      `Step ${shown + 1} of ${frames.length}, ${frame.time.toFixed(3)} s` +
+      (shown ? "" : `. Cast: ${result.cast}`);
+    $("at").value = shown + 1;
+    $("at").setAttribute("aria-valuetext", `${shown + 1} of ${frames.length}: ${frame.text}`);
+    for (const name of ["first", "back"]) disable($(name), shown === 0);
+    for (const name of ["forward", "last"]) disable($(name), shown === frames.length - 1);
+    $("words").replaceChildren(...words(frame));
+    if (shown === frames.length - 1) $("words").append(...ending());
+    fill($("locks"), frame.locks.map((l) => [l.path, l.server || "none", l.lease || "none", l.fence || "none"]));
+    fill($("clients"), frame.clients.map((c) => [c.name, c.state, `${c.lease.toFixed(3)} s`]));
+    listClients(frame.clients.map((client) => client.name));
+    history.replaceState(null, "", link(frame.at));
+    $("link").href = link(frame.at);
+  }
+
+  /** A disabled button would lose the focus, and the keyboard its place. */
+  function disable(button, disabled) {
+    button.setAttribute("aria-disabled", String(disabled));
+  }
+
+  const SIGNS = { ask: "? ", cut: "✕ ", end: "┴ ", server: "■ ", stop: "● ", go: "● ", held: "● ", free: "● " };
+
+  function words(frame) {
+    if (frame.kind === "table") {
+      const table = make("table", {});
+      table.append(...frame.rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell)))));
+      return [table];
+    }
+    const sign = frame.kind === "expect" ? (frame.passed ? "✓ " : "✗ ") : (SIGNS[frame.kind] ?? "");
+    const detail = frame.detail ? [make("span", { class: "play-small" }, `  ${frame.detail}`)] : [];
+    const name = frame.kind === "frame" ? `${frame.client}: ` : "";
+    return [make("p", { class: `play-${frame.kind}` }, sign + name + frame.text, ...detail)];
+  }
+
+  function ending() {
+    return [
+      make("p", {}, make("strong", {}, `Remember: ${result.remember}`)),
+      make("p", { class: "play-small" }, `In your code: ${result.in_code}`),
+    ];
+  }
+
+  function make(tag, attributes, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  }
+
+  function fill(table, rows) {
+    table.hidden = rows.length === 0;
+    const lines = rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))));
+    table.tBodies[0].replaceChildren(...lines);
+  }
+
+  function listClients(names) {
+    const before = $("client").value;
+    $("client").replaceChildren(...names.map((name) => make("option", {}, name)));
+    if (names.includes(before)) $("client").value = before;
+    for (const name of ["client", "cut", "expire", "pause", "seconds"]) {
+      $(name).disabled = names.length === 0;
+    }
+  }
+
+  // --- what the reader does ---------------------------------------------------------------------
+
+  function act(kind, seconds = 0) {
+    const action = [result.frames[shown].at, kind, $("client").value, seconds];
+    // What comes later belongs to a run that does not happen any more.
+    wanted.actions = [...wanted.actions.filter(([at]) => at <= action[0]), action];
+    run();
+  }
+
+  function listActions() {
+    const lines = wanted.actions.map(([at, kind, client, seconds], index) => {
+      const text = `${kind} ${client}${seconds ? ` for ${seconds} s` : ""}, behind event ${at}`;
+      const button = make("button", { type: "button", "aria-label": `Undo: ${text}` }, "Undo");
+      button.onclick = () => {
+        wanted.actions = wanted.actions.filter((_, other) => other !== index);
+        run(at);
+      };
+      return make("li", {}, `${text} `, button);
+    });
+    $("actions").replaceChildren(...lines);
+  }
+
+  function choose(name, flags = "", code = "", actions = []) {
+    const lesson = lessons.find((one) => one.name === name) ?? lessons[0];
+    wanted = { lesson: lesson.name, flags, code, actions };
+    $("lesson").value = lesson.name;
+    $("flags").value = flags;
+    $("flags-known").textContent = lesson.flags.join(" · ");
+    $("code").value = code || lesson.code;
+    $("editor").open = Boolean(code);
+  }
+
+  // --- the link ---------------------------------------------------------------------------------
+
+  function link(at) {
+    const search = new URLSearchParams();
+    for (const name of FIELDS) if (wanted[name]) search.set(name, wanted[name]);
+    for (const action of wanted.actions) search.append("do", action.join(","));
+    search.set("at", at);
+    return `#${search}`;
+  }
+
+  /** Choose what the address names; the step in it. */
+  function follow() {
+    const search = new URLSearchParams(location.hash.slice(1));
+    const [lesson, flags, code] = FIELDS.map((name) => search.get(name) ?? "");
+    const actions = search.getAll("do").map((text) => {
+      const [at, kind, ...rest] = text.split(",");
+      const seconds = Number(rest.pop());
+      return [Number(at), kind, rest.join(","), seconds];
+    });
+    choose(lesson, flags, code, actions);
+    return Number(search.get("at")) || 1;
+  }
+
+  // --- buttons and keys -------------------------------------------------------------------------
+
+  const steps = {
+    first: () => 0,
+    back: () => shown - 1,
+    forward: () => shown + 1,
+    last: () => result.frames.length - 1,
+  };
+  for (const [name, index] of Object.entries(steps)) $(name).onclick = () => show(index());
+  const keys = { ArrowLeft: "back", ArrowRight: "forward", Home: "first", End: "last" };
+  $("picture").onkeydown = (event) => {
+    if (!(event.key in keys) || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    show(steps[keys[event.key]]());
+  };
+  $("at").oninput = () => show(Number($("at").value) - 1);
+  $("cut").onclick = () => act("cut");
+  $("expire").onclick = () => act("expire");
+  $("pause").onclick = () => act("pause", Math.min(Math.max(Number($("seconds").value) || 7, 0.1), 120));
+  $("lesson").onchange = () => {
+    choose($("lesson").value);
+    run(1);
+  };
+  $("choice").onsubmit = (event) => {
+    event.preventDefault();
+    choose(wanted.lesson, $("flags").value.trim(), wanted.code);
+    run(1);
+  };
+  $("run-code").onclick = () => {
+    const own = lessons.find((lesson) => lesson.name === wanted.lesson).code;
+    wanted.code = $("code").value === own ? "" : $("code").value;
+    wanted.actions = [];
+    run(1);
+  };
+  $("reset-code").onclick = () => {
+    choose(wanted.lesson, wanted.flags);
+    $("editor").open = true;
+    run(1);
+  };
+  window.addEventListener("hashchange", () => run(follow()));
+
+  (async () => {
+    say("Loading Python and zkwire: 13 MB, once ...");
+    try {
+      lessons = await ask({ ask: "lessons" });
+    } catch (error) {
+      say(error.message);
+      return;
+    }
+    const options = lessons.map(({ name, about, minutes }) =>
+      make("option", { value: name }, `${name}: ${about} (${minutes} min)`));
+    $("lesson").replaceChildren(...options);
+    $("choice").hidden = false;
+    await run(follow());
+  })();
+})();

@@ -1,0 +1,179 @@
+"""The playground in a browser: Pyodide runs zkwire, from a server that only serves files.
+
+The logic is tested in tests/unit/test_playground.py; here is what only a browser shows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.browser.chromium import browser
+from tests.check import pyodide
+from tests.conftest import SEED, unavailable
+
+LIMIT = 300.0
+ACTIONS = 200
+SHOWN = "return performance.getEntriesByName('play-shown').length"
+DRAWN = "return document.getElementById('play-picture').shadowRoot?.innerHTML ?? ''"
+
+
+class Files(SimpleHTTPRequestHandler):
+    """Files, without a word about it, and no icon."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the page is served."""
+    if not pyodide.FOLDER.is_dir():
+        unavailable("there is no Pyodide: python3 check.py site fetches it")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(site))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/playground.html"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def page(address: str) -> Iterator[Any]:
+    with browser(address) as driver:
+        wait(driver)
+        yield driver
+
+
+def wait(driver: Any, runs: int = 1) -> None:
+    """Until the page has shown so many runs."""
+    latest = time.monotonic() + LIMIT
+    while driver.execute_script(SHOWN) < runs:
+        status = driver.find_element("id", "play-status").text
+        assert time.monotonic() < latest, status
+        time.sleep(0.02)  # asks again, decides nothing
+
+
+def opened(driver: Any, link: str) -> None:
+    """Open a link to a run, in a page of its own."""
+    driver.get("about:blank")
+    driver.get(link)
+    wait(driver)
+
+
+def click(driver: Any, name: str) -> None:
+    driver.execute_script("document.getElementById(`play-${arguments[0]}`).click()", name)
+
+
+def frames(driver: Any) -> list[str]:
+    """All drawings of the run, by stepping forward from the first."""
+    click(driver, "first")
+    found = [driver.execute_script(DRAWN)]
+    for _ in range(1, int(driver.find_element("id", "play-at").get_attribute("max"))):
+        click(driver, "forward")
+        found.append(driver.execute_script(DRAWN))
+    return found
+
+
+def test_the_first_step_comes_soon(page: Any) -> None:
+    page.refresh()  # all files are in the browser's cache now
+    wait(page)
+    shown = page.execute_script("return performance.getEntriesByName('play-shown')[0].startTime")
+    print(f"first step on the screen {shown / 1000:.1f} s behind the click")
+    assert shown < LIMIT * 1000
+
+
+def test_back_and_forward_show_the_same_frames(page: Any, address: str) -> None:
+    opened(page, f"{address}#lesson=lost-reply&do=12,cut,A,0")
+    forward = frames(page)
+    assert len(set(forward)) > len(forward) / 3  # words are no rows of the drawing
+    back = [page.execute_script(DRAWN)]
+    for _ in forward[1:]:
+        click(page, "back")
+        back.append(page.execute_script(DRAWN))
+    assert back[::-1] == forward
+    opened(page, page.find_element("id", "play-link").get_attribute("href"))
+    assert frames(page) == forward
+
+
+def test_random_actions_bring_no_error(page: Any, address: str) -> None:
+    from selenium.webdriver.support.select import Select
+
+    chance = Random(SEED)
+    opened(page, address)
+    buttons = ("first", "back", "forward", "forward", "forward", "last")
+    for _ in range(ACTIONS):
+        what = chance.random()
+        runs = page.execute_script(SHOWN)
+        if what < 0.7:
+            click(page, chance.choice(buttons))
+        elif what < 0.95:
+            kind = chance.choice(("cut", "pause", "expire"))
+            if page.find_element("id", f"play-{kind}").get_attribute("disabled"):
+                continue  # there is no client at this step
+            clients = Select(page.find_element("id", "play-client"))
+            clients.select_by_index(chance.randrange(len(clients.options)))
+            click(page, kind)
+            wait(page, runs + 1)
+        else:
+            lessons = Select(page.find_element("id", "play-lesson"))
+            others = [n for n, o in enumerate(lessons.options) if not o.is_selected()]
+            lessons.select_by_index(chance.choice(others))
+            wait(page, runs + 1)
+        assert page.execute_script(DRAWN).startswith("<svg")
+        assert page.find_element("id", "play-status").text == ""
+    assert page.get_log("browser") == []
+
+
+def test_edited_code_runs_and_its_mistake_is_told(page: Any, address: str) -> None:
+    opened(page, f"{address}#lesson=handshake")
+    runs = page.execute_script(SHOWN)
+    code = page.find_element("id", "play-code")
+    edit = "arguments[0].value = arguments[0].value.replace(arguments[1], arguments[2])"
+    page.execute_script(edit, code, "Who decides", "Who on Earth decides")
+    click(page, "run-code")
+    wait(page, runs + 1)
+    assert "Who on Earth decides" in page.find_element("id", "play-words").text
+    page.execute_script(edit, code, "async def lesson", "async deaf lesson")
+    click(page, "run-code")
+    latest = time.monotonic() + LIMIT
+    while "SyntaxError" not in page.find_element("id", "play-status").text:
+        assert time.monotonic() < latest
+        time.sleep(0.02)
+
+
+def test_the_arrow_keys_step_and_each_control_has_a_name(page: Any, address: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    opened(page, f"{address}#lesson=paused-holder")
+    drawing = page.find_element("id", "play-picture")
+    drawing.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
+    assert page.find_element("id", "play-where").text.startswith("Step 2 of ")
+    fields = "#play select, #play input, #play textarea, #play button"
+    for field in page.find_elements("css selector", fields):
+        assert field.accessible_name or not field.is_displayed(), field.get_attribute("outerHTML")
+
+
+def test_on_a_phone_only_the_drawing_scrolls_sideways(address: str) -> None:
+    with browser(f"{address}#lesson=paused-holder&at=27&do=12,cut,B,0", width=400) as phone:
+        wait(phone)
+        edges = (
+            "return [...document.querySelectorAll('#play *')]"
+            ".map(part => part.getBoundingClientRect().right)"
+        )
+        assert max(phone.execute_script(edges)) <= 400
