@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine
 from copy import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from tests.support.simulation_locks import (
     planted,
     various,
 )
+from tests.support.simulation_parts import A_THIRD
 from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
 from zkwire.recipes.locks.reentrant import Reentrant
@@ -98,26 +100,27 @@ def test_every_order_of_two_contenders_on_one_client(kind: Kind) -> None:
 
 @all_kinds
 @pytest.mark.parametrize("late", ["", "a", "b"])
-def test_every_single_fault_at_every_step(kind: Kind, late: str) -> None:
-    report(sweep(contenders(kind, 2), lambda: InTurn(late), faults=FAULTS))
+def test_every_single_fault_at_every_third_step(kind: Kind, late: str) -> None:
+    report(sweep(contenders(kind, 2), lambda: InTurn(late), faults=FAULTS, **A_THIRD))
 
 
 @all_kinds
 def test_every_single_fault_among_three_of_whom_none_waits_for_ever(kind: Kind) -> None:
     scenario = contenders(kind, 3, Manners(patience=9.0))
-    report(sweep(scenario, faults=FAULTS))
+    report(sweep(scenario, InTurn, faults=FAULTS, **A_THIRD))
 
 
 @all_kinds
 @pytest.mark.parametrize("limit", [0.0, 3.0])
 def test_every_single_fault_when_a_release_has_a_limit(kind: Kind, limit: float) -> None:
-    report(sweep(contenders(kind, 2, Manners(give=limit)), faults=FAULTS))
+    report(sweep(contenders(kind, 2, Manners(give=limit)), InTurn, faults=FAULTS, **A_THIRD))
 
 
 @all_kinds
 def test_every_single_fault_when_the_parent_is_missing(kind: Kind) -> None:
     scenario = contenders(kind, 2, prepared=False)
-    report(sweep(scenario, lambda: Seeded(SEED), seed=SEED, servers=2, faults=FAULTS))
+    base = partial(Seeded, SEED)
+    report(sweep(scenario, base, seed=SEED, servers=2, faults=FAULTS, **A_THIRD))
 
 
 @pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
@@ -201,6 +204,14 @@ def run(scenario: Scenario, seed: int) -> Simulation:
     scenario(sim)
     sim.run(Seeded(seed, 3))
     return sim
+
+
+def test_three_thirds_of_a_sweep_are_the_whole() -> None:
+    runs = [
+        sweep(two, first=first, every=every, faults=("cut",)).runs
+        for first, every in ((0, 1), (0, 3), (1, 3), (2, 3))
+    ]
+    assert runs[0] == sum(runs[1:]) - 2, "the plain run is made each time"
 
 
 def test_the_same_seed_is_the_same_run() -> None:

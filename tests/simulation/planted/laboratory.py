@@ -198,7 +198,12 @@ def _in_a_fork(order: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    import hypothesis  # noqa: F401 - the forks have it then
+    # The forks have them then.
+    import asyncio  # noqa: F401
+    import hmac  # noqa: F401
+    import ssl  # noqa: F401
+
+    import hypothesis  # noqa: F401
     import pytest  # noqa: F401
 
     for line in sys.stdin:

@@ -199,12 +199,21 @@ def exhaust(
 
 
 def sweep(
-    scenario: Scenario, base: Callable[[], Schedule] = InTurn, *, seed: int = 0, **options: Any
+    scenario: Scenario,
+    base: Callable[[], Schedule] = InTurn,
+    *,
+    seed: int = 0,
+    first: int = 0,
+    every: int = 1,
+    **options: Any,
 ) -> Figures:
-    """Run once for each fault at each step of one schedule."""
+    """Run once for each fault at each step of one schedule.
+
+    ``every=3`` takes each third step only, from number ``first`` on.
+    """
     runner = Runner(scenario, options)
     length = len(runner.run(base(), "the plain run", seed).done)
-    for at in range(length):
+    for at in range(first, length, every):
         choices, which = 1, 0
         while which < choices:
             schedule = OneFault(base(), at, which)

@@ -1,0 +1,15 @@
+"""How much of a search one check makes: places by its seed, so that a few checks make all of it.
+
+`ZKWIRE_SIMULATION=2` makes all of it at once.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tests.conftest import SEED
+
+FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
+
+A_THIRD = {"first": SEED % 3, "every": 3} if FACTOR <= 1 else {}
+"""The steps of a sweep: which third of them, `ZKWIRE_SEED` says."""
