@@ -284,7 +284,14 @@ BUGS: dict[str, Bug] = {
         for name, (scenario, invariants) in family.PLANTED.items()
     },
     **{
-        f"{name} ({kind.name})": Bug(_keepers(kind, name), faults, invariants, patch, 0.25)
+        f"{name} ({kind.name})": Bug(
+            _keepers(kind, name),
+            faults,
+            invariants,
+            patch,
+            0.25,
+            minutes=name in LASTING and kind is SEQUENTIAL,  # with a blocking lock it takes seconds
+        )
         for name, (patch, faults, invariants) in AUTOMATON.items()
         for kind in (BLOCKING, SEQUENTIAL)
     },
