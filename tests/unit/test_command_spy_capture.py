@@ -220,7 +220,8 @@ def test_a_port_that_is_used_again_and_others_that_are_not_zookeepers() -> None:
         ("open", 1), ("connect", 1), ("connect", 1), ("close", 1), ("open", 2), ("close", 2)
     ]  # fmt: skip
     assert "fragments of IP are left out: 1\n" in notes
-    assert "other connections are left out: 1, with TLS" in notes
+    assert "other connections are left out: 1 (with TLS, whose keys are not in it: 1)\n" in notes
+    assert max(map(len, notes.splitlines())) <= 80
 
 
 def test_what_is_cut_is_said() -> None:

@@ -129,6 +129,6 @@ def _notes(
         notes.append(f"connections that were open before the capture began: {early}")
     if others := len(all_of_them) - len(shown):
         tls = sum(connection.is_tls for connection in all_of_them)
-        keys = f", with TLS, for which a capture has no keys: {tls}" if tls else ""
+        keys = f" (with TLS, whose keys are not in it: {tls})" if tls else ""
         notes.append(f"other connections are left out: {others}{keys}")
     return notes
