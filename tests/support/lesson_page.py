@@ -1,4 +1,4 @@
-"""docs/lessons.md: its table, recording, sentences and drawing, made from the lessons themselves.
+"""docs/lessons.md: its table, recording and sentences, made from the lessons themselves.
 
 `python3 -m tests.support.lesson_page` writes them.
 """
@@ -18,7 +18,6 @@ from zkwire.cli.main import main
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs"
 PATH = FOLDER / "lessons.md"
-DRAWING = FOLDER / "lesson-lost-reply.svg"
 _PART = re.compile(r"(?<=<!-- begin: (.{4}) -->\n).*?(?=<!-- end: \1 -->)", re.DOTALL)
 
 
@@ -68,4 +67,3 @@ def drawn(form: str, *words: str) -> str:
 
 if __name__ == "__main__":
     PATH.write_text(written())
-    DRAWING.write_text(drawn("svg", "lost-reply"))

@@ -33,7 +33,7 @@ class Bands:
         elif event.kind == SERVER and "expires" in event.text:
             self._begin(OVER, name, row, "over", "expired")
         elif event.kind == STOP:
-            self._begin(STILL, name, row, "doubt", "stands still")
+            self._begin(STILL, name, row, "doubt", " ".join(event.text.split()[2:]))
         elif event.kind == GO:
             self._end(STILL, name, row)
         elif event.kind == HELD:

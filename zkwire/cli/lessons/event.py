@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from zkwire.testing.proxy.frames import Frame
 
 FRAME, CUT, END, SERVER, FOLD = "frame", "cut", "end", "server", "fold"
-STOP, GO, HELD, FREE = "stop", "go", "held", "free"
+STOP, GO, HELD, FREE, NOTE = "stop", "go", "held", "free", "note"
 SAY, ASK, EXPECT, TABLE = "say", "ask", "expect", "table"
 PROSE = frozenset({SAY, ASK, EXPECT, TABLE})
 
@@ -23,6 +23,7 @@ class Event(NamedTuple):
     is lost.  ``end``: the client has seen the end of the connection.  ``server``: a change there.
     ``stop``, ``go``: the client's process or network stands still, and goes on.  ``held``,
     ``free``: a lock that a lesson follows is held by ``actor``, and no longer.
+    ``note``: what a client does beside the wire, and whether that is well (``passed``).
     ``fold``: frames of these clients that are counted and not shown.  ``say``, ``ask``: words for
     the reader.  ``expect``: a condition that must hold, and whether it has (``passed``).
     ``table``: ``rows``.

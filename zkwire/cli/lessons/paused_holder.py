@@ -37,10 +37,9 @@ async def write(
         stage.say(f"{name} asks whether it holds the lock: {lock.held}.")
     await stage.sleep(0.5)  # between the look at the lock and the write, anything can happen
     done, held = storage.write(f"{name}'s", lock.fence), lock.held
-    stage.say(
-        f"{name} writes with the token {lock.fence:#x} at {stage.now:.3f} s: the storage "
-        f"{'takes' if done else 'refuses'} it. Now {name} asks: held is {held}."
-    )
+    does = "takes" if done else "refuses"
+    stage.note(name, f"writes with {lock.fence:#x}: the storage {does} it", well=done is held)
+    stage.say(f"At {stage.now:.3f} s, behind the write, {name} asks: held is {held}.")
     return done, held
 
 

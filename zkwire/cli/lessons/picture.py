@@ -17,6 +17,8 @@ from zkwire.cli.lessons.event import (
     FREE,
     GO,
     HELD,
+    NOTE,
+    PROSE,
     SAY,
     SERVER,
     STOP,
@@ -31,7 +33,7 @@ from zkwire.cli.spy.records import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from zkwire.cli.lessons.lesson import Lesson
@@ -65,7 +67,8 @@ def as_frames(name: str, lesson: Lesson, events: list[Event]) -> Iterator[tuple[
     lanes = list(picture.lanes)
     for number, event in enumerate(events, 1):
         if event.frame is None or event.frame.kind != "ping":
-            shown = sum(1 for _ in _steps(events[:number], lanes, lambda _: None))
+            rows = [_step(e, lanes) for e in _folded(events[:number])]
+            shown = len(rows) - rows.count(None)
             yield number, svg(picture._replace(shown=min(shown, len(picture.steps))))
 
 
@@ -75,44 +78,69 @@ def _shortened(step: Step) -> Step:
 
 
 def _picture(name: str, lesson: Lesson, events: list[Event]) -> Picture:
-    servers = [f"S{n + 1}" for n in range(lesson.servers)] if lesson.servers > 1 else ["server"]
+    title = f"zkwire lesson {name}: {lesson.title}"
+    return picture_of(title, lesson.cast, events, lesson.servers)
+
+
+def picture_of(
+    title: str,
+    about: str,
+    events: list[Event],
+    servers: int = 1,
+    *,
+    pings_of: str = "",
+    scale: float = 0.0,
+) -> Picture:
+    """Events as a picture; pings of the client ``pings_of`` have rows; ``scale``: see Picture."""
+    names = [f"S{n + 1}" for n in range(servers)] if servers > 1 else ["server"]
     seen = dict.fromkeys(name for event in events for name in event.actor.split())
-    lanes = [*(name for name in seen if "/" not in name), *servers]  # not those of a crowd
+    lanes = [*(name for name in seen if "/" not in name), *names]  # not those of a crowd
     bands = Bands(lanes)
     steps: list[Step] = []
-    for step in _steps(events, lanes, lambda event: bands.see(event, len(steps))):
-        steps.append(step)
+    for event in _folded(events, pings_of, scaled=bool(scale)):
+        step = _step(event, lanes)
+        if isinstance(event, Event):
+            bands.see(event, len(steps))
+        steps += [step] if step is not None else []
     if len(steps) > MOST:
         left = len(steps) - MOST
         steps[MOST:] = [Step("", "gap", None, None, f"{left} more are left out")]
-    title = f"zkwire lesson {name}: {lesson.title}"
-    about = f"{lesson.cast}; {len(steps)} steps."
-    drawn = tuple(band for band in bands.all() if band.begin < len(steps))
-    drawn = tuple(b._replace(end=None) if (b.end or 0) >= len(steps) else b for b in drawn)
-    return Picture(title, about, tuple(lanes), tuple(steps), bands=drawn)
+    shown = tuple(band for band in bands.all() if band.begin < len(steps))
+    shown = tuple(b._replace(end=None) if (b.end or 0) >= len(steps) else b for b in shown)
+    about = f"{about}; {len(steps)} steps."
+    return Picture(title, about, tuple(lanes), tuple(steps), bands=shown, scale=scale)
 
 
-def _steps(events: list[Event], lanes: list[str], see: Callable[[Event], None]) -> Iterator[Step]:
-    """The rows; ``see`` gets each event when the rows before it are known."""
+def _folded(
+    events: list[Event], pings_of: str = "", *, scaled: bool = False
+) -> Iterator[Event | Step]:
+    """The events, with a row for the pings and the time between those that have one."""
     before, pings = 0.0, 0
     for event in events:
-        if event.frame is not None and event.frame.kind == "ping":
+        ping = event.frame is not None and event.frame.kind == "ping"
+        if ping and event.actor != pings_of:
+            assert event.frame is not None
             pings += event.frame.direction == "c2s"
             continue
-        step = _step(event, lanes)
-        if step is None:
-            see(event)
+        if event.kind in PROSE:
             continue
-        between = [f"{event.time - before:.1f} s"] if event.time - before > GAP else []
-        between += [f"{pings} ping{'s' * (pings > 1)}"] if pings else []
-        if between:
-            yield Step("", "gap", None, None, ", ".join(between))
+        if not scaled:
+            between = [f"{event.time - before:.1f} s"] if event.time - before > GAP else []
+            between += [f"{pings} ping{'s' * (pings > 1)}"] if pings else []
+            if between:
+                yield Step("", "gap", None, None, ", ".join(between))
         before, pings = event.time, 0
-        see(event)
-        yield step
+        yield event
 
 
-def _step(event: Event, lanes: list[str]) -> Step | None:
+def _step(event: Event | Step, lanes: list[str]) -> Step | None:
+    if isinstance(event, Step):
+        return event
+    step = _row(event, lanes)
+    return step._replace(at=event.time) if step is not None else None
+
+
+def _row(event: Event, lanes: list[str]) -> Step | None:
     time = f"+{event.time:.3f}"
     if event.kind == FOLD:
         return Step(time, "gap", None, None, event.text)
@@ -121,8 +149,9 @@ def _step(event: Event, lanes: list[str]) -> Step | None:
     if event.actor not in lanes:
         return None
     client = lanes.index(event.actor)
-    if event.kind in (STOP, GO, HELD, FREE):
-        return Step(time, "note", client, None, event.text, more=event.detail)
+    if event.kind in (STOP, GO, HELD, FREE, NOTE):
+        bad = not event.passed
+        return Step(time, "note", client, None, event.text, bad, event.detail)
     if event.kind in (CUT, END):
         return Step(time, "close", client, None, event.text, bad=True)
     if event.frame is None:

@@ -167,7 +167,8 @@ class Play(Simulation):
             still = "process" if client.paused_until is not None else still
             if still != self._known.get(client, ""):
                 what = f"{client.name}'s {still or self._known[client]}"
-                kind, does = (STOP, "stands still") if still else (GO, "goes on")
+                stands = "is silent" if still == "network" else "stands still"
+                kind, does = (STOP, stands) if still else (GO, "goes on")
                 self._known[client] = still
                 self._tell(kind, f"{what} {does}", client, client.link)
         for client, lock in self._followed:

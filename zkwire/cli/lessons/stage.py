@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from zkwire.cli.lessons.event import ASK, EXPECT, FOLD, FRAME, PROSE, SAY, TABLE, Event
+from zkwire.cli.lessons.event import ASK, EXPECT, FOLD, FRAME, NOTE, PROSE, SAY, TABLE, Event
 from zkwire.cli.lessons.play import Activity, Cut, Play, Wire
 from zkwire.testing.simulation.asyncio_client import SimulatedClient
 from zkwire.testing.simulation.client import Step, Suspend
@@ -173,6 +173,10 @@ class Stage:
     def ask(self, text: str) -> None:
         """A question, which the reader answers before the lesson goes on."""
         self._tell(Event(self.now, ASK, " ".join(text.split())))
+
+    def note(self, name: str, text: str, *, well: bool = True) -> None:
+        """A row for what the client of this name does beside the wire."""
+        self._tell(Event(self.now, NOTE, f"{name} {text}", name, passed=well))
 
     def table(self, *rows: Sequence[object]) -> None:
         """Rows of numbers from the run, the first of them with the names of the columns."""

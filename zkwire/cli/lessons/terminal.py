@@ -40,7 +40,7 @@ LANE, TIME = 7, 9  # columns
 _SIGNS = {
     "rule": "─-", "lane": "│|", "line": "─-", "from": "├+", "to": "▶>", "into": "◀<", "out": "┤+",
     "event": "◇o", "cut": "\N{BOX DRAWINGS LIGHT DIAGONAL CROSS}X", "end": "┴=", "server": "■#",
-    "stop": "▼v", "go": "▲^", "held": "●@", "free": "○o",
+    "stop": "▼v", "go": "▲^", "held": "●@", "free": "○o", "note": "◆*",
     "dot": "·.", "yes": "✓+", "no": "✗!", "more": "…~", "bar": "█#",
 }  # fmt: skip
 _PLAIN = str.maketrans("…•", "~*")  # in byte tables

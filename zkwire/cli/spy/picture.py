@@ -239,9 +239,24 @@ def _names(picture: Picture, layout: _Layout) -> Iterator[str]:
         begin, end = layout.span(band)
         if band.label and end - begin >= len(band.label) * PER_CHARACTER:
             x = layout.lanes[band.lane] + column * (BAND + 2) + 4
-            turn = f"translate({x:.1f} {(begin + end) / 2:.1f}) rotate(-90)"
+            y = _middle(band, picture, layout)
+            turn = f"translate({x:.1f} {y:.1f}) rotate(-90)"
             where = f'transform="{turn}" text-anchor="middle"'
             yield f'<text class="ink" {where}>{as_xml(band.label)}</text>'
+
+
+def _middle(band: Band, picture: Picture, layout: _Layout) -> float:
+    """Where a band's label is: where the fewest steps are on its lane, and near the middle."""
+    begin, end = layout.span(band)
+    half = len(band.label) * PER_CHARACTER / 2 + 6
+    middle = (begin + end) / 2
+    taken = [y for y, s in zip(layout.rows, picture.steps, strict=False) if band.lane in s[2:4]]
+
+    def worth(y: float) -> tuple[int, float]:
+        return sum(abs(y - other) < half for other in taken), abs(y - middle)
+
+    room = max(0, int((end - begin) / 2 - half))
+    return min((middle + offset for offset in range(-room, room + 1, 5)), key=worth)
 
 
 def _step(step: Step, layout: _Layout, y: int) -> Iterator[str]:
