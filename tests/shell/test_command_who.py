@@ -97,7 +97,7 @@ def test_a_server_that_allows_nothing(server: Server, capsys: pytest.CaptureFixt
         client.create("/other")
         session = hex_id(client.session_id)
         hosts = f"{server.hosts},127.0.0.1:{closed.getsockname()[1]}"
-        assert main(["--server", hosts, "who", "/own"]) == 0
+        assert main(["--server", hosts, "who", "/own", "--admin-port", "0"]) == 0
         out, err = capsys.readouterr()
         assert out == f"/own belongs to session {session}\n"
         assert "does not allow cons and dump:" in err
@@ -183,6 +183,9 @@ def test_what_is_refused_is_asked_of_the_admin_server(
         "  /b c\n",
         "",
     )
+    words[1] = f"{server.hosts},{server.hosts.replace('127.0.0.1', 'localhost')}"
+    assert main([*words, str(port)]) == 0
+    assert capsys.readouterr().out.count("connected from") == 1
     assert main([*words[:-2], "0xffffffffffffffff", words[-1], str(port)]) == 0
     assert "owns 1 ephemeral node\n  /d\n" in capsys.readouterr().out
     assert main([*words, "0"]) == 1

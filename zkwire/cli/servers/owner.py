@@ -60,7 +60,10 @@ class Told:
     def _take_from_admin(self, server: str, word: str, answer: dict[str, Any]) -> None:
         try:
             if word == "cons":
-                self.connections += admin.connections(answer, self.session, server)
+                known = {connection["address"] for connection in self.connections}
+                found = admin.connections(answer, self.session, server)
+                # Servers of one host may have one admin server in common, as far as this can see.
+                self.connections += [each for each in found if each["address"] not in known]
             elif self.ephemerals is None:
                 self.ephemerals = admin.ephemerals(answer, self.session)
         except (AttributeError, KeyError, TypeError, ValueError):  # of a release to come, perhaps
