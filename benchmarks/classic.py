@@ -349,7 +349,7 @@ def table(rounds: int, jobs: list[str]) -> str:
     machine = "; ".join(f"{what} {value}" for what, value in this_machine().items())
     lines = [
         f"{machine}; ZooKeeper {version}.",
-        f"Median of {rounds} rounds, microseconds for one operation.",
+        f"Medians of {rounds} rounds, microseconds for one operation; ratios within each round.",
         "",
         "| job | floor: wall | CPU | zkwire: wall | CPU | kazoo: wall | CPU | kazoo / zkwire: wall "
         "| CPU | kazoo / floor: wall |",
@@ -357,11 +357,18 @@ def table(rounds: int, jobs: list[str]) -> str:
     ]
     for job in jobs:
         costs = {side: _median(found[job, side]) for side in SIDES}
-        zkwire, kazoo, floor = (costs[side] for side in ("zkwire", "kazoo", "floor"))
         cells = [f"{each:,.0f}" for side in SIDES for each in costs[side]]
-        ratios = kazoo.wall / zkwire.wall, kazoo.cpu / zkwire.cpu, kazoo.wall / floor.wall
+        times = _times_as_much(found[job, "kazoo"], found[job, "zkwire"])
+        bare = _times_as_much(found[job, "kazoo"], found[job, "floor"])
+        ratios = times.wall, times.cpu, bare.wall
         lines.append("| " + " | ".join([job, *cells, *(f"{each:.1f}" for each in ratios)]) + " |")
     return "\n".join(lines)
+
+
+def _times_as_much(costs: list[Cost], others: list[Cost]) -> Cost:
+    """The median of the rounds' ratios: both had the same machine."""
+    pairs = zip(costs, others, strict=True)
+    return _median([Cost(a.wall / b.wall, a.cpu / b.cpu) for a, b in pairs])
 
 
 def _median(costs: list[Cost]) -> Cost:
