@@ -29,14 +29,16 @@ async def request(client: AsyncClient, op: str) -> object:
 async def lesson(stage: Stage) -> None:
     """One request whose answer is lost, and what to do next."""
     op, before = stage.flags.op, stage.flags.before
+    moment = "before" if before else "lost" if stage.flags.lost else "after"
     with stage.quiet("A begins"):
         a = stage.client("A")
         await a.create("/q")
         await a.create("/q/n", b"old")
         await a.create("/lock")
-    when = "before A's request is sent" if before else "after the server has executed A's request"
+    when = {"before": "before A's request is sent", "lost": "while A's request is on its way",
+            "after": "after the server has executed A's request"}[moment]  # fmt: skip
     stage.ask(f"The connection breaks {when} ({op}). What can A know about it?")
-    stage.cut(a, before=ON_THE_WIRE[op] * before, after=ON_THE_WIRE[op] * (not before))
+    stage.cut(a, **{moment: ON_THE_WIRE[op]})
     try:
         await request(a, op)
     except ConnectionLossError as error:
@@ -53,8 +55,10 @@ async def lesson(stage: Stage) -> None:
     state = f"{data!r}, version {stat.version}" if stat else "gone"
     stage.say(f"With the id in their names: {', '.join(found) or 'no nodes'}; /q/n: {state}.")
     done = bool(found) or data != b"old"
-    lost = stage.flags.expire and op == "create"  # an ephemeral node, with its session
-    stage.expect(done is not (before or lost), "the look tells what the error could not")
+    gone = stage.flags.expire and op == "create"  # an ephemeral node, with its session
+    stage.expect(
+        done is (moment == "after" and not gone), "the look tells what the error could not"
+    )
 
     stage.ask("And if the request is just sent again, without a look?")
     try:
@@ -89,6 +93,7 @@ LESSON = Lesson(
     flags=(
         Flag("--op", "the request (create)", None, "create", tuple(ON_THE_WIRE)),
         Flag("--before", "the connection breaks before the request is sent"),
+        Flag("--lost", "the connection breaks while the request is on its way"),
         Flag("--expire", "the session expires as well"),
     ),
 )
