@@ -7,10 +7,13 @@
   const LONGEST = 60_000; // milliseconds for a run; to load Python takes what it takes
   const $ = (name) => document.getElementById(`play-${name}`);
   const picture = $("picture").attachShadow({ mode: "open" });
+  const fitting = new CSSStyleSheet(); // small letters at most, and no wider than it must be
+  fitting.replaceSync("svg { height: auto; max-width: max(100%, 44rem); }");
+  picture.adoptedStyleSheets = [fitting];
   const FIELDS = ["lesson", "flags", "code"];
 
   let lessons = [];
-  let wanted = { lesson: "", flags: "", code: "", actions: [] };
+  let wanted = { lesson: "", flags: "", code: "", actions: [], search: false };
   let result = null;
   let shown = 0; // index of the frame
 
@@ -57,7 +60,7 @@
   /** Run what is wanted, and show the step behind so many events, or of the newest action. */
   async function run(at) {
     const mine = ++latest;
-    say(result ? "Running ..." : "Loading Python and zkwire ...");
+    say(wanted.search ? "The explorer is looking ..." : "Running ...");
     let answer;
     try {
       answer = await ask({ ask: "run", ...wanted });
@@ -182,14 +185,16 @@
     $("actions").replaceChildren(...lines);
   }
 
-  function choose(name, flags = "", code = "", actions = []) {
+  function choose(name, flags = "", code = "", actions = [], search = false) {
     const lesson = lessons.find((one) => one.name === name) ?? lessons[0];
-    wanted = { lesson: lesson.name, flags, code, actions };
+    wanted = { lesson: lesson.name, flags, code, actions, search };
+    $("search").hidden = !lesson.bug;
+    $("flagged").hidden = $("faults").hidden = lesson.bug;
     $("lesson").value = lesson.name;
     $("flags").value = flags;
     $("flags-known").textContent = lesson.flags.join(" · ");
     $("code").value = code || lesson.code;
-    $("editor").open = Boolean(code);
+    $("editor").open = Boolean(code) || lesson.bug;
   }
 
   // --- the link ---------------------------------------------------------------------------------
@@ -197,6 +202,7 @@
   function link(at) {
     const search = new URLSearchParams();
     for (const name of FIELDS) if (wanted[name]) search.set(name, wanted[name]);
+    if (wanted.search) search.set("search", "yes");
     for (const action of wanted.actions) search.append("do", action.join(","));
     search.set("at", at);
     return `#${search}`;
@@ -211,7 +217,7 @@
       const seconds = Number(rest.pop());
       return [Number(at), kind, rest.join(","), seconds];
     });
-    choose(lesson, flags, code, actions);
+    choose(lesson, flags, code, actions, search.has("search"));
     return Number(search.get("at")) || 1;
   }
 
@@ -243,12 +249,16 @@
     choose(wanted.lesson, $("flags").value.trim(), wanted.code);
     run(1);
   };
-  $("run-code").onclick = () => {
+  /** Run the code as it stands in the editor; with ``search``, where it goes wrong. */
+  function runCode(search) {
     const own = lessons.find((lesson) => lesson.name === wanted.lesson).code;
     wanted.code = $("code").value === own ? "" : $("code").value;
     wanted.actions = [];
+    wanted.search = search;
     run(1);
-  };
+  }
+  $("run-code").onclick = () => runCode(false);
+  $("search").onclick = () => runCode(true);
   $("reset-code").onclick = () => {
     choose(wanted.lesson, wanted.flags);
     $("editor").open = true;
@@ -264,9 +274,11 @@
       say(error.message);
       return;
     }
-    const options = lessons.map(({ name, about, minutes }) =>
-      make("option", { value: name }, `${name}: ${about} (${minutes} min)`));
-    $("lesson").replaceChildren(...options);
+    for (const [label, bug] of [["Lessons", false], ["Find the bug", true]]) {
+      const listed = lessons.filter((lesson) => lesson.bug === bug);
+      const options = listed.map(({ name, about }) => make("option", { value: name }, `${name}: ${about}`));
+      $("lesson").append(make("optgroup", { label }, ...options));
+    }
     $("choice").hidden = false;
     await run(follow());
   })();

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from zkwire.cli.lessons import playground
+from zkwire.cli.lessons.bug import NAMES
 from zkwire.cli.lessons.lesson import TABLE, find
 
 
@@ -112,7 +113,43 @@ def test_the_readers_code_is_run_and_its_mistakes_have_their_line() -> None:
 
 def test_the_list_has_each_lesson_with_its_code_and_flags() -> None:
     listed = json.loads(playground.answer('{"ask": "lessons"}'))
-    assert [one["name"] for one in listed] == list(TABLE)
+    assert [one["name"] for one in listed] == [*TABLE, *NAMES]
     for one in listed:
-        assert "LESSON = Lesson(" in one["code"]
-        assert len(one["flags"]) == len(find(one["name"]).flags)
+        assert ("LESSON = Bug(" if one["bug"] else "LESSON = Lesson(") in one["code"]
+        assert len(one["flags"]) == (0 if one["bug"] else len(find(one["name"]).flags))
+
+
+LOOK = """            for name in await client.get_children("/lock"):
+                stat = await client.exists(f"/lock/{name}")
+                if stat is not None and stat.ephemeral_owner == client.session_id:
+                    node = f"/lock/{name}"
+"""
+MENDED = {
+    "bug-retry": ("            continue  # no answer, so once more\n", LOOK),
+    "bug-herd": ("            break  # the one in front has gone, so it is this one's turn\n", ""),
+    "bug-fence": ("checked=False", "checked=True"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("bug-retry", "nothing goes on any more: the clients would wait for ever"),
+        ("bug-herd", "C and A hold the lock at the same time"),
+        ("bug-fence", "A has written over what a later holder wrote"),
+    ],
+)
+def test_the_explorer_finds_a_planted_bug_and_nothing_behind_its_repair(
+    name: str, wrong: str
+) -> None:
+    assert run(name)["frames"][-1]["text"] == "nothing has gone wrong in this run"
+    result = run(name, search="yes")
+    assert result["frames"][0]["text"].startswith("The explorer has found this in run ")
+    assert (result["frames"][-1]["text"], result["frames"][-1]["passed"]) == (wrong, False)
+    assert result == run(name, search="yes")
+    before, after = MENDED[name]
+    code = next(one["code"] for one in playground.lessons() if one["name"] == name)
+    assert before in code
+    mended = run(name, search="yes", code=code.replace(before, after))
+    assert mended["frames"][0]["text"].endswith(" runs, and found nothing wrong.")
+    assert mended["frames"][-1]["passed"]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from zkwire.cli.lessons.bug import Bug
     from zkwire.cli.lessons.lesson import Lesson
     from zkwire.testing.proxy.frames import Frame
 
@@ -56,7 +57,7 @@ def as_svg(name: str, lesson: Lesson, events: list[Event]) -> str:
     return svg(_picture(name, lesson, events))
 
 
-def as_frames(name: str, lesson: Lesson, events: list[Event]) -> Iterator[tuple[int, str]]:
+def as_frames(name: str, lesson: Lesson | Bug, events: list[Event]) -> Iterator[tuple[int, str]]:
     """How many events, and the picture of them, behind each event but a ping.
 
     What has happened so far is at its place in the picture of the whole.  Long names are shortened
@@ -77,7 +78,7 @@ def _shortened(step: Step) -> Step:
     return step if label == step.label else step._replace(label=label, more=step.label)
 
 
-def _picture(name: str, lesson: Lesson, events: list[Event]) -> Picture:
+def _picture(name: str, lesson: Lesson | Bug, events: list[Event]) -> Picture:
     title = f"zkwire lesson {name}: {lesson.title}"
     return picture_of(title, lesson.cast, events, lesson.servers)
 

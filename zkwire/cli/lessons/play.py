@@ -110,10 +110,15 @@ class Wire:
 
 
 class Play(Simulation):
-    """See the module's docstring.  ``tell`` gets each event, ``between`` comes before each step."""
+    """See the module's docstring.  ``tell`` gets each event, ``between`` comes before each step.
 
-    def __init__(self, tell: Callable[[Event], object], *, tick: float, servers: int) -> None:
-        super().__init__(tick=tick, servers=servers, frames=False)
+    Other ``options`` are those of a simulation.
+    """
+
+    def __init__(
+        self, tell: Callable[[Event], object], *, tick: float, servers: int, **options: Any
+    ) -> None:
+        super().__init__(tick=tick, servers=servers, frames=False, **options)
         self.tell = tell
         self.between: Callable[[], object] = lambda: None
         self.cuts: list[Cut] = []

@@ -12,6 +12,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from inspect import getmodule, getsource
 from io import StringIO
 from traceback import extract_tb
@@ -19,8 +20,9 @@ from types import ModuleType
 from typing import NamedTuple
 
 from zkwire.cli.command import UsageError
+from zkwire.cli.lessons.bug import NAMES, Bug, Found, Replay, explored
 from zkwire.cli.lessons.command import add_flag
-from zkwire.cli.lessons.event import CUT, Event
+from zkwire.cli.lessons.event import CUT, SAY, Event
 from zkwire.cli.lessons.holders import Holders
 from zkwire.cli.lessons.lesson import TABLE, Lesson, find
 from zkwire.cli.lessons.picture import as_frames
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
+    from zkwire.cli.lessons.lesson import Flag
     from zkwire.testing.simulation.client import Client
 
 OWN_CODE = "your code"
@@ -53,16 +56,22 @@ class Action(NamedTuple):
     seconds: float = 0.0
 
 
+class Take(NamedTuple):
+    """An event, and what a look at the clients and locks shows at its moment."""
+
+    event: Event
+    sight: dict[str, Any]
+
+
 class Directed(Stage):
-    """A stage with actions; keeps what it has ``told``, and the ``sights`` of that moment.
+    """A stage with actions; ``takes`` is what has happened.
 
     ``marks``: of each action that has happened, how many events were told before it.
     """
 
     def __init__(self, flags: Namespace, actions: Sequence[Action], *, servers: int) -> None:
         super().__init__(flags, self._take, servers=servers)
-        self.told: list[Event] = []
-        self.sights: list[dict[str, Any]] = []
+        self.takes: list[Take] = []
         self.marks: list[int] = []
         self._server = "S1" if servers > 1 else "server"
         self._actions = sorted(actions, key=lambda action: action.at)
@@ -70,13 +79,12 @@ class Directed(Stage):
         self._play.between = self._act
 
     def _take(self, event: Event) -> None:
-        self.told.append(event)
-        self.sights.append(self._holders.look())
+        self.takes.append(Take(event, self._holders.look()))
 
     def _act(self) -> None:
-        while self._actions and self._actions[0].at <= len(self.told):
+        while self._actions and self._actions[0].at <= len(self.takes):
             action = self._actions.pop(0)
-            self.marks.append(len(self.told))
+            self.marks.append(len(self.takes))
             client = next((c for c in self._play.clients if c.name == action.client), None)
             if client is None:
                 self.say(f"{action.client} is not here: no {action.kind}.")
@@ -120,20 +128,17 @@ def answer(asked: str) -> str:
 
 
 def lessons() -> list[dict[str, Any]]:
-    """All lessons: name, minutes, what each is about, its code and its flags."""
-    return [
-        {
-            "name": name,
-            "minutes": minutes,
-            "about": about,
-            "code": source(find(name)),
-            "flags": [f"{flag.name}: {flag.does}" for flag in find(name).flags],
-        }
-        for name, (minutes, about) in TABLE.items()
-    ]
+    """All lessons, and the recipes with a mistake: name, what each is about, code and flags."""
+    listed: list[dict[str, Any]] = []
+    for name, (minutes, about) in TABLE.items():
+        flags = [f"{flag.name}: {flag.does}" for flag in find(name).flags]
+        title = f"{about} ({minutes} min)"
+        listed.append({"name": name, "about": title, "flags": flags, "bug": False})
+    listed += [{"name": n, "about": _found(n).title, "flags": [], "bug": True} for n in NAMES]
+    return [{**one, "code": source(_found(one["name"]))} for one in listed]
 
 
-def source(lesson: Lesson) -> str:
+def source(lesson: Lesson | Bug) -> str:
     """The Python of a lesson, its whole module."""
     module = getmodule(lesson.run)
     assert module is not None
@@ -144,7 +149,8 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     """A run, from its beginning to its end.
 
     ``lesson`` is its name, ``flags`` are typed as on a command line, ``code`` takes the place of
-    the lesson's own if it is not empty, ``actions`` are lists with the fields of `Action`.
+    the lesson's own if it is not empty, ``actions`` are lists with the fields of `Action`.  With
+    ``search``, the explorer looks for a run in which the mistake of a recipe shows.
 
     The result has ``title``, ``cast``, ``remember``, ``in_code``, the ``frames``, the ``marks`` of
     the actions, what was ``printed``, and ``error``: what kept the run from beginning, or "".
@@ -152,49 +158,81 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     name, printed = request["lesson"], StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
         try:
-            lesson = _edited(request["code"]) if request.get("code") else find(name)
-            flags = _flags(lesson, request.get("flags") or _QUICKLY.get(name, ""))
+            lesson = _edited(request["code"]) if request.get("code") else _found(name)
+            typed = request.get("flags") or _QUICKLY.get(name, "")
+            flags = _flags([] if isinstance(lesson, Bug) else lesson.flags, typed)
             actions = [Action(*fields) for fields in request.get("actions", [])]
         except Exception as error:
             return {"error": _words(error), "frames": [], "marks": [], "printed": ""}
-        stage = Directed(flags, actions, servers=lesson.servers)
-        try:
-            stage.run(lesson.run(stage))
-        except Exception as error:
-            stage.expect(False, f"no error ends the lesson, but {_words(error)}")
+        marks: list[int] = []
+        if isinstance(lesson, Bug):
+            takes = _hunt(lesson, search=bool(request.get("search")))
+        else:
+            takes, marks = _direct(lesson, flags, actions)
     return {
         "title": lesson.title,
         "cast": lesson.cast,
         "remember": lesson.remember,
         "in_code": lesson.in_code,
-        "frames": _frames(name, lesson, stage),
-        "marks": stage.marks,
+        "frames": _frames(name, lesson, takes),
+        "marks": marks,
         "printed": printed.getvalue(),
         "error": "",
     }
 
 
-def _frames(name: str, lesson: Lesson, stage: Directed) -> list[dict[str, Any]]:
+def _direct(
+    lesson: Lesson, flags: Namespace, actions: list[Action]
+) -> tuple[list[Take], list[int]]:
+    """What happens in a lesson, and where each action has happened."""
+    stage = Directed(flags, actions, servers=lesson.servers)
+    try:
+        stage.run(lesson.run(stage))
+    except Exception as error:
+        stage.expect(False, f"no error ends the lesson, but {_words(error)}")
+    return stage.takes, stage.marks
+
+
+def _hunt(bug: Bug, *, search: bool) -> list[Take]:
+    """A run of a recipe with a mistake: with ``search``, one in which it shows."""
+    takes: list[Take] = []
+    found = explored(bug) if search else Found("")
+    play = Replay(bug, found, lambda event: takes.append(Take(event, holders.look())))
+    holders = Holders(play)
+    if found.words:
+        play.tell(Event(0.0, SAY, found.words))
+    play.show()
+    takes[-1] = takes[-1]._replace(sight=takes[-2].sight)  # at the end of a run all is put away
+    return takes
+
+
+def _frames(name: str, lesson: Lesson | Bug, takes: list[Take]) -> list[dict[str, Any]]:
     """A frame for each event but a ping: ``at`` is how many events it shows."""
     frames: list[dict[str, Any]] = []
-    for at, svg in as_frames(name, lesson, stage.told):
-        event = stage.told[at - 1]
+    for at, svg in as_frames(name, lesson, [take.event for take in takes]):
+        event, sight = takes[at - 1]
         words = {"kind": event.kind, "text": event.text, "detail": event.detail}
         rows = [list(map(str, row)) for row in event.rows]
         more = {"client": event.actor, "passed": event.passed, "rows": rows, "svg": svg}
-        frames.append(
-            {"at": at, "time": round(event.time, 6), **words, **more, **stage.sights[at - 1]}
-        )
+        frames.append({"at": at, "time": round(event.time, 6), **words, **more, **sight})
     return frames
 
 
-def _edited(code: str) -> Lesson:
-    """The lesson that this code makes."""
+def _found(name: str) -> Lesson | Bug:
+    """The lesson, or the recipe with a mistake, of this name."""
+    if name not in NAMES:
+        return find(name)
+    bug: Bug = import_module(f"zkwire.cli.lessons.{name.replace('-', '_')}").LESSON
+    return bug
+
+
+def _edited(code: str) -> Lesson | Bug:
+    """What this code makes."""
     module = ModuleType(_EDITED)
     sys.modules[_EDITED] = module  # where dataclasses look for the module of a class
     exec(compile(code, OWN_CODE, "exec", dont_inherit=True), module.__dict__)
     lesson = getattr(module, "LESSON", None)
-    if not isinstance(lesson, Lesson):
+    if not isinstance(lesson, Lesson | Bug):
         raise UsageError("the code makes no lesson: LESSON = Lesson(...) is missing")
     return lesson
 
@@ -204,12 +242,12 @@ class _Parser(ArgumentParser):
         raise UsageError(message)
 
 
-def _flags(lesson: Lesson, typed: str) -> Namespace:
-    """The lesson's flags; UsageError for what is none of them."""
+def _flags(flags: Sequence[Flag], typed: str) -> Namespace:
+    """These flags as they are typed; UsageError for what is none of them."""
     parser = _Parser(add_help=False, allow_abbrev=False)
-    for flag in lesson.flags:
+    for flag in flags:
         add_flag(parser, flag)
-    parser.set_defaults(**{flag.name[2:].replace("-", "_"): flag.default for flag in lesson.flags})
+    parser.set_defaults(**{flag.name[2:].replace("-", "_"): flag.default for flag in flags})
     return parser.parse_args(typed.split())
 
 
