@@ -56,9 +56,8 @@ def _arguments(parser: ArgumentParser) -> None:
     add("-k", "--kill-after", type=duration, metavar="SECS", help="between TERM and KILL (3)")
     add("--margin", type=duration, metavar="SECS",
         help="end that long before the session can (a tenth of its timeout)")  # fmt: skip
-    add("--lease-margin", type=duration, metavar="SECS",
-        help="count an answer when the server has had so long to report it to its leader "
-        "(an eighth of the session timeout; 0: at once)")  # fmt: skip
+    add("--lease-margin", type=duration, default=0.0, metavar="SECS",
+        help="count an answer once the server has had so long to tell its leader (0)")  # fmt: skip
     add("-c", "--shell", metavar="STRING", help="run this by sh -c")
     add("--id", default="", metavar="TEXT", help="shown to others by --list")
     add("--list", action="store_true", help="show the holder and the queue")
@@ -119,10 +118,6 @@ def _check(asked: Namespace) -> None:
     if asked.nonblock:
         asked.wait = 0.0
     asked.foreground = asked.foreground or (sys.__stdin__ is not None and os.isatty(0))
-    if asked.lease_margin is None:
-        from zkwire.cli.lock.grant import LEASE_MARGIN
-
-        asked.lease_margin = asked.session_timeout * LEASE_MARGIN
     check_lease_margin(asked.lease_margin, asked.session_timeout)
     _limits(asked, asked.session_timeout)
 

@@ -18,7 +18,6 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.net.pacing import clock
-from zkwire.session.liveness import LEAST_MARGINS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 
 LONGEST_WAIT = 1.0
-LEASE_MARGIN = 1 / 8  # of the session timeout: more pings, but the lease is as long as without
 
 
 class Grant:
@@ -83,7 +81,7 @@ def acquire(context: Context, asked: Namespace) -> Grant:
     try:
         while True:
             try:
-                return _acquired(_connected(context, asked), asked, until)
+                return _acquired(context.client, asked, until)
             except (SessionExpiredError, LockLostError):
                 context.output.note("the session has expired while waiting: queueing again")
                 context.close()
@@ -91,15 +89,6 @@ def acquire(context: Context, asked: Namespace) -> Grant:
         raise with_status(error, asked.conflict_exit_code) from None
     except (ZooKeeperError, OSError, ValueError) as error:
         raise with_status(error, FAILED) from None
-
-
-def _connected(context: Context, asked: Namespace) -> Client:
-    """The client; a server that grants a much shorter session gets one with another margin."""
-    granted = context.client.session_timeout
-    if asked.lease_margin * LEAST_MARGINS > granted:
-        context.close()
-        asked.session_timeout, asked.lease_margin = granted, granted * LEASE_MARGIN
-    return context.client
 
 
 def _acquired(client: Client, asked: Namespace, until: float | None) -> Grant:
