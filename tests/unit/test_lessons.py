@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.connection_loss.document import slug
 from tests.support import lesson_page
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.main import main
@@ -67,6 +68,20 @@ def test_a_lesson_is_as_it_expects(
 def test_the_page_shows_the_lessons_as_they_are() -> None:
     """Else: python3 -m tests.support.lesson_page."""
     assert lesson_page.written() == lesson_page.PATH.read_text()
+
+
+def test_each_question_is_answered_where_the_page_says() -> None:
+    rows = re.findall(
+        r"^\| (.+\?) \| \*(.+)\* \| \[.+\]\((.+\.md)#(.+)\) \|$",
+        lesson_page.PATH.read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) == 7
+    for question, words, page, anchor in rows:
+        text = (lesson_page.FOLDER / page).read_text()
+        sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+        (section,) = [s for s in sections if slug(s.partition("\n")[0].strip("# ")) == anchor]
+        assert words in " ".join(section.split()), question
 
 
 @pytest.mark.parametrize("form", ["svg", "html"])
