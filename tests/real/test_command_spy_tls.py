@@ -75,5 +75,5 @@ def test_words_and_files_that_do_not_fit(tmp_path: Path, capfd: pytest.CaptureFi
     missing = str(tmp_path / "missing.pem")
     assert main(["spy", "127.0.0.1:1", "--tls-key", missing]) == 2
     assert "--tls-cert" in capfd.readouterr().err
-    assert main(["spy", "127.0.0.1:1", "--tls-cert", missing]) == 2
+    assert main(["spy", "127.0.0.1:1", "--tls-cert", missing]) == 1
     assert f"cannot use {missing}" in capfd.readouterr().err
