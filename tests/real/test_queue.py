@@ -130,9 +130,8 @@ def test_one_object_serves_many_threads(queue: Queue) -> None:
     got: list[bytes] = []
 
     def consume() -> None:
-        with suppress(QueueEmptyError):
-            while True:
-                got.append(queue.get(GRACE if len(got) < 200 else 0).data)
+        while (data := queue.get(GRACE).data) != b"end":
+            got.append(data)
 
     def produce(name: str) -> None:
         for number in range(50):
@@ -141,6 +140,8 @@ def test_one_object_serves_many_threads(queue: Queue) -> None:
     calls = [Running(consume) for _ in range(3)]
     for producer in [Running(partial(produce, name)) for name in "abcd"]:
         producer.result()
+    for _ in calls:
+        queue.put(b"end")
     for call in calls:
         call.result()
     assert Counter(got) == Counter(f"{name}{n}".encode() for name in "abcd" for n in range(50))
