@@ -16,10 +16,10 @@ and a test that misses its ZooKeeper fails where it is else skipped. What each s
 `.check/`.
 
 `fast` has a tenth of the examples of the slowest tests. `unit`, `testbed`, `simulation` run the
-tests of these folders; `site` builds the documentation in `build/site/`; `shell` and `embedded`
-run those of `shell` and `real` on zkwire's own server, `real` those that can have a real one;
-`docker` the smoke tests on ZooKeeper in containers, see `tests/make_image.sh`; `coverage` says
-which lines and branches of session, watches and recipes their quick tests miss.
+tests of these folders; `site` builds the documentation in `build/site/`, with Pyodide from npm;
+`shell` and `embedded` run those of `shell` and `real` on zkwire's own server, `real` those that can
+have a real one; `docker` the smoke tests on ZooKeeper in containers, see `tests/make_image.sh`;
+`coverage` says which lines and branches of session, watches and recipes their quick tests miss.
 `ZKWIRE_TEST_RELEASE` names the release for `real`, such as 3.9.5, and `ZOOKEEPER_HOME` a folder of
 releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `release-3.9.5`.
 `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
