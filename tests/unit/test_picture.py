@@ -75,3 +75,10 @@ def test_a_lesson_shows_outages_and_locks_as_bands() -> None:
     assert sorted(labels) == ["expired", "fence 0x5", "fence 0x6", "no connection", "stands still"]
     held = boxes(ElementTree.fromstring(text), "held")
     assert held[0][3] < held[1][1]  # A's lock has ended before B's begins
+
+
+def test_a_client_whose_frames_are_folded_is_no_longer_without_a_connection() -> None:
+    root = ElementTree.fromstring(lesson_page.drawn("svg", "session-move"))
+    (a, c), height = boxes(root, "blind"), float(root.get("height", 0))
+    assert a[3] < c[1]
+    assert c[3] < height - 30

@@ -5,7 +5,7 @@ It reads the lesson's events, as the rows are drawn from them.
 
 from __future__ import annotations
 
-from zkwire.cli.lessons.event import CUT, END, FRAME, FREE, GO, HELD, SERVER, STOP, Event
+from zkwire.cli.lessons.event import CUT, END, FOLD, FRAME, FREE, GO, HELD, SERVER, STOP, Event
 from zkwire.cli.spy.picture import Band
 
 BLIND, OVER, STILL, LOCK = "blind", "over", "still", "lock"
@@ -21,6 +21,10 @@ class Bands:
 
     def see(self, event: Event, row: int) -> None:
         """An event that is drawn in this row, or behind the one before."""
+        if event.kind == FOLD:  # frames of these clients have passed: they had a connection
+            for name in event.actor.split():
+                self._end(BLIND, name, row)
+            return
         name, lanes = event.actor, self._lanes
         if name not in lanes or event.server not in {"", *lanes}:
             return
