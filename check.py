@@ -66,8 +66,8 @@ LONG = ("browser", "pairs", "explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
 
 LANES = (
-    ("format", "lint", "mypy", "pyright", "embedded", "shell", "site"),
-    ("unit", "testbed", "simulation", "coverage", "explore"),
+    ("format", "lint", "mypy", "pyright", "embedded", "shell"),
+    ("unit", "testbed", "simulation", "site", "coverage", "explore"),
     ("real", "docker", "curator", "browser", "pairs", "chaos", *TRIALS),
     ("fuzz",),
 )
