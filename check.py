@@ -138,8 +138,8 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         "TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1",
     }  # fmt: skip
     return [
-        Step("unit", pytest("unit"), variables=seed | examples, computes=True),
-        Step("testbed", pytest("testbed"), variables=seed | examples, computes=True),
+        Step("unit", [*pytest("unit"), *several], variables=seed | examples, computes=True),
+        Step("testbed", [*pytest("testbed"), *several], variables=seed | examples, computes=True),
         Step("simulation", [*pytest("simulation"), *several], 2700, seed, computes=True),
         Step("shell", [*pytest("shell"), "-m", "not apache", *several], 2700, own_server),
         Step("embedded", [*pytest("real"), *OWN, *several], 2700, own_server),

@@ -1,4 +1,4 @@
-"""How much of a search one check makes: places by its seed, so that a few checks make all of it.
+"""How much of a search one check makes: a third of its places, by its seed.
 
 `ZKWIRE_SIMULATION=2` makes all of it at once.
 """

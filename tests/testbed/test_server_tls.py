@@ -333,14 +333,14 @@ def test_the_command(authority: Authority, shown: Certificate, auth: str) -> Non
 def test_files_that_the_command_cannot_use(authority: Authority, tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("no certificate")
-    for arguments, words in (
-        (("--client-ca", str(authority.file)), "need --certificate"),
-        (("--certificate", "/no/such.pem"), "cannot use /no/such.pem: No such file"),
-        (("--certificate", str(garbage)), f"cannot use {garbage}: "),
+    for arguments, status, words in (
+        (("--client-ca", str(authority.file)), 2, "need --certificate"),
+        (("--certificate", "/no/such.pem"), 1, "cannot use /no/such.pem: No such file"),
+        (("--certificate", str(garbage)), 1, f"cannot use {garbage}: "),
     ):
         done = subprocess.run(
             command(*arguments), cwd=ROOT, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 2
+        assert done.returncode == status
         assert words in done.stderr
         assert "Traceback" not in done.stderr
