@@ -127,9 +127,9 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
     own_server = {**seed, "ZKWIRE_TEST_BACKEND": "embedded"}
     chosen = any((ROOT / argument.partition("::")[0]).exists() for argument in arguments)
 
-    def pytest(*folders: str) -> list[str]:
+    def pytest(*folders: str, options: Sequence[str] = ()) -> list[str]:
         where = [] if chosen else [f"tests/{folder}" for folder in folders]
-        return [PYTHON, "-m", "pytest", "-q", "--durations=20", *where, *arguments]
+        return [PYTHON, "-m", "pytest", "-q", "--durations=20", *options, *where, *arguments]
 
     image = ["tests/make_image.sh", IMAGE]
     several = ["-n", "2", "--dist", "worksteal"]
@@ -138,8 +138,10 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         "TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1",
     }  # fmt: skip
     return [
-        Step("unit", [*pytest("unit"), *several], variables=seed | examples, computes=True),
-        Step("testbed", [*pytest("testbed"), *several], variables=seed | examples, computes=True),
+        Step("unit", pytest("unit", options=several), variables=seed | examples, computes=True),
+        Step(
+            "testbed", pytest("testbed", options=several), variables=seed | examples, computes=True
+        ),
         Step("simulation", [*pytest("simulation"), *several], 2700, seed, computes=True),
         Step("shell", [*pytest("shell"), "-m", "not apache", *several], 2700, own_server),
         Step("embedded", [*pytest("real"), *OWN, *several], 2700, own_server),
