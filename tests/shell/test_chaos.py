@@ -29,7 +29,7 @@ from tests.support.server_control import Backend
 from zkwire import Client, OutcomeUnknownError, Stat, ZooKeeperError
 from zkwire.testing import FaultProxy, Server
 
-SECONDS = 75.0
+SECONDS = 50.0
 
 
 @pytest.mark.apache

@@ -73,13 +73,15 @@ def test_without_a_fault_everything_is_followed(name: str) -> None:
     assert figures.states > 5
 
 
-@pytest.mark.parametrize("name", SHORT if FACTOR > 1 else ["blocking, trying, 2"])
-def test_with_one_fault_everything_is_followed(name: str) -> None:
-    done = explore.through(name, 10**9, 3600.0, 1)
-    print(done.figures)
-    assert not done.failure
-    assert done.figures.complete
-    assert done.figures.states > 1000
+if FACTOR > 1:  # the worlds of `test_what_is_left_out_makes_no_difference` have one fault, too
+
+    @pytest.mark.parametrize("name", SHORT)
+    def test_with_one_fault_everything_is_followed(name: str) -> None:
+        done = explore.through(name, 10**9, 3600.0, 1)
+        print(done.figures)
+        assert not done.failure
+        assert done.figures.complete
+        assert done.figures.states > 1000
 
 
 def ends(
