@@ -159,6 +159,15 @@ class Play(Case):
         """End its session, while it is away."""
         end_session(self.hosts, self._greeting)
 
+    def succeed(self) -> None:
+        """Wait for the supervisor's next session; a client may be shown that has just ended."""
+
+        def another() -> int | None:
+            session_id: int = self.present().session_id
+            return session_id if session_id not in {0, self.session_id} else None
+
+        self.session_id = poll("there is another session", another, PATIENCE)
+
     def begin_anew(self) -> None:
         """In a new session, as the advice says."""
         client = self.fresh_client()

@@ -133,7 +133,7 @@ def succeeded(play: Play) -> Row:
     server = play.deed.seen(play)
     play.come_back()
     caller = outcome(call)
-    play.session_id = play.present().session_id
+    play.succeed()
     play.flush()
     did = play.done_by_itself()
     point = f"`{play.deed.wire}` applied, then the session expired; with a `Supervisor`"
