@@ -97,7 +97,7 @@ SLOW = (
 COVERED_PERCENT = 100
 
 OWN = ["-m", "not apache", "-k", "not (every_cut or every_request_cut_off)"]
-"""Sweeps that a real server runs whole need no second one: simulations do them at every step."""
+"""Sweeps that a real server runs whole need no second one here: simulations make them, too."""
 
 
 def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[str, Step]:

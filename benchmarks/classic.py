@@ -17,10 +17,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.figures import this_machine
+from benchmarks.figures import this_machine, write_between
 from benchmarks.servers import real_server, version_of
 from benchmarks.wire import EPHEMERAL, SEQUENTIAL, Bare, multi, request
 from zkwire import Client, Counter, Queue
@@ -32,7 +31,6 @@ THREADS = 8
 TOGETHER = 100
 CONTENDED_SECONDS = 2.0
 
-README = Path(__file__).with_name("README.md")
 BEGIN = "<!-- written by `python3 -m benchmarks.classic --update-readme` -->\n"
 END = "<!-- end of the counters and queues -->\n"
 
@@ -88,7 +86,23 @@ def _for_a_while(adds: Sequence[Callable[[], object]]) -> Cost:
     return Cost(*(each / max(1, sum(done)) for each in cost))
 
 
-class Zkwire:
+class Putting:
+    """The jobs that both clients do in the same words."""
+
+    def _queue(self) -> Any:
+        raise NotImplementedError
+
+    def put(self) -> Cost:
+        queue = self._queue()
+        return _measured(FEW, _times(FEW, lambda: queue.put(DATA)))
+
+    def put_by_threads(self) -> Cost:
+        queue = self._queue()
+        work = _times(FEW, lambda: queue.put(DATA))
+        return _measured(THREADS * FEW, lambda: _in_threads([work] * THREADS))
+
+
+class Zkwire(Putting):
     """The jobs, as zkwire does them."""
 
     def __init__(self, hosts: str) -> None:
@@ -123,15 +137,6 @@ class Zkwire:
         queue.put_many([DATA] * (filled or 1))
         return queue
 
-    def put(self) -> Cost:
-        queue = self._queue()
-        return _measured(FEW, _times(FEW, lambda: queue.put(DATA)))
-
-    def put_by_threads(self) -> Cost:
-        queue = self._queue()
-        work = _times(FEW, lambda: queue.put(DATA))
-        return _measured(THREADS * FEW, lambda: _in_threads([work] * THREADS))
-
     def put_many(self) -> Cost:
         queue = self._queue(flat=False)
         return _measured(MANY, lambda: queue.put_many([DATA] * MANY))
@@ -150,7 +155,7 @@ class Zkwire:
         return _measured(FEW, _times(FEW, work))
 
 
-class Kazoo:
+class Kazoo(Putting):
     """The jobs, as kazoo does them."""
 
     def __init__(self, hosts: str) -> None:
@@ -197,15 +202,6 @@ class Kazoo:
             self._client.create_async(f"{queue.path}/entry-100-", DATA, sequence=True)
         self._client.get_children(queue.path)
         return queue
-
-    def put(self) -> Cost:
-        queue = self._queue()
-        return _measured(FEW, _times(FEW, lambda: queue.put(DATA)))
-
-    def put_by_threads(self) -> Cost:
-        queue = self._queue()
-        work = _times(FEW, lambda: queue.put(DATA))
-        return _measured(THREADS * FEW, lambda: _in_threads([work] * THREADS))
 
     def _locking_queue(self, filled: int) -> Any:
         queue = self._client.LockingQueue(_path())
@@ -385,8 +381,7 @@ def main() -> None:
     text = table(asked.rounds, asked.only or list(JOBS))
     print(text)
     if asked.update_readme:
-        before, _, rest = README.read_text().partition(BEGIN)
-        README.write_text(f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
+        write_between(BEGIN, END, text)
 
 
 if __name__ == "__main__":

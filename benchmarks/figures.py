@@ -79,12 +79,16 @@ def this_machine() -> dict[str, str]:
 
 def update_readme(run: Run, readme: Path = README) -> None:
     """Put the table in the place of the one that is there."""
-    text = table(run)
-    before, begin, rest = readme.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise IncompleteError(f"{readme} has no place for the table: no line {BEGIN or END!r}")
-    readme.write_text(f"{before}{BEGIN}\n{text}\n\n{END}{after}")
+    write_between(BEGIN, END, table(run), readme)
+
+
+def write_between(begin: str, end: str, text: str, readme: Path = README) -> None:
+    """Put the text between these two lines of the page; IncompleteError if one is missing."""
+    before, begins, rest = readme.read_text().partition(begin)
+    _, ends, after = rest.partition(end)
+    if not (begins and ends):
+        raise IncompleteError(f"{readme} has no place for the table: no line {begin!r} or {end!r}")
+    readme.write_text(f"{before}{begin}\n{text}\n\n{end}{after}")
 
 
 def table(run: Run) -> str:

@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from benchmarks.classic import Cost
-from benchmarks.figures import README, this_machine
+from benchmarks.figures import this_machine, write_between
 from benchmarks.processes import ROOT
 from zkwire.testing import Server
 
@@ -182,8 +182,7 @@ def main() -> None:
     text = table(asked.rounds)
     print(text)
     if asked.update_readme:
-        before, _, rest = README.read_text().partition(BEGIN)
-        README.write_text(f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
+        write_between(BEGIN, END, text)
 
 
 if __name__ == "__main__":

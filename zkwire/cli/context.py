@@ -121,10 +121,14 @@ def _tls(options: argparse.Namespace) -> SSLContext | None:
         context = ssl.create_default_context(cafile=options.cafile)
         if options.cert:
             context.load_cert_chain(options.cert, options.key)
-    except OSError as error:  # ssl.SSLError is one; neither names the file
-        files = ", ".join(filter(None, [options.cafile, options.cert, options.key]))
-        raise OSError(f"cannot use {files}: {error.strerror or error}") from None
+    except OSError as error:
+        raise unusable(error, options.cafile, options.cert, options.key) from None
     return context
+
+
+def unusable(error: OSError, *files: str | None) -> OSError:
+    """What to raise for an error of TLS files: neither OSError nor ssl.SSLError names the file."""
+    return OSError(f"cannot use {', '.join(filter(None, files))}: {error.strerror or error}")
 
 
 class _Tracer:

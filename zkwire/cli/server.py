@@ -51,14 +51,14 @@ def _tls(asked: Namespace) -> ssl.SSLContext | None:
         return None
     if asked.certificate is None:
         raise ValueError("--key and --client-ca need --certificate")
+    from zkwire.cli.context import unusable
     from zkwire.testing.server.tls import make_context
 
     optional = asked.client_auth == "want"
     try:
         return make_context(asked.certificate, asked.key, asked.client_ca, optional=optional)
-    except OSError as error:  # ssl.SSLError is one; neither names the file
-        reason = error.strerror or str(error)
-        raise OSError(f"cannot use {', '.join(files)}: {reason}") from None
+    except OSError as error:
+        raise unusable(error, *files) from None
 
 
 COMMANDS = {

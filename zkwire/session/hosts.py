@@ -98,7 +98,7 @@ class HostList:
     def __init__(self, hosts: list[tuple[str, int]], rng: Random) -> None:
         self._hosts = list(hosts)
         self._rng = rng
-        self._rng.shuffle(self._hosts)
+        rng.shuffle(self._hosts)
         self._next = 0
         self._failures = 0
         self._ranks: dict[Address, float] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 
+from zkwire.cli.context import unusable
 from zkwire.cli.spy.tap import Tap
 from zkwire.cli.spy.tunnels import Tunnels
 
@@ -69,7 +70,6 @@ def shown_to_clients(certificate: str, key: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key)
-    except OSError as error:  # ssl.SSLError is one; neither names the file
-        files = ", ".join(filter(None, [certificate, key]))
-        raise OSError(f"cannot use {files}: {error.strerror or error}") from None
+    except OSError as error:
+        raise unusable(error, certificate, key) from None
     return context
