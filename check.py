@@ -24,7 +24,8 @@ have a real one; `docker` the smoke tests on ZooKeeper in containers, see `tests
 releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `release-3.9.5`.
 `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
 `libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues and claims at
-every pair of requests. `browser` tries the documentation in Chromium, with Debian's `chromium` and
+every pair of requests; `neighbours` has Curator, kazoo and zkwire contend for one lock for ten
+minutes. `browser` tries the documentation in Chromium, with Debian's `chromium` and
 `chromium-driver` and with Selenium, which are installed where they are missing.
 """
 
@@ -56,7 +57,7 @@ FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real", "site")
 TRIALS = (
     "following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue",
-    "lock_command", "side_by_side_zkcli",
+    "lock_command", "side_by_side_zkcli", "neighbours",
 )  # fmt: skip
 """Commands of tests/long for recipes and for the command, each with its figures."""
 NEIGHBOURS = ("docker", "curator")
@@ -313,7 +314,7 @@ def parse(arguments: Sequence[str]) -> list[Step]:
 def run_all(check: Check, chosen: Sequence[Step]) -> None:
     """First what answers soon; the rest only if that has passed."""
     if any(step.name not in (*FAST, "explore") for step in chosen):
-        provide_zookeeper(curator="curator" in (step.name for step in chosen))
+        provide_zookeeper(curator=any(step.name in ("curator", "neighbours") for step in chosen))
     if any(step.name == "browser" for step in chosen):
         provide_browser()
     if any(step.name in ("site", "browser") for step in chosen):

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.installed_servers import DEBIAN_JARS, _leash
 from tests.support.server_control import JAVA_FLAGS
 
-PROGRAM = Path(__file__).parent / "BesideCurator.java"
+FOLDER = Path(__file__).parent
 ANSWER_SECONDS = 120.0
 
 
@@ -23,8 +23,8 @@ class NoCuratorError(Exception):
     """Curator cannot be run; the message says why."""
 
 
-def find_curator() -> list[str]:
-    """The command that compiles and runs the program, but for its argument.
+def find_curator(program: str = "BesideCurator") -> list[str]:
+    """The command that compiles and runs a program of this folder, but for its arguments.
 
     `CURATOR_HOME` names the folders with the jars of Curator and of a ZooKeeper, separated by
     colons; without it Debian's are used.
@@ -43,7 +43,8 @@ def find_curator() -> list[str]:
         if not Path(classpath[0]).exists():
             package = "Debian's package `libcurator-recipes-java`"
             raise NoCuratorError(f"no CURATOR_HOME, and no {classpath[0]} ({package})")
-    return [*_leash(), java, *JAVA_FLAGS, "-cp", os.pathsep.join(classpath), str(PROGRAM)]
+    classes = ["-cp", os.pathsep.join(classpath)]
+    return [*_leash(), java, *JAVA_FLAGS, *classes, str(FOLDER / f"{program}.java")]
 
 
 class Curator:

@@ -1,0 +1,226 @@
+"""Contenders of zkwire and of kazoo for one lock, each with a session of its own.
+
+    python3 -m tests.neighbours.contenders LIBRARY HOSTS PATH PORT RECIPE COUNT
+
+As Curator's (`Contend.java`) they acquire, tell the arbiter on this port, hold and release until it
+says that it is over, and begin with a new client behind each error. ``kazoo`` names its nodes as
+zkwire and Curator do, ``kazoo-patterns`` is told of theirs, ``kazoo-plain`` knows its own alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from itertools import cycle, islice
+from typing import Any, ClassVar
+
+from tests.neighbours.arbiter import ALONE, LEASE, SHARED
+from zkwire import (
+    AsyncClient,
+    AsyncElection,
+    AsyncReadWriteLock,
+    AsyncSemaphore,
+    AsyncSequentialLock,
+    Client,
+    Election,
+    ReadWriteLock,
+    Semaphore,
+    SequentialLock,
+)
+
+SESSION_SECONDS = 4.0
+ACQUIRE_SECONDS = 90.0
+PAUSE_SECONDS = 0.1  # behind an error
+LEASES = 2
+MODES = {"mutex": ALONE, "election": ALONE, "read": SHARED, "write": ALONE, "semaphore": LEASE}
+"""By the recipe."""
+
+
+class OverError(Exception):
+    """The arbiter says that there are no more turns, or is gone."""
+
+
+class Teller:
+    """Tells the arbiter; its calls wait for the answers."""
+
+    def __init__(self, library: str, recipe: str, port: int) -> None:
+        self._library, self._mode = library, MODES[recipe]
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._file = self._socket.makefile("rw", newline="\n")
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def enter(self, session_id: int, password: bytes) -> float:
+        """For how many seconds to hold."""
+        self._say(f"enter {self._library} {self._mode} {session_id} {password.hex()}")
+        answer = self._file.readline().split()
+        if answer[:1] != ["hold"]:
+            raise OverError
+        return float(answer[1])
+
+    def leave(self) -> None:
+        self._say("leave")
+        self._file.readline()
+
+    def trouble(self, error: BaseException) -> None:
+        self._say(f"trouble {self._library} {type(error).__name__}")
+        if self._file.readline() != "again\n":
+            raise OverError
+
+    def _say(self, line: str) -> None:
+        try:
+            self._file.write(f"{line}\n")
+            self._file.flush()
+        except OSError:
+            raise OverError from None
+
+
+# --- zkwire ---------------------------------------------------------------------------------------
+
+
+def with_threads(hosts: str, path: str, recipe: str, teller: Teller) -> None:
+    """Turns with one client, until an error."""
+    with Client(hosts, session_timeout=SESSION_SECONDS) as client:
+        while True:
+            make: dict[str, Callable[[], Any]] = {
+                "mutex": lambda: SequentialLock(client, path),
+                "read": lambda: ReadWriteLock(client, path).read,
+                "write": lambda: ReadWriteLock(client, path).write,
+                "election": lambda: Election(client, path).lead(),
+                "semaphore": lambda: Semaphore(client, path, LEASES).lease(),
+            }
+            lock = make[recipe]()
+            with lock.within(ACQUIRE_SECONDS):
+                known = client.credentials
+                time.sleep(teller.enter(known.session_id, known.passwd))
+                teller.leave()
+
+
+async def with_tasks(hosts: str, path: str, recipe: str, teller: Teller) -> None:
+    """The same with asyncio."""
+    async with AsyncClient(hosts, session_timeout=SESSION_SECONDS) as client:
+        while True:
+            make: dict[str, Callable[[], Any]] = {
+                "mutex": lambda: AsyncSequentialLock(client, path),
+                "read": lambda: AsyncReadWriteLock(client, path).read,
+                "write": lambda: AsyncReadWriteLock(client, path).write,
+                "election": lambda: AsyncElection(client, path).lead(),
+                "semaphore": lambda: AsyncSemaphore(client, path, LEASES).lease(),
+            }
+            lock = make[recipe]()
+            async with lock.within(ACQUIRE_SECONDS):
+                known = client.credentials
+                enter = asyncio.to_thread(teller.enter, known.session_id, known.passwd)
+                await asyncio.sleep(await enter)
+                await asyncio.to_thread(teller.leave)
+
+
+# --- kazoo ----------------------------------------------------------------------------------------
+
+
+def kazoo_lock(client: Any, path: str, recipe: str, way: str) -> Any:
+    """A lock of kazoo's; `docs/locks.md` has these classes."""
+    from kazoo.recipe.lock import Lock
+
+    class SharedLock(Lock):  # type: ignore[misc]
+        _NODE_NAME = "-lock-"
+        _EXCLUDE_NAMES: ClassVar = ["-lock-"]
+
+    class SharedWriteLock(Lock):  # type: ignore[misc]
+        _NODE_NAME = "__WRIT__"
+        _EXCLUDE_NAMES: ClassVar = ["__WRIT__", "__READ__"]
+
+    class SharedReadLock(Lock):  # type: ignore[misc]
+        _NODE_NAME = "__READ__"
+        _EXCLUDE_NAMES: ClassVar = ["__WRIT__"]
+
+    if recipe == "semaphore":
+        return client.Semaphore(path, max_leases=LEASES)
+    if recipe == "election":
+        return client.Election(path).lock
+    if way == "kazoo":
+        shared = {"mutex": SharedLock, "write": SharedWriteLock, "read": SharedReadLock}
+        return shared[recipe](client, path)
+    make, patterns = {
+        "mutex": (client.Lock, ["-lock-"]),
+        "write": (client.WriteLock, ["__WRIT__", "__READ__"]),
+        "read": (client.ReadLock, ["__WRIT__"]),
+    }[recipe]
+    return make(path, extra_lock_patterns=patterns if way == "kazoo-patterns" else ())
+
+
+def with_kazoo(way: str, hosts: str, path: str, recipe: str, teller: Teller) -> None:
+    """The same with kazoo."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(hosts, timeout=SESSION_SECONDS)
+    try:
+        client.start(ACQUIRE_SECONDS)
+        while True:
+            lock = kazoo_lock(client, path, recipe, way)
+            if not lock.acquire(timeout=ACQUIRE_SECONDS):
+                raise TimeoutError
+            try:
+                if client.client_id is None:
+                    raise ConnectionError
+                time.sleep(teller.enter(*client.client_id))
+                teller.leave()
+            finally:
+                lock.release()
+    finally:
+        with suppress(Exception):
+            client.stop()
+            client.close()
+
+
+# --- a process ------------------------------------------------------------------------------------
+
+
+def turns(turn: Callable[[Teller], object], library: str, recipe: str, port: int) -> None:
+    """One contender, until there are no more turns."""
+    with suppress(OverError), closing(Teller(library, recipe, port)) as teller:
+        while True:
+            try:
+                turn(teller)
+            except OverError:
+                return
+            except Exception as error:
+                teller.trouble(error)
+                time.sleep(PAUSE_SECONDS)
+
+
+def main() -> None:
+    """So many contenders, each in a thread."""
+    library, hosts, path, port, recipe, count = sys.argv[1:]
+    logging.disable()  # of kazoo, which says much of each cut
+
+    def turn(recipe: str, teller: Teller) -> None:
+        if library == "zkwire":
+            with_threads(hosts, path, recipe, teller)
+        elif library == "zkwire-asyncio":
+            asyncio.run(with_tasks(hosts, path, recipe, teller))
+        else:
+            with_kazoo(library, hosts, path, recipe, teller)
+
+    recipes = islice(cycle(["write", "read"] if recipe == "read-write" else [recipe]), int(count))
+    threads = [
+        threading.Thread(target=turns, args=(partial(turn, one), library, one, int(port)))
+        for one in recipes
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
