@@ -85,7 +85,7 @@ class ThreadDriver(LeaderFollower):
             self.threads_replaced()
         if self.thread is not None:
             return
-        self.refuse_nested()
+        self.check_thread()
         with self.mutex:
             if self.thread is not None or self.session.ended or self.closing is not None:
                 return
@@ -197,7 +197,7 @@ class ThreadDriver(LeaderFollower):
 
     async def until(self, reply: Reply[T], deadline: float | None) -> T:
         """The reply's result; OperationTimeoutError when the deadline passes first."""
-        return reply.result(self._left(deadline))
+        return reply.result(None if deadline is None else max(0.0, deadline - self.now()))
 
     async def ready(self, waitable: Waitable) -> None:
         """Refuse an ``await`` that would block a whole event loop."""

@@ -129,21 +129,23 @@ class LeaderFollower(MutexDriver):
 
         ``lead``: an answer is on its way, so read it here unless another thread is reading.
         """
+        if waitable.ready:
+            return True
+        self.check_thread()
         deadline = None if timeout is None else self.now() + timeout
-        if not waitable.ready:
-            self.check_thread()
-        while not waitable.ready:
+        while True:
             if (self.ended or self.forked) and not waitable.ready:
                 self.check()
                 raise self.session.ending()
             if not (lead and self._read_as_leader(waitable, deadline)):
                 self.flush()
                 self._sleep(waitable, deadline, lead)
+            if waitable.ready:
+                return True
             if deadline is not None and self.now() >= deadline:
                 if lead:
                     self.wake_follower()  # it may have been this caller's turn to read
                 return waitable.ready
-        return True
 
     def _sleep(self, waitable: Waitable, deadline: float | None, lead: bool) -> None:
         """Sleep until something may have changed for this waiter."""
@@ -242,7 +244,7 @@ class LeaderFollower(MutexDriver):
                 connection.writer = me
                 if fresh is not None:
                     data = session.send_alone(fresh, self.now())
-                elif session.has_output:
+                else:
                     data = session.data_to_send(self.now())
                 connection.written += len(data)
         if data:

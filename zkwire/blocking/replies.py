@@ -39,18 +39,17 @@ class BlockingReply(Request):
         """
         if timeout is not None:
             check_timeout("timeout", timeout)
-        if self.outcome is None and not self._wait(timeout):
-            taken_back = self.driver.withdraw(self)
-            if taken_back or not self.ready:
-                raise timed_out(self, timeout, taken_back)
+        if self.outcome is None:
+            try:
+                answered = self.driver.wait(self, timeout, lead=True)
+            except BaseException:
+                self.driver.withdraw(self)  # as a cancelled await does
+                raise
+            if not answered:
+                taken_back = self.driver.withdraw(self)
+                if taken_back or not self.ready:
+                    raise timed_out(self, timeout, taken_back)
         return self.value()
-
-    def _wait(self, timeout: float | None) -> bool:
-        try:
-            return self.driver.wait(self, timeout, lead=True)
-        except BaseException:
-            self.driver.withdraw(self)  # as a cancelled await does
-            raise
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Blocks in place: a recipe runs in its caller's thread."""

@@ -90,7 +90,12 @@ class MutexDriver(Driver):
         """Raise if the caller would wait for its own thread."""
         if self.threads is not threading.get_ident:
             self.threads_replaced()
-        self.refuse_nested()
+        if self.interrupting:
+            raise RuntimeError(
+                "this signal handler (or finalizer) has interrupted the client's own work in this "
+                "thread, and would wait for itself: leave the call to another thread, or set a "
+                "flag here and make the call behind the signal"
+            )
 
     @property
     def interrupting(self) -> bool:
@@ -100,15 +105,6 @@ class MutexDriver(Driver):
         connection = self.current_connection
         writer = None if connection is None else connection.writer
         return writer is not None and writer == [threading.get_ident()]
-
-    def refuse_nested(self) -> None:
-        """Raise if a wait in this thread would be a wait for the thread itself."""
-        if self.interrupting:
-            raise RuntimeError(
-                "this signal handler (or finalizer) has interrupted the client's own work in this "
-                "thread, and would wait for itself: leave the call to another thread, or set a "
-                "flag here and make the call behind the signal"
-            )
 
     def after_fork(self) -> None:
         """In a forked child: close the parent's connection without a byte or a FIN."""

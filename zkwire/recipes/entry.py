@@ -77,7 +77,7 @@ class Entry:
     def _engaged(self) -> bool:
         """Whether a node of it may stand on the server that no clean-up takes care of."""
         pending = self._pending_cleanup is not None
-        return self._owned or self._busy or self._releasing or pending
+        return pending or self._busy or self._releasing or self._owned
 
     def _disengage(self) -> None:
         if not self._engaged:

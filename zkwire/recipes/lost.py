@@ -103,7 +103,7 @@ class Lost(Loss):
     def _let_go(self) -> tuple[Waker, ...]:
         """The lock is being released; it cannot be lost any more."""
         self._over = True
-        return self._take_wakers()
+        return self._take_wakers() if self._wakers else ()
 
 
 class AnyLost(Loss):

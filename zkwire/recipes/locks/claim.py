@@ -66,7 +66,7 @@ class Claim(LockView, Entry):
 
     def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         """The same, in any thread, if the lock has not been released and this not been done."""
-        if guard.closed or guard.request is not None:
+        if guard.request is not None or guard.closed:
             return
         # What is over ends the claim, too; a guard may be dismissed at any moment of this.
         with contextlib.suppress(ZooKeeperError, ClosedWatchError):
@@ -106,7 +106,7 @@ class Claim(LockView, Entry):
         """Whether the session surely lives, and the node is not known to be deleted."""
         guard = self._guard
         return (
-            not self._lost.is_set()
+            self._lost.reason is None
             and not (guard is not None and guard.gone)
             and self._runtime.now() < self._runtime.lease_deadline
         )

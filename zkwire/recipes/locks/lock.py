@@ -103,7 +103,7 @@ class Lock(Claim, Acquirable):
         if self._busy or self._releasing:
             doing = "releasing" if self._releasing else "acquiring"
             raise LockInUseError(f"another thread or task is {doing} this very lock object")
-        if self._granted is not None and not self._lost.is_set():
+        if self._granted is not None and self._lost.reason is None:
             raise LockInUseError("this lock object holds the lock already; it is not re-entrant")
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
