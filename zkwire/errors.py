@@ -394,4 +394,6 @@ def _cure(code: int, op: str, path: str) -> str:
             return "servers have this node since 3.5"
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
+    if code == MarshallingError.code and op == "multi":
+        return "the server could not read it; servers know container and TTL nodes in it since 3.5"
     return ""

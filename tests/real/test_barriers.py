@@ -162,6 +162,7 @@ def test_a_group_enters_and_leaves_together(observer: Client, fresh_path: str) -
     nothing_left(observer, fresh_path)
 
 
+@pytest.mark.since("3.5")
 async def test_a_group_of_tasks(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     async with AsyncClient(zookeeper.hosts) as client:
 

@@ -379,6 +379,7 @@ def test_in_a_new_session_it_goes_on(zookeeper: ZooKeeperServer, fresh_path: str
         stage.observer.delete(fresh_path)
 
 
+@pytest.mark.since("3.5")
 def test_a_close_leaves_no_watch(stage: Stage, fresh_path: str) -> None:
     before = watches(stage.server)
     caches = [Cache(stage.observer, fresh_path, depth=depth) for depth in (None, 0, 1)]
@@ -487,6 +488,7 @@ def test_a_closed_client(zookeeper: ZooKeeperServer) -> None:
         Cache(client, "/")
 
 
+@pytest.mark.since("3.5")
 def test_too_much(stage: Stage, fresh_path: str) -> None:
     before = watches(stage.server)
     size = sum(len(fresh_path) + 2 * len(path) for path in ("", "/a", "/b", "/a/x"))
@@ -499,6 +501,7 @@ def test_too_much(stage: Stage, fresh_path: str) -> None:
         poll("no watch", lambda: watches(stage.server) == before or None, PATIENCE)
 
 
+@pytest.mark.since("3.5")
 def test_a_predicate_that_raises(stage: Stage, fresh_path: str) -> None:
     before = watches(stage.server)
     with Cache(stage.observer, fresh_path, skip=lambda path: 1 / 0) as cache:

@@ -26,6 +26,7 @@ deleteall .
 """
 
 
+@pytest.mark.since("3.5")
 def test_a_life_of_nodes(
     zookeeper: ZooKeeperServer, fresh_path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

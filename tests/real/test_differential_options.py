@@ -26,7 +26,7 @@ from zkwire.testing.server.processor import Processor
 from zkwire.wire import ops
 from zkwire.wire.model import Perms
 
-pytestmark = pytest.mark.apache
+pytestmark = [pytest.mark.apache, pytest.mark.since("3.7")]
 
 TICK = 0.2
 SASL_USERS = {**USERS, "super": "every"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import kazoo.recipe
+import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.security import make_acl
@@ -46,6 +47,7 @@ def tree(client: Client, top: str) -> dict[str, bytes]:
     return {path[len(top) :]: client.get_data(path).data for path in client.walk(top)}
 
 
+@pytest.mark.since("3.5")
 def test_each_call_does_the_same(
     zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
 ) -> None:

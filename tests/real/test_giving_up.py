@@ -54,6 +54,7 @@ def assert_left_first(proxy: FaultProxy) -> None:
 # --- in its order ---------------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 @kinds
 def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
     stage: Stage, kind: str, fresh_path: str
@@ -66,6 +67,7 @@ def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
     assert contender(client, kind, fresh_path).acquire(0)
 
 
+@pytest.mark.since("3.5")
 @kinds
 async def test_hazard_B41_what_is_given_up_goes_first_under_asyncio(
     zookeeper: ZooKeeperServer, kind: str, fresh_path: str

@@ -57,6 +57,7 @@ def sent(stage: Stage, op: str) -> int:
 # --- leaving and going on -------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.6")
 def test_ephemeral_nodes_live_on(stage: Stage, fresh_path: str) -> None:
     observer, first = stage.observer, stage.client()
     session = first.session_id
@@ -136,6 +137,7 @@ with Client(given["hosts"], resume=resume) as client:
 """
 
 
+@pytest.mark.since("3.6")
 def test_to_another_process_and_back(stage: Stage, fresh_path: str) -> None:
     first = stage.client()
     first.create(fresh_path, ephemeral=True)
@@ -298,6 +300,7 @@ KINDS: dict[str, Callable[[Client, str], Lockable]] = {
 }
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("rivals", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_hazard_B34_a_session_that_is_resumed_does_not_wait_for_itself(

@@ -357,12 +357,14 @@ def assert_same_effects(sides: tuple[Side, Side], root: str, script: list[Step])
     return ours
 
 
+@pytest.mark.since("3.5")
 def test_the_same_script(sides: tuple[Side, Side], root: str) -> None:
     seen = assert_same_effects(sides, root, SCRIPT)
     refusals = {step[-1] for step in seen if step[2] == "refused"}
     assert refusals == {-101, -103, -108, -110, -111}
 
 
+@pytest.mark.since("3.5")
 def test_a_random_script(sides: tuple[Side, Side], root: str, seed: int) -> None:
     assert_same_effects(sides, root, random_script(random.Random(seed)))
 

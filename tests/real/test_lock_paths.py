@@ -24,6 +24,7 @@ from tests.support.lock_helpers import (
     assert_exclusive,
     assert_in_time,
     assert_strictly_rising,
+    calm,
     holding,
     make_path,
     requests,
@@ -144,6 +145,7 @@ def test_fence_rises_although_the_parent_is_deleted(
     assert_strictly_rising(fences)
 
 
+@pytest.mark.since("3.5")
 @all_kinds
 def test_parent_deleted_right_after_it_was_made(stage: Stage, kind: Kind, fresh_path: str) -> None:
     path = f"{fresh_path}/lock"
@@ -239,6 +241,7 @@ def test_predecessor_gone_before_the_watch_is_set(
 # --- what attempts leave behind -------------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 @waiting_kinds
 def test_fifty_timed_out_attempts_leave_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
     client, holder = stage.client(), stage.client(direct=True)
@@ -256,6 +259,7 @@ def test_fifty_timed_out_attempts_leave_nothing(stage: Stage, kind: Kind, fresh_
         soon("no watch is left", lambda: watch_count(stage.server) <= watches)
 
 
+@pytest.mark.since("3.5")
 @waiting_kinds
 def test_look_that_is_answered_after_the_timeout_leaves_no_watch(
     stage: Stage, kind: Kind, fresh_path: str
@@ -293,7 +297,7 @@ def silent(stage: Stage) -> None:
 def test_timeout_is_a_timeout_whatever_the_network_does(
     stage: Stage, kind: Kind, fresh_path: str, outage: Callable[[Stage], None], client: Client
 ) -> None:
-    lock, session_id = kind(client, fresh_path), client.session_id
+    lock, session_id = kind(calm(client, stage.server), fresh_path), client.session_id
     outage(stage)
 
     times = []

@@ -452,6 +452,7 @@ def queue(scene: Scene) -> Scene:
     return scene
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("losses", [1, 2, 3])
 def test_lost_create_that_is_not_found_is_created_again(queue: Scene, losses: int) -> None:
     lock = queue.lock(SequentialLock, queue.path)
@@ -461,6 +462,7 @@ def test_lost_create_that_is_not_found_is_created_again(queue: Scene, losses: in
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("losses", [0, 1, 2])
 def test_lost_create_that_is_found_is_not_repeated(queue: Scene, losses: int) -> None:
     """Also after others that had not been executed: one node, whatever came before."""
@@ -471,6 +473,7 @@ def test_lost_create_that_is_found_is_not_repeated(queue: Scene, losses: int) ->
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 def test_lost_first_listing(queue: Scene) -> None:
     """Only its answer is lost.  Cut before it, the create would be lost, executed or not."""
     lock = queue.lock(SequentialLock, queue.path)
@@ -488,6 +491,7 @@ LOST_LOOK_UPS: dict[tuple[str, str], list[str]] = {
 }
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("second", LOST_LOOK_UPS, ids=str)
 @each_cut
 def test_lost_look_up_is_repeated_with_its_sync(
@@ -503,6 +507,7 @@ def test_lost_look_up_is_repeated_with_its_sync(
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 @each_cut
 def test_lost_look_at_the_found_child_is_repeated(queue: Scene, cut: str) -> None:
     lock = queue.lock(SequentialLock, queue.path)
@@ -514,6 +519,7 @@ def test_lost_look_at_the_found_child_is_repeated(queue: Scene, cut: str) -> Non
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 def test_found_child_that_goes_again_is_created_again(queue: Scene) -> None:
     lock = queue.lock(SequentialLock, queue.path)
     queue.cut("create2", "after")
@@ -528,6 +534,7 @@ def test_found_child_that_goes_again_is_created_again(queue: Scene) -> None:
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 def test_lost_create_after_the_whole_queue_was_deleted(queue: Scene) -> None:
     """What was known of the first node does not count for the second."""
     lock = queue.lock(SequentialLock, queue.path)
@@ -546,6 +553,7 @@ def test_lost_create_after_the_whole_queue_was_deleted(queue: Scene) -> None:
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 def test_second_node_of_an_attempt_is_removed(queue: Scene) -> None:
     """A server that is behind in spite of the sync: the look-up shows nothing, there are two."""
     lock = queue.lock(SequentialLock, queue.path)
@@ -562,6 +570,7 @@ def test_second_node_of_an_attempt_is_removed(queue: Scene) -> None:
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 @each_cut
 def test_queued_attempt_that_ends_in_doubt_is_cleaned_up(queue: Scene, cut: str) -> None:
     lock = queue.lock(SequentialLock, queue.path)
@@ -575,6 +584,7 @@ def test_queued_attempt_that_ends_in_doubt_is_cleaned_up(queue: Scene, cut: str)
     assert_free(queue, SequentialLock)
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize(("op", "cut"), [*itertools.product(("create2", "create_container"), CUTS)])
 def test_lost_making_of_the_queue(scene: Scene, op: str, cut: str) -> None:
     """The lock's own path is missing, so a try fails before the path is made."""
@@ -598,6 +608,7 @@ def test_lost_making_of_the_queue(scene: Scene, op: str, cut: str) -> None:
 # --- a queue: the wait and the way out ------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 @each_cut
 def test_lost_look_at_the_predecessor_is_looked_again(queue: Scene, cut: str) -> None:
     lock = queue.lock(SequentialLock, queue.path)
@@ -616,6 +627,7 @@ def test_lost_look_at_the_predecessor_is_looked_again(queue: Scene, cut: str) ->
     assert_held_once(queue, lock)
 
 
+@pytest.mark.since("3.5")
 @each_cut
 def test_lost_listing_after_the_wait_is_listed_again(queue: Scene, cut: str) -> None:
     lock = queue.lock(SequentialLock, queue.path)
@@ -661,11 +673,13 @@ def test_lost_delete_of_a_unique_node_is_deleted_again(
     assert_free(queue, SequentialLock)
 
 
+@pytest.mark.since("3.5")
 @lost_deletes
 def test_lost_delete_of_a_try(queue: Scene, cuts: list[str], trace: list[str]) -> None:
     lost_delete(queue, cuts, lambda lock: lock.try_acquire(), [*ENTER, *trace])
 
 
+@pytest.mark.since("3.5")
 @lost_deletes
 def test_lost_delete_of_a_timed_out_attempt(
     queue: Scene, cuts: list[str], trace: list[str]

@@ -116,6 +116,7 @@ class Run(Stage):
         self._at = at
         self.timeout = TIMEOUT
         self._unanswered: list[Frame] = []
+        self._greeting: Action | None = None
         self.enumerated: int | None = None
         self.subject = self.client()
         guards_at_once(self.subject)
@@ -126,12 +127,16 @@ class Run(Stage):
         """Let these faults happen, one request after the other."""
         for offset, fault in enumerate(faults):
             if fault.greeting:
-                self.proxy.on("connect", action=fault.action)
+                self._greeting = fault.action
             else:
                 self.proxy.on_frame(self._at + offset, self._noting(fault), reply=fault.reply)
 
     def _noting(self, fault: Fault) -> Action:
         def action(frame: Frame) -> Iterable[Step]:
+            # Not before: a server without create2 ends a connection ahead of the one that is cut.
+            if self._greeting is not None:
+                self.proxy.on("connect", action=self._greeting)
+                self._greeting = None
             if not fault.answered:
                 self._unanswered.append(frame.request or frame)
             return fault.action(frame)

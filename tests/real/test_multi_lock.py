@@ -313,6 +313,7 @@ def test_with_tells_of_a_loss_unless_there_is_worse(stage: Stage, fresh_path: st
 # --- timeouts, interrupts -------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 def test_timeout_is_a_timeout_in_silence(stage: Stage, fresh_path: str) -> None:
     """The first is held, the network falls silent at the second: giving the first back can wait."""
     with both(stage.client(direct=True), fresh_path):

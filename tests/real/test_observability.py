@@ -103,6 +103,7 @@ def assert_same(trace: list[TraceFrame], frames: list[Frame]) -> None:
         assert traced == [of_proxy(frame) for frame in frames if frame.direction == direction]
 
 
+@pytest.mark.since("3.6")
 def test_one_trace_for_each_frame_in_both_directions(stage: Stage, fresh_path: str) -> None:
     trace = Trace()
     # So long that nobody breaks the connection when the machine pauses, and that no ping is on its
@@ -367,6 +368,7 @@ def state_of(line: str) -> str:
     return line.split(": ", 1)[1].split(",", maxsplit=1)[0]
 
 
+@pytest.mark.since("3.5")
 def test_info_is_news_and_debug_is_attempts_and_one_line_for_each_frame(
     stage: Stage, fresh_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -400,6 +402,7 @@ def test_at_info_no_frame_is_formatted(stage: Stage, caplog: pytest.LogCaptureFi
     assert {r.levelno for r in caplog.records if r.name == "zkwire"} == {logging.INFO}
 
 
+@pytest.mark.since("3.5")
 def test_the_log_tells_of_a_failure(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "zkwire")
     client = stage.client()

@@ -187,6 +187,7 @@ def test_a_mode_on_the_wire(outside: Client, zookeeper: ZooKeeperServer, fresh_p
 OFTEN = Settings(java_flags=("-Dznode.container.checkIntervalMs=100",))
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.apache
 def test_a_server_deletes_containers_and_what_has_outlived_its_time(backend: Backend) -> None:
     with backend.standalone(OFTEN) as server, Client(server.hosts) as client:
@@ -337,6 +338,7 @@ def test_who_am_i(ways: Scene, zookeeper: ZooKeeperServer) -> None:
     assert set(ways.ask.who_am_i()) == {*alone, ClientInfo("digest", "alice")}
 
 
+@pytest.mark.since("3.5")
 def test_authentication_takes_effect_for_the_requests_behind_it(
     outside: Client, ways: Scene
 ) -> None:
@@ -382,6 +384,7 @@ def test_credentials_of_the_constructor_are_those_of_add_auth(
 # --- multi ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 def test_multi_does_all_of_it(ways: Scene) -> None:
     base = ways.base
     results = ways.ask.multi(
@@ -423,6 +426,7 @@ FAILURES: list[tuple[Callable[[str], Any], type[Exception]]] = [
 ]
 
 
+@pytest.mark.since("3.5")
 def test_multi_does_nothing_of_it(ways: Scene) -> None:
     base = ways.base
     ways.ask.create(f"{base}/child")
@@ -537,6 +541,7 @@ def test_multi_read_has_a_result_or_an_error_for_each(ways: Scene) -> None:
 # --- the ensemble's configuration -----------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 def test_a_server_on_its_own_has_an_empty_configuration(ways: Scene) -> None:
     data, stat = ways.ask.get_config()
     assert data == b""
@@ -555,6 +560,7 @@ def test_reconfig_is_refused_where_it_is_switched_off(ways: Scene) -> None:
         assert not caught.value.maybe_applied
 
 
+@pytest.mark.since("3.5")
 def test_an_ensemble_tells_its_members(ensemble: Ensemble, fresh_path: str) -> None:
     with Client(ensemble.hosts) as client:
         text = client.get_config().data.decode()
@@ -579,6 +585,7 @@ RECONFIGURABLE = Settings(
 )
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.apache
 def test_a_member_leaves_the_ensemble_and_joins_again(backend: Backend) -> None:
     with backend.ensemble(RECONFIGURABLE) as ensemble, ExitStack() as stack:

@@ -42,6 +42,7 @@ def asked_since(stage: Stage) -> list[str]:
     return [op for op in sent(stage) if op != "ping"]
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("kind", ["fair", "semaphore"])
 def test_a_poll_in_a_thread_costs_six_requests(stage: Stage, fresh_path: str, kind: str) -> None:
     holder, client = hold(stage, fresh_path, kind), stage.client()
@@ -58,6 +59,7 @@ def test_a_poll_in_a_thread_costs_six_requests(stage: Stage, fresh_path: str, ki
     holder.release()
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("kind", ["fair", "semaphore"])
 def test_a_poll_in_a_task_costs_six_requests(stage: Stage, fresh_path: str, kind: str) -> None:
     holder = hold(stage, fresh_path, kind)

@@ -395,6 +395,7 @@ async def test_the_same_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: st
         assert fresh_path in repr(queue)
 
 
+@pytest.mark.since("3.5")
 async def test_a_cancelled_consumer_leaves_nothing(
     zookeeper: ZooKeeperServer, fresh_path: str
 ) -> None:

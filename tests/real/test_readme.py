@@ -21,7 +21,13 @@ def test_there_is_code_to_run() -> None:
 @pytest.mark.real
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    "block", BLOCKS[:6], ids=["loss", "lock", "asyncio", "watch", "multi", "connect"]
+    "block",
+    [
+        *BLOCKS[:4],
+        pytest.param(BLOCKS[4], marks=pytest.mark.since("3.6")),
+        BLOCKS[5],
+    ],
+    ids=["loss", "lock", "asyncio", "watch", "multi", "connect"],
 )
 def test_block_runs(
     block: str, zookeeper: object, fresh_path: str, capsys: pytest.CaptureFixture[str]

@@ -227,6 +227,7 @@ def test_a_server_refuses_by_code_then_ends_the_connection(
         assert wire.ending == "EOF"
 
 
+@pytest.mark.since("3.7")
 @pytest.mark.parametrize(("user", "password"), WRONG)
 def test_a_lenient_server_refuses_by_a_null_token_and_goes_on(
     sasl_zookeeper_lenient: SecureServer, user: str, password: str
@@ -238,6 +239,7 @@ def test_a_lenient_server_refuses_by_a_null_token_and_goes_on(
         assert wire.call(101, EXISTS, ROOT).error == 0
 
 
+@pytest.mark.since("3.7")
 def test_a_lenient_server_takes_a_good_password(sasl_zookeeper_lenient: SecureServer) -> None:
     with session(sasl_zookeeper_lenient.server.port) as wire:
         wire.log_in(*BOB)

@@ -318,7 +318,10 @@ def test_wrong_arguments_of_a_wait(client: Client) -> None:
 # --- CONNECTED means: everything is back ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", ["auth", "set_watches", "set_watches2"])
+@pytest.mark.parametrize(
+    "op",
+    ["auth", "set_watches", pytest.param("set_watches2", marks=pytest.mark.since("3.6"))],
+)
 def test_connected_comes_behind_authentication_and_watches(
     stage: Stage, fresh_path: str, op: str
 ) -> None:

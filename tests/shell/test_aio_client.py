@@ -226,6 +226,7 @@ def test_import_loads_no_asyncio() -> None:
 # --- operations -----------------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 async def test_refusals_have_classes_of_their_own(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)

@@ -382,6 +382,7 @@ def test_ten_thousand_idle_seconds(fresh_path: str) -> None:
 # --- TLS, SASL, read-only -------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
 async def test_tls(tls_zookeeper: SecureServer, fresh_path: str) -> None:
@@ -402,6 +403,7 @@ async def test_tls(tls_zookeeper: SecureServer, fresh_path: str) -> None:
     await plain.close()
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
 async def test_sasl(sasl_zookeeper: SecureServer, fresh_path: str) -> None:

@@ -65,6 +65,7 @@ async def test_a_watch_that_is_not_set_says_so(hosts: str) -> None:
             await watch
 
 
+@pytest.mark.since("3.6")
 async def test_a_watch_that_is_removed_here_hears_of_it_at_once(
     hosts: str, fresh_path: str
 ) -> None:
@@ -96,6 +97,7 @@ async def test_the_event_comes_before_the_answer_that_shows_the_change(
             await writing
 
 
+@pytest.mark.since("3.6")
 async def test_a_persistent_watch_in_order_while_nobody_waits(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client, AsyncClient(hosts) as other:
         await client.create(fresh_path)
@@ -113,6 +115,7 @@ async def test_a_persistent_watch_in_order_while_nobody_waits(hosts: str, fresh_
         await eventually("it is forgotten", lambda: watch_count(client) == 0)
 
 
+@pytest.mark.since("3.6")
 async def test_iteration_ends_with_what_it_iterates_over(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)
@@ -151,6 +154,7 @@ async def test_iteration_ends_with_what_it_iterates_over(hosts: str, fresh_path:
         kept.close()
 
 
+@pytest.mark.since("3.6")
 async def test_a_close_ends_those_that_wait(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)
@@ -207,6 +211,7 @@ async def test_the_end_of_the_session_reaches_all_that_wait(how: str, server: Se
     await client.close()
 
 
+@pytest.mark.since("3.6")
 async def test_several_waiters_share_the_events(hosts: str, fresh_path: str) -> None:
     """Each event goes to one of them; none is lost, none is doubled."""
     async with AsyncClient(hosts) as client, AsyncClient(hosts) as other:
@@ -270,6 +275,7 @@ async def test_watches_are_restored_and_reread_is_told() -> None:
             lasting.close()
 
 
+@pytest.mark.since("3.6")
 async def test_an_event_that_comes_with_the_callers_cancellation(
     hosts: str, fresh_path: str
 ) -> None:
@@ -297,6 +303,7 @@ async def test_an_event_that_comes_with_the_callers_cancellation(
         watch.close()
 
 
+@pytest.mark.since("3.6")
 async def test_remove_watches_tells_and_ends(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         await client.create(fresh_path)

@@ -124,6 +124,7 @@ def test_the_four_modes_of_a_create(hosts: str, client: Client, fresh_path: str)
         poll("the ephemeral ones are gone", look, PATIENCE)
 
 
+@pytest.mark.since("3.5")
 def test_create_with_stat_knows_the_new_node(client: Client, fresh_path: str) -> None:
     path, stat = client.create_with_stat(fresh_path, b"data")
     assert path == fresh_path
@@ -165,6 +166,7 @@ REFUSALS: list[tuple[type[ServerError], str, tuple[Any, ...]]] = [
 ]
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.parametrize("way", ["blocking", "pipeline"])
 def test_refusals_have_classes_of_their_own(client: Client, fresh_path: str, way: str) -> None:
     client.create(fresh_path)
@@ -181,6 +183,7 @@ def test_refusals_have_classes_of_their_own(client: Client, fresh_path: str, way
     assert client.get_children(fresh_path) == ["child"]
 
 
+@pytest.mark.since("3.5")
 def test_pipeline_gives_the_results_of_the_blocking_calls(client: Client, fresh_path: str) -> None:
     pipeline = client.pipeline
     replies: list[Any] = [
@@ -209,6 +212,7 @@ def test_pipeline_gives_the_results_of_the_blocking_calls(client: Client, fresh_
     assert results[8:] == [None, None, None]
 
 
+@pytest.mark.since("3.5")
 def test_chroot_is_put_before_and_taken_off(hosts: str, client: Client, fresh_path: str) -> None:
     client.create(fresh_path)
     watch = Watch()

@@ -115,6 +115,7 @@ def test_bytes_pass_as_they_are(server: Server) -> None:
     assert {record["re"] for record in replies} == requests
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
 def test_bytes_of_the_java_client_pass_as_they_are(zookeeper: ZooKeeperServer) -> None:

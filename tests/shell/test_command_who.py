@@ -219,6 +219,7 @@ def test_a_real_server(
         client.delete_tree(fresh_path)
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
 def test_a_real_admin_server(capsys: pytest.CaptureFixture[str]) -> None:

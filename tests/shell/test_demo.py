@@ -44,6 +44,7 @@ def test_demo_that_needs_nothing() -> None:
     assert_all_shown(zkwire("demo"))
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
 def test_demo_on_a_real_server(zookeeper: ZooKeeperServer) -> None:
@@ -52,6 +53,7 @@ def test_demo_on_a_real_server(zookeeper: ZooKeeperServer) -> None:
         assert [n for n in client.get_children("/") if n.startswith("zkwire-demo")] == []
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.parametrize(
     "moment",

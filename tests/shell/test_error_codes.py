@@ -131,6 +131,7 @@ ORDINARY = [
 ]
 
 
+@pytest.mark.since("3.5")
 def test_codes_of_an_ordinary_server(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     with Client(zookeeper.hosts) as client:
         client.create(fresh_path)
@@ -148,6 +149,7 @@ def test_codes_of_an_ordinary_server(zookeeper: ZooKeeperServer, fresh_path: str
             client.delete(fresh_path + name)
 
 
+@pytest.mark.since("3.5")
 def test_no_such_watch_as_the_server_says_it(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     """A server that does not know of a watch which the client has: its word counts."""
     with Stage(zookeeper) as stage:
@@ -199,6 +201,7 @@ def odd_server(backend: Backend) -> Iterator[ZooKeeperServer]:
         yield server
 
 
+@pytest.mark.since("3.7")
 @pytest.mark.apache
 def test_codes_of_a_server_that_is_set_up_for_them(
     odd_server: ZooKeeperServer, fresh_path: str
@@ -235,6 +238,7 @@ def odd_ensemble(backend: Backend) -> Iterator[Ensemble]:
         yield ensemble
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.apache
 def test_codes_of_an_ensemble_that_is_set_up_for_them(
     odd_ensemble: Ensemble, fresh_path: str

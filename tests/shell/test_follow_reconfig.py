@@ -343,6 +343,7 @@ def reconfigurable(count: int) -> Iterator[Ensemble]:
         yield ensemble
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
 def test_a_real_reconfiguration(fresh_path: str) -> None:
@@ -375,6 +376,7 @@ def test_a_real_reconfiguration(fresh_path: str) -> None:
             assert again(partial(client.exists, fresh_path)) is not None
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
 def test_a_server_joins_an_ensemble_that_does_not_tell_its_addresses() -> None:

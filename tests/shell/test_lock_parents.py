@@ -174,6 +174,7 @@ def test_a_server_that_hangs_up_on_what_it_does_not_know(server: Server) -> None
 MANY = 300
 
 
+@pytest.mark.since("3.5")
 @pytest.mark.apache
 def test_hazard_B36_300_locks_on_300_paths_leave_no_node(backend: Backend) -> None:
     often = Settings(java_flags=("-Dznode.container.checkIntervalMs=100",))

@@ -69,6 +69,7 @@ def refused(hosts: str, mechanism: Any, **options: Any) -> AuthFailedError:
 class TestSasl:
     pytestmark = real
 
+    @pytest.mark.since("3.7")
     @pytest.mark.parametrize("user", USERS)
     def test_a_good_password(
         self, sasl_zookeeper: SecureServer, user: str, fresh_path: str
@@ -145,6 +146,7 @@ class TestSasl:
         error = refused(tls_zookeeper.hosts, DigestMD5("bob", "wrong"), tls=context)
         assert str(error) == REJECTED
 
+    @pytest.mark.since("3.7")
     def test_each_connection_logs_in_before_anything_else(
         self, sasl_zookeeper: SecureServer, fresh_path: str
     ) -> None:

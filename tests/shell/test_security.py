@@ -153,6 +153,7 @@ def listing(*names: str) -> Action:
     return rewrite(forge)
 
 
+@pytest.mark.since("3.5")
 def test_who_forges_a_listing_lets_two_hold(stage: Stage, fresh_path: str) -> None:
     first = SequentialLock(stage.client(direct=True), fresh_path)
     assert first.acquire(LONG)

@@ -33,6 +33,7 @@ from tests.support.server_control import (
     ZooKeeperServer,
     free_port,
     poll,
+    skip_older,
 )
 
 BOTH_NAMES = ("DNS:localhost", f"IP:{LOOPBACK}")
@@ -179,9 +180,21 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         return Authority(tmp_path_factory.mktemp("authority"))
 
 
+@pytest.fixture(scope="session")
+def with_tls(zookeeper: ZooKeeperServer) -> None:
+    """Servers have TLS for clients since 3.5."""
+    skip_older(zookeeper, "3.5")
+
+
+@pytest.fixture(scope="session")
+def with_required_login(zookeeper: ZooKeeperServer) -> None:
+    """Servers can require a login of their clients since 3.7: ZOOKEEPER-3561."""
+    skip_older(zookeeper, "3.7")
+
+
 @pytest.fixture(scope="module")
 def tls_zookeeper(
-    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+    with_tls: None, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureServer]:
     """TLS for whoever comes; users may log in by SASL and need not."""
     settings = sasl_settings(tmp_path_factory.mktemp("jaas"))
@@ -191,7 +204,7 @@ def tls_zookeeper(
 
 
 @pytest.fixture(scope="module")
-def tls_zookeeper_for_certified(authority: Authority) -> Iterator[SecureServer]:
+def tls_zookeeper_for_certified(with_tls: None, authority: Authority) -> Iterator[SecureServer]:
     """TLS for who shows a certificate of the authority."""
     shown = authority.sign("server", hosts=BOTH_NAMES)
     with available(), tls_server(authority, shown, Settings(), "need") as server:
@@ -199,7 +212,7 @@ def tls_zookeeper_for_certified(authority: Authority) -> Iterator[SecureServer]:
 
 
 @pytest.fixture(scope="module")
-def tls_zookeeper_expired(authority: Authority) -> Iterator[SecureServer]:
+def tls_zookeeper_expired(with_tls: None, authority: Authority) -> Iterator[SecureServer]:
     """Shows a certificate that has expired."""
     shown = authority.sign("expired-server", hosts=BOTH_NAMES, period=EXPIRED)
     with available(), tls_server(authority, shown, Settings()) as server:
@@ -207,7 +220,7 @@ def tls_zookeeper_expired(authority: Authority) -> Iterator[SecureServer]:
 
 
 @pytest.fixture(scope="module")
-def tls_zookeeper_elsewhere(authority: Authority) -> Iterator[SecureServer]:
+def tls_zookeeper_elsewhere(with_tls: None, authority: Authority) -> Iterator[SecureServer]:
     """Shows a certificate that is for another host."""
     shown = authority.sign("other-server", hosts=("DNS:other.example",))
     with available(), tls_server(authority, shown, Settings()) as server:
@@ -215,7 +228,9 @@ def tls_zookeeper_elsewhere(authority: Authority) -> Iterator[SecureServer]:
 
 
 @pytest.fixture(scope="module")
-def sasl_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
+def sasl_zookeeper(
+    with_required_login: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureServer]:
     """No TLS; serves only who has logged in by SASL."""
     must = {"enforce.auth.enabled": "true", "enforce.auth.schemes": "sasl"}
     settings = sasl_settings(tmp_path_factory.mktemp("jaas"), **must)

@@ -238,6 +238,17 @@ class ZooKeeperServer(ABC):
         self.discard()
 
 
+def skip_older(server: ZooKeeperServer, needed: str) -> None:
+    """End the test unless the server is of this release, such as "3.6", or a later one."""
+    import pytest  # check.py, which has none, reads this file, too
+
+    if server.release < tuple(map(int, needed.split("."))):
+        there = ".".join(map(str, server.release))
+        pytest.skip(
+            f"needs ZooKeeper {needed} or newer, this is {there}: ZKWIRE_TEST_RELEASE chooses"
+        )
+
+
 class Ensemble:
     """Servers that form one ZooKeeper."""
 

@@ -237,6 +237,8 @@ def test_a_server_error_says_what_is_wrong() -> None:
         (-8, "delete", "/zookeeper", "the server keeps this node for itself"),
         (-8, "delete", "/zookeeper/quota", "the server keeps this node for itself"),
         (-8, "delete", "/zookeepers", "The server does not accept the arguments."),
+        (-5, "multi", "", "the server could not read it; servers know container and TTL nodes"),
+        (-5, "set_data", "/a", "The server could not read the request"),
         (-8, "reconfig", "", "The server does not accept the arguments."),
     ],
 )

@@ -23,6 +23,7 @@ from zkwire.errors import (
     OperationTimeoutError,
     OutcomeUnknownError,
     SequenceExhaustedError,
+    SessionMovedError,
     ThrottledOpError,
     UnimplementedError,
 )
@@ -271,8 +272,10 @@ def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
     assert core.held
 
 
-def test_a_create_of_the_one_node_that_was_not_sent_leaves_no_doubt() -> None:
-    core, world = single(multi=[NotSentError("lost"), taken()])
+@pytest.mark.parametrize("error", [NotSentError("lost"), refused(0, SessionMovedError("moved"))])
+def test_a_create_of_the_one_node_that_was_not_executed_leaves_no_doubt(error: Exception) -> None:
+    """Servers of 3.4 tell in a multi that the session has moved."""
+    core, world = single(multi=[error, taken()])
     assert not run(core._acquire_by(None, False))
     assert world.asked == ["multi", "multi"]
 

@@ -39,6 +39,7 @@ from zkwire.errors import (
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
+    SessionMovedError,
 )
 from zkwire.operations.multi import Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt, former, permanent
@@ -86,8 +87,8 @@ class SingleEntry(Entry):
                     return True
             except NoNodeError:
                 await self._provide(self._grants, deadline)
-            except NotSentError:
-                pass
+            except (NotSentError, SessionMovedError):
+                pass  # nothing was done; the next try waits for the next connection
             except OutcomeUnknownError:
                 doubt = True
 
