@@ -13,7 +13,6 @@ from zkwire import Client
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "watching.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 PRINTED = [
-    "NODE_DATA_CHANGED\nb'a=3'\n",
     "no limit\nversion 0: 10\nversion 1: 20\n",
     "b'20'\nNone\n",
     "[]\n['b']\n['a', 'b']\n",

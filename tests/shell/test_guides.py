@@ -24,6 +24,7 @@ PRINTED = {
         "NODE_DATA_CHANGED b'on'\n",
         "held: True for 10 more seconds\n",
     ],
+    "watches": ["NODE_DATA_CHANGED\nb'a=3'\n"],
     "fences": ["there is time for one step\n", "True False\n", "b'done'\n"],
     "how-to/leader-election": ["a fence\n"],
     "how-to/registration": ["['10.0.0.5:8080']\n"],
@@ -33,6 +34,10 @@ PRINTED = {
     "how-to/rolling-restart": ["restarted\n"],
     "how-to/testing": ["", "the server has it: True\n"],
 }
+
+
+EXPLANATIONS = ("index", "tutorial", "sessions", "watches", "fences", "design")
+"""Pages beside the guides; those about one recipe or command have tests of their own."""
 
 
 class EndError(Exception):
@@ -102,7 +107,7 @@ def test_tls(
 
 def test_each_page_with_code_is_run() -> None:
     elsewhere = {"how-to/tls"}
-    pages = [*(DOCS / "how-to").glob("*.md"), DOCS / "tutorial.md", DOCS / "fences.md"]
+    pages = [*(DOCS / "how-to").glob("*.md"), *(DOCS / f"{name}.md" for name in EXPLANATIONS)]
     for page in pages:
         name = str(page.relative_to(DOCS).with_suffix(""))
         assert (name in PRINTED or name in elsewhere) == bool(blocks_of(name)), name

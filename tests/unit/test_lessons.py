@@ -72,7 +72,7 @@ def test_the_page_shows_the_lessons_as_they_are() -> None:
 
 def test_each_question_is_answered_where_the_page_says() -> None:
     rows = re.findall(
-        r"^\| (.+\?) \| \*(.+)\* \| \[.+\]\((.+\.md)#(.+)\) \|$",
+        r"^\d\. (.+\?)\n\n   <details>.*\n\n   \*(.+)\*\s+\(\[.+\]\((.+\.md)#(.+)\)\)\n",
         lesson_page.PATH.read_text(),
         re.MULTILINE,
     )
