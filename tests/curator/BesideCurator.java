@@ -9,6 +9,7 @@ import java.io.Closeable;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
@@ -25,6 +26,7 @@ import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.framework.recipes.shared.VersionedValue;
 import org.apache.curator.retry.RetryNTimes;
+import org.apache.zookeeper.ZooKeeper;
 
 public class BesideCurator {
     private static final int SESSION_MILLISECONDS = 20_000;
@@ -70,6 +72,8 @@ public class BesideCurator {
         switch (recipe) {
             case "count":
                 return count(name, Integer.parseInt(rest[0]), Integer.parseInt(rest[1]));
+            case "session":
+                return session();
             case "long":
                 return atomicLong(name, Integer.parseInt(rest[0]), Long.parseLong(rest[1]));
             case "barrier":
@@ -79,6 +83,12 @@ public class BesideCurator {
             default:
                 return group(name, rest);
         }
+    }
+
+    /** The id of the session, and its password in hex. */
+    private String session() throws Exception {
+        ZooKeeper keeper = client.getZookeeperClient().getZooKeeper();
+        return keeper.getSessionId() + " " + HexFormat.of().formatHex(keeper.getSessionPasswd());
     }
 
     /** Add so many times; the number, and how many tries have failed. */

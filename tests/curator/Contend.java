@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.net.Socket;
+import java.util.HexFormat;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
@@ -127,10 +128,7 @@ public class Contend {
 
     private boolean hold(CuratorFramework client, String mode) throws Exception {
         ZooKeeper session = client.getZookeeperClient().getZooKeeper();
-        StringBuilder password = new StringBuilder();
-        for (byte one : session.getSessionPasswd()) {
-            password.append(String.format("%02x", one));
-        }
+        String password = HexFormat.of().formatHex(session.getSessionPasswd());
         lines.println("enter curator " + mode + " " + session.getSessionId() + " " + password);
         String answer = answer();
         if (!answer.startsWith("hold ")) {

@@ -18,8 +18,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
-from itertools import cycle, islice
-from typing import Any, ClassVar
+from itertools import cycle, islice, takewhile
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 from tests.neighbours.arbiter import ALONE, LEASE, SHARED
 from zkwire import (
@@ -35,6 +37,7 @@ from zkwire import (
     SequentialLock,
 )
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "locks.md"
 SESSION_SECONDS = 4.0
 ACQUIRE_SECONDS = 90.0
 PAUSE_SECONDS = 0.1  # behind an error
@@ -127,29 +130,24 @@ async def with_tasks(hosts: str, path: str, recipe: str, teller: Teller) -> None
 # --- kazoo ----------------------------------------------------------------------------------------
 
 
+def classes_of_the_page() -> dict[str, Any]:
+    """What the block of docs/locks.md defines that begins with kazoo's import."""
+    _, begin, rest = PAGE.read_text().partition("    from kazoo.recipe.lock import Lock\n")
+    block = takewhile(lambda line: not line.strip() or line[0] == " ", rest.splitlines(True))
+    defined: dict[str, Any] = {}
+    exec(dedent(begin + "".join(block)), defined)
+    return defined
+
+
 def kazoo_lock(client: Any, path: str, recipe: str, way: str) -> Any:
-    """A lock of kazoo's; `docs/locks.md` has these classes."""
-    from kazoo.recipe.lock import Lock
-
-    class SharedLock(Lock):  # type: ignore[misc]
-        _NODE_NAME = "-lock-"
-        _EXCLUDE_NAMES: ClassVar = ["-lock-"]
-
-    class SharedWriteLock(Lock):  # type: ignore[misc]
-        _NODE_NAME = "__WRIT__"
-        _EXCLUDE_NAMES: ClassVar = ["__WRIT__", "__READ__"]
-
-    class SharedReadLock(Lock):  # type: ignore[misc]
-        _NODE_NAME = "__READ__"
-        _EXCLUDE_NAMES: ClassVar = ["__WRIT__"]
-
+    """A lock of kazoo's; the classes with the names of the others are those of docs/locks.md."""
     if recipe == "semaphore":
         return client.Semaphore(path, max_leases=LEASES)
     if recipe == "election":
         return client.Election(path).lock
     if way == "kazoo":
-        shared = {"mutex": SharedLock, "write": SharedWriteLock, "read": SharedReadLock}
-        return shared[recipe](client, path)
+        names = {"mutex": "SharedLock", "write": "SharedWriteLock", "read": "SharedReadLock"}
+        return classes_of_the_page()[names[recipe]](client, path)
     make, patterns = {
         "mutex": (client.Lock, ["-lock-"]),
         "write": (client.WriteLock, ["__WRIT__", "__READ__"]),
