@@ -6,8 +6,8 @@
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
 or any steps by name: format lint mypy pyright unit testbed simulation site shell embedded real
-docker coverage curator browser pairs explore chaos fuzz following partitioner; what follows `--`
-goes to pytest.
+docker coverage curator browser pairs simulation-whole explore chaos fuzz following partitioner;
+what follows `--` goes to pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
 Debian's `python3-venv`, `zookeeper`, `default-jdk-headless` and `openssl` are installed where they
@@ -16,10 +16,12 @@ and a test that misses its ZooKeeper fails where it is else skipped. What each s
 `.check/`.
 
 `fast` has a tenth of the examples of the slowest tests. `unit`, `testbed`, `simulation` run the
-tests of these folders; `site` builds the documentation in `build/site/`, with Pyodide from npm;
-`shell` and `embedded` run those of `shell` and `real` on zkwire's own server, `real` those that can
-have a real one; `docker` the smoke tests on ZooKeeper in containers, see `tests/make_image.sh`;
-`coverage` says which lines and branches of session, watches and recipes their quick tests miss.
+tests of these folders, `simulation-whole` those of the last with every place of their sweeps, of
+which one run of `simulation` has a third; `site` builds the documentation in `build/site/`, with
+Pyodide from npm; `shell` and `embedded` run those of `shell` and `real` on zkwire's own server,
+`real` those that can have a real one; `docker` the smoke tests on ZooKeeper in containers, see
+`tests/make_image.sh`; `coverage` says which lines and branches of session, watches and recipes
+their quick tests miss.
 `ZKWIRE_TEST_RELEASE` names the release for `real`, such as 3.9.5, and `ZOOKEEPER_HOME` a folder of
 releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `release-3.9.5`.
 `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
@@ -63,12 +65,12 @@ TRIALS = (
 NEIGHBOURS = ("docker", "curator")
 """What takes packages of Debian that not every contributor wants."""
 
-LONG = ("browser", "pairs", "explore", "chaos", "fuzz", *TRIALS)
+LONG = ("browser", "pairs", "simulation-whole", "explore", "chaos", "fuzz", *TRIALS)
 NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell"),
-    ("unit", "testbed", "simulation", "site", "coverage", "explore"),
+    ("unit", "testbed", "simulation", "site", "coverage", "simulation-whole", "explore"),
     ("real", "docker", "curator", "browser", "pairs", "chaos", *TRIALS),
     ("fuzz",),
 )
@@ -164,6 +166,14 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         # So does one that misses its browser.
         Step("browser", pytest("browser"), variables={**seed, "CI": "true"}),
         Step("pairs", [*pytest("real"), "-k", "every_cut"], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
+        Step(
+            "simulation-whole",
+            # Its longest test takes more than the five minutes after which one counts as hanging.
+            [*pytest("simulation", options=["-o", f"faulthandler_timeout={HOURS}"]), *several],
+            8 * HOURS,
+            {**seed, "ZKWIRE_SIMULATION": "2"},
+            computes=True,
+        ),
     ]
 
 

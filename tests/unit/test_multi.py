@@ -23,6 +23,7 @@ from zkwire.errors import (
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT, frame
 from zkwire.jute.multi import MultiResponse, pack_multi
+from zkwire.net.transaction import TransactionBase
 from zkwire.operations.multi import (
     Appended,
     Check,
@@ -32,7 +33,6 @@ from zkwire.operations.multi import (
     GetData,
     Recorder,
     SetData,
-    TransactionBase,
 )
 from zkwire.session.request import Request
 from zkwire.session.watch import Watch

@@ -6,7 +6,7 @@ from zkwire.aio.replies import AsyncReply
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.net.client import ClientCoroutines
 from zkwire.net.pipeline import Pipeline
-from zkwire.operations.multi import TransactionBase
+from zkwire.net.transaction import TransactionBase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

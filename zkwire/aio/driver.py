@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     from zkwire.net.connection import Connection
-    from zkwire.operations import Operations
+    from zkwire.net.pipeline import Pipeline
     from zkwire.recipes.runtime import Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
@@ -201,7 +201,7 @@ class LoopDriver(LoopBound):
 
     def spawn(
         self,
-        work: Callable[[Operations], Coroutine[Any, Any, object]],
+        work: Callable[[Pipeline], Coroutine[Any, Any, object]],
         *,
         lasting: bool = False,
     ) -> None:

@@ -6,8 +6,8 @@ from zkwire.blocking.replies import BlockingOperations
 from zkwire.blocking.run import in_thread, iterate, iterator, operation
 from zkwire.blocking.watching import ThreadNodeWatches
 from zkwire.net.client import ClientBase, ClientCoroutines
+from zkwire.net.transaction import TransactionBase
 from zkwire.operations import Operations
-from zkwire.operations.multi import TransactionBase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from zkwire.operations import Operations
+    from zkwire.net.pipeline import Pipeline
     from zkwire.recipes.services.service import Condition, Service
     from zkwire.session.session import Session
     from zkwire.session.states import Observer
@@ -30,7 +30,7 @@ class Serving:
     """See the module's docstring.  What it needs of a driver stands first."""
 
     session: Session
-    background: Any
+    background: Pipeline
     interrupting: Any
     nested: Any
     mutex: Any
@@ -52,7 +52,7 @@ class Serving:
 
     def spawn(
         self,
-        work: Callable[[Operations], Coroutine[Any, Any, object]],
+        work: Callable[[Pipeline], Coroutine[Any, Any, object]],
         *,
         lasting: bool = False,
     ) -> None:

@@ -148,7 +148,7 @@ Check: Final = _operation(Recorder.check)
 GetData: Final = _operation(Nodes.get_data)
 GetChildren: Final = _operation(Nodes.get_children)
 
-_WRITES = {
+WRITES = {
     ops.CREATE, ops.CREATE_CONTAINER, ops.CREATE_TTL, ops.DELETE, ops.SET_DATA, ops.CHECK,
 }  # fmt: skip
 _READS = {ops.GET_DATA, ops.GET_CHILDREN}
@@ -182,7 +182,7 @@ class Multi(Requests):
         Time limit or cancellation: once sent, it is still executed; proceed as after a lost
         connection.
         """
-        return self._multi(ops.MULTI, _WRITES, operations)
+        return self._multi(ops.MULTI, WRITES, operations)
 
     def multi_read(self, operations: Iterable[Operation]) -> Reply[list[Any]]:
         """Execute ``GetData`` and ``GetChildren`` operations in one request (since 3.6).
@@ -210,31 +210,6 @@ class Multi(Requests):
         body = pack_multi((request.op.opcode, request.body) for request in requests)
         finish = _all_or_error if op is ops.MULTI else _each
         return self._send(op, None, body, partial(finish, op, requests))
-
-
-class TransactionBase(Recorder):
-    """The operations of a multi, collected one by one; ``results`` once it has been executed.
-
-    It is sent once: to repeat it after a lost connection, begin a new one.
-    """
-
-    def __init__(self, chroot: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
-        super().__init__(chroot, _WRITES, acl)
-        self.results: list[Any] = []
-        self._committed = False
-
-    def _submit(self, request: Request) -> Any:
-        self._refuse_if_committed()
-        return super()._submit(request)
-
-    def _sent_by(self, operations: Any) -> Any:
-        self._refuse_if_committed()
-        self._committed = True
-        return operations._send_multi(ops.MULTI, self.requests)
-
-    def _refuse_if_committed(self) -> None:
-        if self._committed:
-            raise RuntimeError("this transaction has been committed: begin a new one")
 
 
 def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:

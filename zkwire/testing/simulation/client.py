@@ -23,7 +23,7 @@ from zkwire.session.watch import Watch
 from zkwire.testing.server.connection import Connection
 
 if TYPE_CHECKING:
-    from zkwire.operations import Operations
+    from zkwire.net.pipeline import Pipeline
     from zkwire.recipes.runtime import Owned
     from zkwire.recipes.services.service import Service
     from zkwire.testing.server.processor import Processor
@@ -349,7 +349,7 @@ class Shell(Driver):
 
     def spawn(
         self,
-        work: Callable[[Operations], Coroutine[Any, Any, object]],
+        work: Callable[[Pipeline], Coroutine[Any, Any, object]],
         *,
         lasting: bool = False,
     ) -> None:

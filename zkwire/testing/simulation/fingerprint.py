@@ -34,7 +34,7 @@ from types import (
 )
 from typing import Any, Final
 
-from zkwire.operations import Operations
+from zkwire.net.pipeline import Pipeline
 from zkwire.session.session import Session
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.simulation.client import Client, Link, Shell, Task
@@ -46,7 +46,7 @@ _EARLIEST: Final = 99.0
 """Larger floats are moments, since a simulation starts at 100.0 and no duration is as long."""
 _PLAIN: Final = frozenset({str, bytes, bool, type(None)})
 _NAMED: Final = (
-    Shell, Operations, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
+    Shell, Pipeline, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
 )  # fmt: skip
 """Objects that do not change, or whose changing parts are read elsewhere: the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
