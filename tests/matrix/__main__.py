@@ -23,6 +23,7 @@ def main() -> int:
         os.environ["ZKWIRE_TEST_RELEASE"] = release
         with find_installed().standalone() as server:
             found[release] = table.outcomes(server, "/matrix")
+        found[release][table.SWITCHED] = table.switched()
         print(f"{release}: {sum(map(len, found[release].values()))} rows", flush=True)
     text = table.DOCUMENT.read_text()
     new = table.replaced(text, found)

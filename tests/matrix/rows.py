@@ -45,13 +45,36 @@ def _wait(watch: Watch) -> None:
 
 
 def _watched(client: Client, path: str) -> None:
-    data, children = Watch(), Watch()
-    client.get_data(path, watch=data)
-    client.get_children(path, watch=children)
+    watch = Watch()
+    client.get_data(path, watch=watch)
     client.set_data(path, b"1")
+    _wait(watch)
+
+
+def _watched_missing(client: Client, path: str) -> None:
+    watch = Watch()
+    assert client.exists(f"{path}/a", watch=watch) is None
     client.create(f"{path}/a")
-    _wait(data)
-    _wait(children)
+    _wait(watch)
+
+
+def _watched_children(client: Client, path: str) -> None:
+    watch = Watch()
+    client.get_children(path, watch=watch)
+    client.create(f"{path}/a")
+    _wait(watch)
+
+
+def _counted_by_quota(client: Client, path: str) -> None:
+    quota = f"/zookeeper/quota{path}"
+    client.ensure_path(quota)
+    client.create(f"{quota}/zookeeper_limits", b"count=9,bytes=-1")
+    client.create(f"{quota}/zookeeper_stats", b"count=1,bytes=0")
+    try:
+        client.create(f"{path}/a")
+        assert client.get_data(f"{quota}/zookeeper_stats").data.startswith(b"count=2,")
+    finally:
+        client.delete_tree(f"/zookeeper/quota/{path.split('/')[1]}")
 
 
 def _persistent(client: Client, path: str, recursive: bool) -> None:
@@ -91,7 +114,13 @@ OPERATIONS: dict[str, Row] = {
     "`sync`": lambda client, path: client.sync(path),
     "`multi`, `transaction`": lambda client, path: client.multi([Check(path), Create(f"{path}/a")]),
     "`multi_read`": lambda client, path: client.multi_read([GetData(path)]),
-    "a `Watch` that fires once": _watched,
+    "`multi` with a container": lambda client, path: client.multi(
+        [Create(f"{path}/a", container=True)]
+    ),
+    "a `Watch` of `get_data`": _watched,
+    "a `Watch` of `exists`, no node": _watched_missing,
+    "a `Watch` of `get_children`": _watched_children,
+    "a quota counts": _counted_by_quota,
     "`add_watch`": lambda client, path: _persistent(client, path, recursive=False),
     "`add_watch`, recursive": lambda client, path: _persistent(client, path, recursive=True),
     "`remove_watches`": _removed,

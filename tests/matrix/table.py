@@ -8,14 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.matrix.rows import OPERATIONS, PATIENCE, RECIPES, Row
+from tests.matrix.switches import SWITCHES
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, ZooKeeperError
 
 DATA = Path(__file__).with_name("outcomes.json")
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 PARTS = {"operations": OPERATIONS, "recipes": RECIPES}
+SWITCHED = "switches"
+TITLES = {**{part: list(rows) for part, rows in PARTS.items()}, SWITCHED: list(SWITCHES)}
 Outcomes = dict[str, dict[str, str]]
-"""By the part and the row: `yes`, or the name of the error."""
+"""By the part and the row: `yes`, or the name of the error; of what is switched on, `no`."""
 
 
 def outcomes(server: ZooKeeperServer, base: str) -> Outcomes:
@@ -32,6 +35,11 @@ def outcomes(server: ZooKeeperServer, base: str) -> Outcomes:
             }
         finally:
             observer.delete_tree(base)
+
+
+def switched() -> dict[str, str]:
+    """What comes of each switch, on servers of the release that `ZKWIRE_TEST_RELEASE` names."""
+    return {title: "yes" if row() else "no" for title, row in SWITCHES.items()}
 
 
 def outcome(server: ZooKeeperServer, observer: Client, path: str, row: Row) -> str:
@@ -82,7 +90,7 @@ def rendered(by_release: dict[str, Outcomes], part: str) -> str:
     """The table of one part: a column for each release."""
     releases = sorted(by_release, key=lambda release: tuple(map(int, release.split("."))))
     lines = ["| " + " | ".join(["", *releases]) + " |", "| --- " * (len(releases) + 1) + "|"]
-    for title in PARTS[part]:
+    for title in TITLES[part]:
         cells = [by_release[release][part][title] for release in releases]
         lines.append("| " + " | ".join([title, *cells]) + " |")
     return "\n".join(lines)
@@ -90,7 +98,7 @@ def rendered(by_release: dict[str, Outcomes], part: str) -> str:
 
 def replaced(text: str, by_release: dict[str, Outcomes]) -> str:
     """The document with these tables."""
-    for part in PARTS:
+    for part in TITLES:
         table = rendered(by_release, part)
         begin, end = f"<!-- begin: releases of {part} -->", f"<!-- end: releases of {part} -->"
         pattern = f"{re.escape(begin)}.*?{re.escape(end)}"

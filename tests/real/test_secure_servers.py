@@ -246,6 +246,7 @@ def test_a_lenient_server_takes_a_good_password(sasl_zookeeper_lenient: SecureSe
         assert wire.who_am_i() == {("sasl", "bob"), IP}
 
 
+@pytest.mark.since("3.7")
 def test_a_server_without_sasl_answers_a_null_token(
     tls_zookeeper_for_certified: SecureServer,
 ) -> None:
@@ -304,6 +305,7 @@ def test_a_session_outlives_the_refusal_of_its_login(sasl_zookeeper: SecureServe
 # --- TLS ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.since("3.7")
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("host", ["localhost", LOOPBACK])
 def test_tls(tls_zookeeper: SecureServer, version: ssl.TLSVersion, host: str) -> None:
@@ -323,6 +325,7 @@ def test_much_through_tls(tls_zookeeper: SecureServer, fresh_path: str) -> None:
         assert wire.call(2, GET_DATA, path + b"\0").body[4 : 4 + len(data)] == data
 
 
+@pytest.mark.since("3.7")
 @pytest.mark.parametrize("user", USERS)
 def test_sasl_inside_tls(tls_zookeeper: SecureServer, user: str) -> None:
     with session(tls_zookeeper.secure_port, tls_zookeeper.client_context()) as wire:
@@ -387,6 +390,7 @@ def test_a_certificate_of_a_stranger(tls_zookeeper: SecureServer, tmp_path: Path
     )
 
 
+@pytest.mark.since("3.7")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_certificate_is_an_identity(
     tls_zookeeper_for_certified: SecureServer, version: ssl.TLSVersion

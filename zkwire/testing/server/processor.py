@@ -81,7 +81,8 @@ class Processor:
         first_id = rng.getrandbits(40) << 16 | 1
         sessions = Sessions(tick=_ms(tick), rng=rng, first_id=first_id, limits=limits)
         self.rules: Rules = Rules(**behaviour)
-        self.state: ServerState = ServerState(DataTree(), sessions, self.rules, members)
+        tree = DataTree(config=self.rules.has_config)
+        self.state: ServerState = ServerState(tree, sessions, self.rules, members)
         self._writes = {*WRITES, ops.MULTI.opcode, *self.rules.before_39 * WRITES_BEFORE_39}
         self._not_read_only = {*self._writes, ops.SYNC.opcode}  # ReadOnlyRequestProcessor
         self._schemes = {"sasl"} if self.rules.sasl_users is not None else set[str]()
@@ -218,12 +219,16 @@ class Processor:
 
     def configure(self, text: bytes, now: float) -> None:
         """Write ``/zookeeper/config`` as a reconfiguration would, and send the events."""
+        if not self.rules.has_config:
+            raise ValueError("a server of 3.4 has no /zookeeper/config")
         self._set_time(now)
         self.state.tree.begin(self.state.now)
         self.state.send_events(self.state.tree.configure(text))
 
     def set_members(self, members: Members) -> None:
         """Write ``/zookeeper/config`` as servers do at their start, without a transaction."""
+        if not self.rules.has_config:
+            return
         node = self.state.tree.node(CONFIG_NODE)
         if node.mzxid == 0:  # otherwise it was reconfigured since
             node.data, node.version = text_of(members, 0), -1

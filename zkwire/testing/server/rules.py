@@ -44,10 +44,11 @@ class Behaviour(TypedDict, total=False):
 
     ``version``: behave as a server of this line, "3.4" to "3.9".  An operation that came later is
     unknown: the server answers it with -6 (Unimplemented), before the answers to requests that were
-    sent with it, and closes the connection; it does not carry out later requests.  "3.8", the
-    default, is 3.8.0 as in Debian; "3.9" is 3.9.5: it keeps the modes of watches apart, adds the
-    zxid to events, removes watches of the types 4 and 5, requires READ for ``exists``, understands
-    IPv6 in access lists, and refuses a create in a multi without an ACL or with unknown flags.
+    sent with it, and closes the connection; it does not carry out later requests.  It cannot read a
+    multi with such an operation.  "3.4" has no ``/zookeeper/config``.  "3.8", the default, is 3.8.0
+    as in Debian; "3.9" is 3.9.5: it keeps the modes of watches apart, adds the zxid to events,
+    removes watches of the types 4 and 5, requires READ for ``exists``, understands IPv6 in access
+    lists, and refuses a create in a multi without an ACL or with unknown flags.
     ``unknown_opcodes``: further opcodes that the server does not know.
     ``extended_types`` allows nodes with a time to live.
     ``read_only``: start without a quorum; `set_read_only` changes it.
@@ -107,3 +108,4 @@ class Rules:
         later = [op for since, new in _SINCE.items() if since > version for op in new]
         self.unknown: frozenset[int] = frozenset(unknown_opcodes) | {op.opcode for op in later}
         self.before_39: bool = version != "3.9"
+        self.has_config: bool = version != "3.4"

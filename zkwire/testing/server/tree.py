@@ -53,9 +53,12 @@ class Event(NamedTuple):
 
 
 class DataTree:
-    """All nodes, and the zxid and the time (milliseconds since 1970) of the last transaction."""
+    """All nodes, and the zxid and the time (milliseconds since 1970) of the last transaction.
 
-    def __init__(self) -> None:
+    ``config``: whether there is ``/zookeeper/config``, which servers have since 3.5.
+    """
+
+    def __init__(self, *, config: bool = True) -> None:
         self.zxid: int = 0
         self.now: int = 0
         self.nodes: dict[str, Node] = {}
@@ -63,15 +66,16 @@ class DataTree:
         self._reapable: dict[str, None] = {}  # containers and nodes with a time to live
         self._acls: dict[Acls, Acls] = {}  # each ACL once: most nodes share one
         self._undo: list[Callable[[], object]] = []
-        for path in _SPECIAL:
+        self._special = _SPECIAL if config else _SPECIAL[:-1]
+        for path in self._special:
             # The parents' counters leave these nodes out: a fresh root shows cversion -1.
             self.nodes[path] = Node(b"", OPEN_ACL_UNSAFE, 0, 0, 0)
             above, _, name = path.rpartition("/")
             if name:
                 _add_child(self.nodes[above or "/"], name)
-        # DataTree.addConfigNode: every client may read it, none may write it.
-        config = self.nodes[CONFIG_NODE]
-        config.acl, config.aversion = READ_ACL_UNSAFE, -1
+        if config:  # DataTree.addConfigNode: every client may read it, none may write it
+            node = self.nodes[CONFIG_NODE]
+            node.acl, node.aversion = READ_ACL_UNSAFE, -1
 
     def begin(self, now: int) -> None:
         """Start a transaction: it takes the next zxid, even if it is refused."""
@@ -158,7 +162,7 @@ class DataTree:
     def delete(self, path: str, version: int, caller: Caller) -> list[Event]:
         """Delete a node that has this version (-1: any) and no children."""
         above_path = _above(path)
-        if path in _SPECIAL:
+        if path in self._special:
             raise BadArgumentsError
         caller.require(self.node(above_path).acl, Perms.DELETE)
         node = self.node(path)
@@ -170,7 +174,7 @@ class DataTree:
     def delete_container(self, path: str) -> list[Event]:
         """Delete a node without children that is not ephemeral; no permission is needed."""
         _above(path)
-        if path in _SPECIAL:
+        if path in self._special:
             raise BadArgumentsError
         node = self.node(path)
         if node.children:

@@ -230,7 +230,7 @@ def _read_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
     header, at = r.MultiHeader.unpack(body)
     while not header.done:
         opcode = header.type
-        if opcode not in _IN_MULTI:
+        if opcode not in _IN_MULTI or opcode in state.rules.unknown:
             raise MarshallingError
         request, at = java.read(_IN_MULTI[opcode][0], body, at)
         if opcode == ops.CREATE2.opcode and state.rules.before_39:
