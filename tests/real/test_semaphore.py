@@ -22,6 +22,7 @@ from tests.support.family_helpers import (
     watches_children,
 )
 from tests.support.lock_helpers import (
+    A_WHILE,
     GRACE,
     LONG,
     PATIENCE,
@@ -72,7 +73,7 @@ def test_as_many_as_there_are(stage: Stage, fresh_path: str, count: int) -> None
     leases = [leased(semaphore, GRACE) for semaphore in semaphores[:-1]]
     assert all(lease.held for lease in leases)
     assert stage.observer.get_data(fresh_path)[0] == str(count).encode()
-    for timeout in (0, 0.02):
+    for timeout in (0, A_WHILE):
         assert not semaphores[-1].lease().acquire(timeout)
         said = f"none of {count} leases was free in time$"
         entering = semaphores[-1].lease().within(timeout)
@@ -403,7 +404,7 @@ def test_timeout_in_the_queue_leaves_no_node(stage: Stage, fresh_path: str) -> N
     with far(stage, fresh_path, 1).lease().within(GRACE):
         queue.join("waiter", lease_of(stage.client(direct=True), fresh_path))
         soon("the first looks", lambda: len(stage.nodes(f"{fresh_path}/leases")) == 2)
-        for timeout in (0, 0.02):
+        for timeout in (0, A_WHILE):
             assert not far(stage, fresh_path, 1).lease().acquire(timeout)
         soon("they are gone", lambda: len(lease_nodes(stage, fresh_path)) == 3)
     queue.expect("waiter")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.support.installed_servers import find_installed
+from tests.support.installed_servers import DEBIAN_JARS, find_installed
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.wiretap import Wiretap
 from zkwire import (
@@ -129,7 +129,7 @@ def test_bytes_of_the_java_client_pass_as_they_are(zookeeper: ZooKeeperServer) -
         command = [
             installed.java,
             "-cp",
-            installed.classpath,
+            f"{installed.classpath}:{DEBIAN_JARS}/commons-cli.jar",  # not among a server's jars
             "org.apache.zookeeper.ZooKeeperMain",
         ]
         done = subprocess.run(

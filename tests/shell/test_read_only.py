@@ -107,7 +107,7 @@ def tear(ensemble: Ensemble) -> Any:
     return last
 
 
-@pytest.mark.since("3.6")
+@pytest.mark.since("3.7")
 @pytest.mark.apache
 def test_reads_and_watches_without_a_quorum_and_the_way_back(
     restored: Ensemble, fresh_path: str
@@ -141,7 +141,7 @@ def test_reads_and_watches_without_a_quorum_and_the_way_back(
         ]
 
 
-@pytest.mark.since("3.5")  # 3.4 lets it go on there, and it is read-only then
+@pytest.mark.since("3.8")  # 3.4.14 and 3.6.2 let it go on there, and it is read-only then
 @pytest.mark.apache
 def test_a_real_session_is_not_given_away(restored: Ensemble, fresh_path: str) -> None:
     """It could be read-only now, but then it would lose its ephemeral nodes."""

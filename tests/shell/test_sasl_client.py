@@ -130,6 +130,7 @@ class TestSasl:
         assert client.state is State.AUTH_FAILED
         client.close()
 
+    @pytest.mark.since("3.7")
     @each_version
     @pytest.mark.parametrize("user", USERS)
     def test_inside_tls(

@@ -185,6 +185,7 @@ def settled(client: Client) -> None:
 class TestOverTls:
     pytestmark = real
 
+    @pytest.mark.since("3.7")
     @each_version
     def test_operations(
         self, tls_zookeeper: SecureServer, version: ssl.TLSVersion, fresh_path: str
