@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 # The table: each name stands here once, and the line behind it says which module has it.  Python
 # loads that module; a type checker reads `__all__`, and the imports at the end.
-_HOMES: dict[str, str] = {}
+_HOMES: "dict[str, str]" = {}  # quoted for Pythons so old that __main__ refuses them
 
 
 def _from(module: str) -> None:
@@ -171,5 +171,5 @@ else:
         globals()[name] = value
         return value
 
-    def __dir__() -> list[str]:
+    def __dir__() -> "list[str]":
         return sorted({*globals(), *__all__})
