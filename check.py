@@ -65,12 +65,17 @@ TRIALS = (
 NEIGHBOURS = ("docker", "curator")
 """What takes packages of Debian that not every contributor wants."""
 
-LONG = ("browser", "pairs", "simulation-whole", "explore", "chaos", "fuzz", *TRIALS)
+LONG = (
+    "browser", "pairs", "simulation-whole", "wheel", "pythons", "explore", "chaos", "fuzz", *TRIALS,
+)  # fmt: skip
 NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
 
 LANES = (
     ("format", "lint", "mypy", "pyright", "embedded", "shell"),
-    ("unit", "testbed", "simulation", "site", "coverage", "simulation-whole", "explore"),
+    (
+        *("unit", "testbed", "simulation", "site", "coverage"),
+        *("wheel", "pythons", "simulation-whole", "explore"),
+    ),
     ("real", "docker", "curator", "browser", "pairs", "chaos", *TRIALS),
     ("fuzz",),
 )
@@ -114,8 +119,11 @@ def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[s
         "pyright": ["pyright", "--pythonpath", PYTHON, "zkwire", "tests/typing_examples.py"],
     }
     made = [Step(name, [PYTHON, "-m", *command]) for name, command in tools.items()]
+    fewer = {"ZKWIRE_EXAMPLES": "tenth"}
     made += [
-        *tests(pytest_arguments, {"ZKWIRE_EXAMPLES": "tenth"} if fast else {}),
+        *tests(pytest_arguments, fewer if fast else {}),
+        Step("wheel", [PYTHON, "-m", "tests.check.wheel"]),
+        Step("pythons", [PYTHON, "-m", "tests.check.pythons"], 2 * HOURS, fewer, computes=True),
         Step("explore", [PYTHON, "-m", "tests.long.explore"], 48 * HOURS, computes=True),
         Step("chaos", [PYTHON, "-m", "tests.long.chaos", "--seconds", "3600"], 2 * HOURS),
         Step("fuzz", [PYTHON, "-m", "tests.long.fuzz", "--seconds", "3600"], 2 * HOURS),

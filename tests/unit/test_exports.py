@@ -156,6 +156,13 @@ def test_type_checkers_look_for_names_where_they_are() -> None:
     assert {alias.name for node in imports for alias in node.names} == {"*"}
 
 
+def test_the_api_page_names_each_module_once() -> None:
+    """The page then shows all public names, since it shows those of a module together."""
+    page = (ROOT / "docs" / "api.md").read_text()
+    modules = " ".join(re.findall(r"```{api} (.+)", page)).split()
+    assert sorted(f"zkwire.{name}" for name in modules) == sorted(set(zkwire._HOMES.values()))
+
+
 def test_a_name_that_is_none() -> None:
     with pytest.raises(AttributeError, match="no attribute 'NoSuchThing'"):
         getattr(zkwire, "NoSuchThing")  # noqa: B009 - a type checker knows that it is none
