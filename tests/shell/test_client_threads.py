@@ -264,7 +264,7 @@ def test_an_interrupt_anywhere_loses_no_event() -> None:
     with FakeServer() as server, Client(server.hosts, session_timeout=20) as client:
         client.create("/a")
         hits, misses, n = 0, 0, 0
-        # It may be the I/O thread that reads the event, and there are no points; not for long.
+        # It may be the waiter that reads the event, and there are fewer points; not for long.
         while misses < 20:
             n += 1
             called: SimpleQueue[Event] = SimpleQueue()
@@ -284,7 +284,7 @@ def test_an_interrupt_anywhere_loses_no_event() -> None:
                 watch.wait(0)
             hits += interruption.where is not None
             misses = misses + 1 if interruption.where is None else 0
-        assert hits > 60
+        assert hits > 30
 
 
 # An interrupt between the making of descriptors and the store of them leaves them to the collector.

@@ -1,4 +1,4 @@
-"""Who reads, and when: not who waits for an event; pauses in a long pipeline; how it ends."""
+"""Which thread reads, and when: a leader, a listener, the I/O thread; pauses in a long pipeline."""
 
 from __future__ import annotations
 
@@ -78,22 +78,56 @@ def have_stand_back(client: Client) -> None:
 # --- who waits for an event -----------------------------------------------------------------------
 
 
-def test_who_waits_for_an_event_has_the_io_thread_listen_at_once(
+def test_an_event_is_read_at_once_though_the_io_thread_stands_back(
     server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has stood back from callers who read, and would come back too late for this test."""
+    """The first waiter listens for itself; another one has the I/O thread listen at once.
+
+    That thread has stood back from callers that read, and would come back too late for this test.
+    """
     monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
     monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     client.create("/a")
-    io = client._driver.io
+    client.create("/b")
+    io, connection = client._driver.io, client._driver.current_connection
     assert io is not None
+    assert connection is not None
 
     have_stand_back(client)
-    watch = watched(client, "/a")
-    waiter = Running(lambda: watch.wait(PATIENCE))
-    soon("it listens again", lambda: io._rearm_at is None)
+    first, second = watched(client, "/a"), watched(client, "/b")
+    listener = Running(lambda: first.wait(PATIENCE))
+    soon("it listens", lambda: connection.listener is not None)
+    assert io._rearm_at is not None
     server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
-    assert waiter.result() is not None
+    assert listener.result() is not None
+    assert connection.listener is None
+
+    connection.listener = "another thread"
+    sleeper = Running(lambda: second.wait(PATIENCE))
+    soon("it listens again", lambda: io._rearm_at is None)
+    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/b")
+    assert sleeper.result() is not None
+    connection.listener = None
+
+
+def test_a_listener_that_finds_a_leader_has_the_io_thread_read(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that is held up (by a signal handler, say) does not keep events from others."""
+    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
+    client.create("/a")
+    io, connection = client._driver.io, client._driver.current_connection
+    assert io is not None
+    assert connection is not None
+    watch = watched(client, "/a")
+    connection.reader = "a leader that is held up"
+    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
+    assert readable_within(connection.sock, PATIENCE)
+    soon("the I/O thread leaves it to the leader", lambda: io._rearm_at is not None)
+    assert not client._driver._listen(watch, None)
+    soon("the event has been read", lambda: watch.ready)
+    connection.reader = None
 
 
 def test_without_a_bell_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(

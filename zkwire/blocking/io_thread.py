@@ -250,15 +250,12 @@ class IOThread:
             self._reads_seen = connection.reads
 
     def _take(self, connection: Connection) -> None:
-        """Read, even if a caller is about to: what it has not received, it gets from here."""
-        self._driver.read(connection)
-        if connection.reader is not None:
-            connection.ring()
+        """Read, and go on with what that leaves undone."""
+        self._driver.take(connection)
         if connection.full:
             self._rearm_at = _AT_ONCE
         if connection.closed_because:
             self.wake()  # to end it, and not to wait for what else comes
-        self._driver.wake_follower()
 
     def _catch_up(self, connection: Connection) -> None:
         """Take in what has come, before silence is judged.

@@ -3,12 +3,16 @@
 Reading: a thread that waits for an answer takes the *read role* if it is free.  As the leader it
 waits for bytes and takes in what comes for others, until its own answer is there (leader and
 followers, after Schmidt et al.).  One request at a time then costs no switch between threads.  The
-I/O thread reads when no thread waits for an answer (watch events, pings, unread pipelines), and in
-the place of a leader that makes no progress.  Waiting is outside of all that threads share, and
-receiving is one step under the mutex, for any thread: an interrupted wait costs other threads
-nothing, and none of them waits for it.  A thread that waits for an event may wait for hours and
-would have to wake every other caller, so it does not read; but it has the I/O thread listen at
-once.
+I/O thread reads when no thread waits (pings, unread pipelines), and in the place of a leader that
+makes no progress.  Waiting is outside of all that threads share, and receiving is one step under
+the mutex, for any thread: an interrupted wait costs other threads nothing, and none of them waits
+for it.
+
+A thread that waits for an event may wait for hours and would have to wake every other caller, so it
+does not take the read role.  One such thread is the *listener*: the kernel wakes it for what comes
+while no thread has that role (:mod:`zkwire.net.bell`), so an event costs no switch between threads
+either.  The others sleep, and so does the listener when it finds a leader at work; the I/O thread
+listens for them.
 
 Writing: a thread that has submitted something sends it if the *write role* is free.  Sends never
 block; what the kernel does not take is left to the I/O thread.
@@ -30,97 +34,32 @@ import threading
 import time
 from collections import deque
 
-from zkwire.blocking.waiting import MutexDriver, Sleeper
-from zkwire.net.background import report
+from zkwire.blocking.calls import CallingDriver
+from zkwire.blocking.waiting import Listener, Sleeper
 from zkwire.net.connection import INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
-from zkwire.net.pacing import DEADLINES_EVERY, DEFER_SECONDS
+from zkwire.net.pacing import DEADLINES_EVERY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from random import Random
     from typing import Any
 
     from zkwire.net.connection import Connection
     from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.waitable import Waitable, Waker
+    from zkwire.session.waitable import Waitable
 
 LONGEST_WAIT = 1e6  # seconds; a system call takes no more
 
 
-class LeaderFollower(MutexDriver):
+class LeaderFollower(CallingDriver):
     """See the module's docstring."""
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
-        self.callbacks: deque[Waker] = deque()  # the session's, in order
-        self.tasks: deque[Callable[[], object]] = deque()  # other functions for the I/O thread
         self.sleepers: set[Sleeper] = set()
         self._followers: deque[Sleeper] = deque()
-        self.ended = False  # the I/O thread is
         self.detaching = False  # the session is to live on
-
-    # --- what the I/O thread calls ----------------------------------------------------------------
-
-    def wake(self) -> None:
-        """Wake the I/O thread."""
-        io = self.io
-        if io is not None:
-            io.wake()
-
-    def _collect(self) -> None:
-        if self.session.callbacks:
-            self.callbacks.extend(self.session.take_callbacks())
-
-    def _schedule_callbacks(self) -> None:
-        if self.callbacks:
-            self.wake()
-            if self.ended:  # no I/O thread will call them
-                self.call_callbacks()
-
-    def call_callbacks(self) -> None:
-        """Call the session's callbacks, in order; by the I/O thread."""
-        while True:
-            with self.mutex:
-                self._collect()
-                callbacks, self.callbacks = self.callbacks, deque()
-            if not callbacks:
-                return
-            for function in callbacks:
-                try:
-                    function()
-                except Exception as error:
-                    report(error)
-
-    def call_soon(self, function: Callable[[], object]) -> bool:
-        """Have the I/O thread call ``function``, or call it here if that thread has ended."""
-        self.tasks.append(function)
-        self.wake()
-        if self.ended and not self.nested:
-            self.run_tasks()
-        return True
-
-    def run_tasks(self) -> None:
-        """Call what :meth:`call_soon` was given, in order; by the I/O thread."""
-        while True:
-            try:
-                function = self.tasks.popleft()
-            except IndexError:
-                return
-            function()
-
-    def defer(self, function: Callable[[], object]) -> None:
-        """Call ``function`` when the next request is submitted, or in DEFER_SECONDS seconds."""
-        self.deferred.waiting.append(function)
-        io = self.io
-        if io is not None and io.call_deferred_at is None:
-            io.call_deferred_at = self.now() + DEFER_SECONDS
-            io.wake()
-
-    def io_ended(self) -> None:
-        """By the I/O thread, at its end."""
-        raise NotImplementedError
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -137,7 +76,8 @@ class LeaderFollower(MutexDriver):
             if (self.ended or self.forked) and not waitable.ready:
                 self.check()
                 raise self.session.ending()
-            if not (lead and self._read_as_leader(waitable, deadline)):
+            read = self._read_as_leader if lead else self._listen
+            if not read(waitable, deadline):
                 self.flush()
                 self._sleep(waitable, deadline, lead)
             if waitable.ready:
@@ -175,6 +115,48 @@ class LeaderFollower(MutexDriver):
                 if sleeper in self._followers:
                     self._followers.remove(sleeper)
                 waitable._drop_waker(sleeper)
+
+    def _listen(self, waitable: Waitable, deadline: float | None) -> bool:
+        """As the listener, sleep once until something may have changed, and read what has come.
+
+        False if this thread has to sleep in another way: without a bell, beside another listener,
+        or because there is a leader, which may be held up.
+        """
+        connection = self.current_connection
+        if connection is None or connection.bell is None or connection.listener is not None:
+            return False
+        self.flush()
+        me = Listener(waitable, connection.bell)
+        try:
+            with self.mutex:
+                if connection is not self.current_connection or connection.listener is not None:
+                    return False
+                if waitable.ready or self.ended:
+                    return True
+                connection.listener = me
+                waitable._add_waker(me)
+                self.sleepers.add(me)
+            woken = me.sleep(None if deadline is None else deadline - self.now())
+            if not woken or waitable.ready:
+                return True
+            if connection.reader is not None:
+                self._have_it_read(connection)
+                return False
+            self.take(connection)
+            if connection.full:
+                self._have_it_read(connection)
+            return True
+        except BaseException:
+            self._have_it_read(connection)  # the kernel may have told only this thread
+            raise
+        finally:
+            if connection.listener is me:
+                connection.listener = None
+            with self.mutex:
+                self.sleepers.discard(me)
+                waitable._drop_waker(me)
+            if connection.closed_because:
+                self._done_with_connection()
 
     def _read_as_leader(
         self, waitable: Waitable, deadline: float | None, fresh: Request | None = None
@@ -296,6 +278,16 @@ class LeaderFollower(MutexDriver):
                         return
 
     # --- bytes ------------------------------------------------------------------------------------
+
+    def take(self, connection: Connection) -> None:
+        """Read, even if a leader is about to: what it has not received, it gets from here."""
+        session = self.session
+        self.read(connection)
+        if connection.reader is not None:
+            connection.ring()
+        if not session.usable and session.challenge is not None:
+            self.wake()
+        self.wake_follower()
 
     def read(self, connection: Connection) -> None:
         """One receive, of what has come, and all that follows from it; by any thread."""

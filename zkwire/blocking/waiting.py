@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
+    from zkwire.net.bell import Bell
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable
 
@@ -44,11 +45,37 @@ class Sleeper:
         except RuntimeError:
             return  # already awake
 
-    def sleep(self, seconds: float | None) -> None:
+    def sleep(self, seconds: float | None) -> bool:
+        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
+
+        Whether it was woken.
+        """
+        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
+        return seconds > 0 and self._lock.acquire(timeout=seconds)
+
+
+class Listener(Sleeper):
+    """The same, until bytes have come that no reader waits for."""
+
+    __slots__ = ("_asleep", "_bell")
+
+    def __init__(self, waitable: Waitable, bell: Bell) -> None:
+        self.waitable: Waitable = waitable
+        self._bell = bell
+        self._asleep = False
+
+    def __call__(self) -> None:
+        """End the sleep.  Idempotent."""
+        if self._asleep:  # it calls itself as well, with what it has read
+            self._bell.ring_listener()
+
+    def sleep(self, seconds: float | None) -> bool:
         """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP."""
         seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
-        if seconds > 0:
-            self._lock.acquire(timeout=seconds)
+        self._asleep = True
+        woken = self.waitable.ready or bool(self._bell.listener.poll(max(0.0, seconds), 1))
+        self._asleep = False
+        return woken
 
 
 class MutexDriver(Driver):

@@ -1,12 +1,13 @@
-"""Which thread the kernel wakes when bytes have come: a caller that waits, or else the I/O thread.
+"""Which thread the kernel wakes when bytes have come: one that waits for an answer, else one that
+waits for an event, else the I/O thread.
 
-Both wait for the same socket, each by an epoll of its own, exclusively (Linux 4.5): the kernel
+They wait for the same socket, each by an epoll of its own, exclusively (Linux 4.5): the kernel
 wakes the first of them in which a thread waits.  So the I/O thread is woken at once by bytes that
-come when no caller waits (none reads, or the one that does is held up), and by no others: to check
-from time to time whether callers still read costs a switch of threads for each check.
+come when no other thread waits (or the one that does is held up), and by no others: to check from
+time to time whether callers still read costs a switch of threads for each check.
 
 It must not read: which thread has the read role is decided in :mod:`zkwire.blocking.leader`.
-Invariant: the caller's epoll is registered first, so the I/O thread is not woken beside a caller.
+Invariant: the epolls are registered in this order, so one thread is woken and no other beside it.
 """
 
 from __future__ import annotations
@@ -20,30 +21,38 @@ if TYPE_CHECKING:
 
 
 class Bell:
-    """``caller`` is for the one thread that waits for an answer, ``io`` for the I/O thread."""
+    """``caller`` is for the one thread that waits for an answer, ``listener`` for one of those that
+    wait for events, ``io`` for the I/O thread.
+    """
 
-    __slots__ = ("_ring", "caller", "io")
+    __slots__ = ("_rings", "caller", "io", "listener")
 
     def __init__(self, sock: socket.socket) -> None:
         events = select.EPOLLIN | select.EPOLLEXCLUSIVE
         self.caller: select.epoll = select.epoll()
+        self.listener: select.epoll = select.epoll()
         self.io: select.epoll = select.epoll()
-        self.caller.register(sock, events)  # first, see above
-        self.io.register(sock, events)
-        self._ring = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.caller.register(self._ring, select.EPOLLIN | select.EPOLLET)  # each ring counts once
+        for epoll in (self.caller, self.listener, self.io):  # in this order, see above
+            epoll.register(sock, events)
+        self._rings: list[int] = []
+        for epoll in (self.caller, self.listener):
+            self._rings.append(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+            epoll.register(self._rings[-1], select.EPOLLIN | select.EPOLLET)  # each counts once
 
     def ring(self) -> None:
         """Wake the caller: another thread may have received what it waits for."""
-        os.eventfd_write(self._ring, 1)
+        os.eventfd_write(self._rings[0], 1)
+
+    def ring_listener(self) -> None:
+        """Wake the listener."""
+        os.eventfd_write(self._rings[1], 1)
 
     def close(self) -> None:
         """Close the descriptors, not the socket."""
-        self.caller.close()
-        self.io.close()
-        if self._ring >= 0:
-            os.close(self._ring)
-            self._ring = -1
+        for epoll in (self.caller, self.listener, self.io):
+            epoll.close()
+        while self._rings:
+            os.close(self._rings.pop())
 
 
 def bell_for(sock: socket.socket) -> Bell | None:

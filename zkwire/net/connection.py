@@ -55,8 +55,8 @@ class Connection:
 
     __slots__ = (
         "_recv", "_send", "_taken", "backlog", "bell", "broken_pipe", "closed_because",
-        "deadlines_at", "full", "got", "inbox", "reader", "reads", "room", "sock", "wait",
-        "writer", "written",
+        "deadlines_at", "full", "got", "inbox", "listener", "reader", "reads", "room", "sock",
+        "wait", "writer", "written",
     )  # fmt: skip
 
     exact = True  # an interrupt before the session has begun changes nothing
@@ -71,6 +71,7 @@ class Connection:
         self.inbox: deque[bytes] = deque()  # received and not taken in
         self.reader: object = None  # what a thread with the read role has put there
         self.writer: object = None  # the same for the write role
+        self.listener: object = None  # a thread that waits for an event, and reads if none does
         self.reads: int = 0
         self.got: int = 0  # bytes, by the last receive
         self.room: int = FEW_BYTES

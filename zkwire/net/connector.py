@@ -129,7 +129,11 @@ class Connector:
         """Close the sockets that no thread uses any more, or ever will: these give no role."""
         if self._ended:
             with self._mutex:
-                unused = [each for each in self._ended if each.reader is each.writer is None]
+                unused = [
+                    each
+                    for each in self._ended
+                    if each.reader is each.writer is each.listener is None
+                ]
                 for connection in unused:
                     self._ended.remove(connection)
             for connection in unused:
