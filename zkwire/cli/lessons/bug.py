@@ -144,7 +144,7 @@ class Replay(Play):
             Simulation.perform(self, step)
         else:
             super().perform(step)
-        self._look()
+        self.look()
 
     def show(self) -> None:
         """Play them, and say at the end what has gone wrong."""

@@ -50,7 +50,8 @@ async def lesson(stage: Stage) -> None:
     timeout, session = unpack_from(">iq", answer, 8)
     stage.say(f"A greeting of {len(connect(10_000))} bytes, and an answer of {len(answer)}: "
               f"session {session:#x} for {timeout} ms.")  # fmt: skip
-    answers = you.send(create(1, "/typed", mistake))
+    asked = create(1, f"{stage.root}/typed", mistake)
+    answers = you.send(asked)
     if mistake:
         codes = [unpack_from(">i", answer, 16)[0] for answer in answers]
         said = error_name(codes[0]) if codes else "nothing: it waits for the rest of the frame"
@@ -59,17 +60,18 @@ async def lesson(stage: Stage) -> None:
         stage.expect(said.startswith(expected), "one wrong byte is enough")
         return
     xid, zxid, error = unpack_from(">iqi", answers[0], 4)
-    stage.say(f"The create has {len(create(1, '/typed'))} bytes, its answer {len(answers[0])}: xid "
+    stage.say(f"The create has {len(asked)} bytes, its answer {len(answers[0])}: xid "
               f"{xid}, zxid {zxid:#x}, error {error}.")  # fmt: skip
     stage.expect((xid, error) == (1, 0), "the server has created the node")
-    (listed,) = you.send(get_children(2, "/"))
+    names = get_children(2, stage.root or "/")
+    (listed,) = you.send(names)
     stage.expect(b"typed" in listed, "the list has the new name")
     stage.ask("zkwire asks for the same. Are its bytes the same?")
     a = stage.client("A")
     await a.create("/zkwire")
     await a.get_children("/")
     own = [stage.frames(a, op, "c2s")[0].raw for op in ("connect", "create", "get_children")]
-    typed = [connect(10_000), create(1, "/zkwire"), get_children(2, "/")]
+    typed = [connect(10_000), create(1, f"{stage.root}/zkwire"), names]
     stage.expect(own == typed, "zkwire sends the same bytes")
 
 

@@ -14,6 +14,8 @@ from zkwire.errors import ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from zkwire.cli.context import Context
     from zkwire.cli.lessons.event import Event
     from zkwire.cli.lessons.lesson import Flag, Lesson
@@ -30,6 +32,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--svg", metavar="FILE", help="draw the lesson into this file")
     parser.add_argument("--html", metavar="FILE", help="write it as a page, with all bytes")
     parser.add_argument("--source", action="store_true", help="the Python of the lesson")
+    parser.add_argument(
+        "--server", "-s", metavar="HOST:PORT", help="play it on this server, if the lesson can be"
+    )
     given: set[str] = set()
     for name in TABLE:
         group = parser.add_argument_group(f"break it: {name}")
@@ -65,6 +70,8 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         if name not in TABLE:
             raise UsageError(f"there is no lesson {name!r}; there are {', '.join(TABLE)}")
         lesson = find(name)
+        if asked.server is not None and not asked.source:
+            _check_server(name, lesson, asked)
         flags = _flags(name, lesson, asked)
         for file in filter(None, (asked.svg, asked.html)):
             open(file, "a").close()  # a bad name is an error before the lesson, not behind it
@@ -73,6 +80,18 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         elif not _run(context, name, lesson, flags):
             status = REFUSED
     return status
+
+
+def _check_server(name: str, lesson: Lesson, asked: argparse.Namespace) -> None:
+    """UsageError for what needs the virtual clock, ValueError for what is no HOST:PORT."""
+    for flag in lesson.flags:
+        if flag.needs and getattr(asked, _dest(flag.name)) is not None:
+            raise UsageError(f"{name} {flag.name} needs the virtual clock: {flag.needs}")
+    if lesson.needs:
+        raise UsageError(f"the lesson {name} needs the virtual clock: {lesson.needs}")
+    host, colon, port = asked.server.rpartition(":")
+    if not (host and colon and port.isdecimal()) or "," in host:
+        raise UsageError(f"--server takes one HOST:PORT here, not {asked.server!r}")
 
 
 def _list(context: Context) -> int:
@@ -113,8 +132,11 @@ def _source(lesson: Lesson) -> str:
 
 def _run(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> bool:
     """Run a lesson; whether all was as expected."""
-    from zkwire.cli.lessons.stage import Stage
     from zkwire.testing.simulation import ViolationError
+
+    if context.options.server is not None:
+        return _run_on_server(context, name, lesson, flags)
+    from zkwire.cli.lessons.stage import Stage
 
     shown = _shown_by(context, name, lesson)
     events: list[Event] = []
@@ -130,6 +152,28 @@ def _run(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
         stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
     shown.finish(stage.failures)
     _draw(context.options, name, lesson, events)
+    return not stage.failures
+
+
+def _run_on_server(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> bool:
+    """Run it there, and show it afterwards: a server does not wait for a reader."""
+    from zkwire.cli.lessons.event import SAY, Event
+    from zkwire.cli.lessons.server_stage import ServerStage
+
+    asked = context.options
+    stage: Any = ServerStage(
+        flags, lambda event: None, asked.server, connect_timeout=asked.connect_timeout
+    )
+    words = f"Played on {asked.server}, below {stage.root}, which clients see as / here."
+    try:
+        stage.run(lesson.run(stage))
+    finally:
+        shown = _shown_by(context, name, lesson)
+        events = [Event(0.0, SAY, words), *stage.shown]
+        for event in events:
+            shown.show(event)
+    shown.finish(stage.failures)
+    _draw(asked, name, lesson, events)
     return not stage.failures
 
 

@@ -19,7 +19,7 @@ async def lesson(stage: Stage) -> None:
     stage.ask("The connection breaks, and A reads /private at once. The read waits for the next "
               "connection. What has to leave before it?")  # fmt: skip
     sent = len(stage.frames(a, "", "c2s"))
-    stage.cut(a)
+    await stage.cut(a)
     data, _ = await a.get_data("/private")
     frames = stage.frames(a, "", "c2s")[sent:]
     shown = ", ".join(f"{f.op} (xid {f.xid})" if f.xid else f.op for f in frames)

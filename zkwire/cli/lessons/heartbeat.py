@@ -57,7 +57,7 @@ async def lesson(stage: Stage) -> None:
         stage.say(f"A raised SessionExpiredError: {error}. It had to connect to learn that: "
                   f"the answer has session 0 and a timeout of 0.")  # fmt: skip
     stage.expect(a.state is State.EXPIRED, "A knows that its session is over")
-    stage.expect(stage.children("/exp") == [], "its ephemeral node is gone")
+    stage.expect(await stage.children("/exp") == [], "its ephemeral node is gone")
 
 
 LESSON = Lesson(
@@ -66,6 +66,7 @@ LESSON = Lesson(
     run=lesson,
     remember='only a server can say "expired"; behave as if it could have said so already.',
     in_code="client.state, client.lease_remaining(), and lock.lost, which is told in time.",
+    needs="it lets ten session timeouts pass, and stops a client's process",
     flags=(
         Flag("--tick", "the server's unit of time (2s)", duration, TICK),
         Flag("--half-open", "A's network is silent, and A's process goes on"),

@@ -45,12 +45,12 @@ async def drain(stage: Stage, path: str, number: int, herd: bool) -> tuple[int, 
     locks = [Queue(c, path) if herd else AsyncSequentialLock(c, path) for c in clients]
     for lock, client in zip(locks, clients, strict=True):
         stage.start(client, lock.acquire())
-        await stage.sleep(0.2)
+        await stage.settle()
     begin, woken = stage.now, 0
     for lock, client in zip(locks, clients, strict=True):
         woken += sum(event.time >= begin for event in stage.frames(client, "notification"))
         await lock.release()
-        await stage.sleep(0.2)
+        await stage.settle()
     sizes = [len(frame.raw) for frame in stage.traffic(begin)]
     for client in clients:
         await client.close()
@@ -78,10 +78,10 @@ async def lesson(stage: Stage) -> None:
         locks = [Queue(client, "/q", "naive" * naive) for client in (a, b, c)]
         for lock in locks:
             stage.start(a, lock.acquire())
-            await stage.sleep(0.2)
+            await stage.settle()
     stage.ask("B's session expires. Its node is gone, and C wakes up. Is it C's turn?")
-    stage.expire(b)
-    await stage.sleep(0.2)
+    await stage.expire(b)
+    await stage.settle()
     held = [name for name, lock in zip("ABC", locks, strict=True) if lock.held]
     why = "C took the event for its turn" if naive else "C has looked again, and found A in front"
     stage.expect(held == ["A", "C"][: 1 + naive], f"held by {' and '.join(held)}: {why}")

@@ -14,20 +14,25 @@ if TYPE_CHECKING:
 
 
 class Flag(NamedTuple):
-    """A flag that changes the outcome; without a ``kind`` it is a switch."""
+    """A flag that changes the outcome; without a ``kind`` it is a switch.
+
+    ``needs``: why it asks for the virtual clock; empty if a server somewhere else will do.
+    """
 
     name: str
     does: str
     kind: Callable[[str], Any] | None = None
     default: Any = False
     choices: tuple[str, ...] | None = None
+    needs: str = ""
 
 
 class Lesson(NamedTuple):
     """One lesson.
 
     ``cast``: its clients and servers, in words.  ``run`` is the lesson, ``remember`` its one
-    sentence, ``in_code`` what of zkwire takes care of it.  ``flags`` are its own.
+    sentence, ``in_code`` what of zkwire takes care of it.  ``flags`` are its own, ``needs`` is that
+    of a flag.
     """
 
     title: str
@@ -37,6 +42,7 @@ class Lesson(NamedTuple):
     in_code: str
     flags: tuple[Flag, ...] = ()
     servers: int = 1
+    needs: str = ""
 
 
 # Its name, its minutes, and what it is about; its module has the same name.

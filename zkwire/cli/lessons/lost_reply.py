@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from zkwire import AsyncClient
     from zkwire.cli.lessons.stage import Stage
 
+NO_PROXY = "no proxy sees what a client has not sent"
 ON_THE_WIRE = {
     "create": "create", "sequential-persistent": "create", "set": "set_data", "delete": "delete",
 }  # fmt: skip
@@ -38,14 +39,14 @@ async def lesson(stage: Stage) -> None:
     when = {"before": "before A's request is sent", "lost": "while A's request is on its way",
             "after": "after the server has executed A's request"}[moment]  # fmt: skip
     stage.ask(f"The connection breaks {when} ({op}). What can A know about it?")
-    stage.cut(a, **{moment: ON_THE_WIRE[op]})
+    await stage.cut(a, **{moment: ON_THE_WIRE[op]})
     try:
         await request(a, op)
     except ConnectionLossError as error:
         stage.say(f"A raised {name_of(error)}: {error}")
         stage.expect(isinstance(error, Unknown) is not before, "the error says whether it was sent")
     if stage.flags.expire:
-        stage.expire(a)
+        await stage.expire(a)
         a = stage.client("B")
 
     stage.ask("What does a look at the server show?")
@@ -63,7 +64,7 @@ async def lesson(stage: Stage) -> None:
     stage.ask("And if the request is just sent again, without a look?")
     try:
         await request(a, op)
-        mine = [name for name in stage.children("/q") if name.startswith("7f3a-")]
+        mine = [name for name in await stage.children("/q") if name.startswith("7f3a-")]
         if len(mine) == 2:
             stage.say(f"{' and '.join(mine)}: the second would wait in a queue for the first, "
                       "which is its own, for as long as the session lives.")  # fmt: skip
@@ -74,10 +75,10 @@ async def lesson(stage: Stage) -> None:
         stage.expect(done, "repeating is refused only if it had happened")
     if op == "create":
         stage.ask("zkwire's fair lock meets the same fault. How many nodes will it have?")
-        stage.cut(a, after="create2")
+        await stage.cut(a, after="create2")
         lock = AsyncSequentialLock(a, "/lock")
         await lock.acquire(timeout=30)
-        (node,) = nodes if len(nodes := stage.children("/lock")) == 1 else [""]
+        (node,) = nodes if len(nodes := await stage.children("/lock")) == 1 else [""]
         stage.say(f"Nodes: {len(nodes)}. Its name begins with ids, {node[:-16]}, and the lock "
                   "looked for them before it did anything else.")  # fmt: skip
         sent = len(stage.frames(a, "create2", "c2s"))
@@ -92,7 +93,7 @@ LESSON = Lesson(
     in_code="NotSentError and OutcomeUnknownError; docs/connection-loss.md has each operation.",
     flags=(
         Flag("--op", "the request (create)", None, "create", tuple(ON_THE_WIRE)),
-        Flag("--before", "the connection breaks before the request is sent"),
+        Flag("--before", "the connection breaks before the request is sent", needs=NO_PROXY),
         Flag("--lost", "the connection breaks while the request is on its way"),
         Flag("--expire", "the session expires as well"),
     ),

@@ -165,7 +165,7 @@ class Play(Simulation):
         while True:
             await Suspend(max(client.session.lease_deadline, self.now + 1.0))
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Tell of what has changed without a frame: clients that stand still, and locks."""
         for client in self.clients:
             still = "network" if client.silent_until is not None else ""
@@ -200,12 +200,12 @@ class Play(Simulation):
         try:
             while not task.done:
                 self.between()
-                self._look()
+                self.look()
                 step = turns.next(self)
                 if step is None or self.elapsed > LONGEST or len(self.done) > MOST_STEPS:
                     raise ViolationError("LIVE", f"{self.elapsed:.0f} s have passed without an end")
                 self.perform(step)
-                self._look()
+                self.look()
                 for client in self.clients:
                     session = client.session
                     if (session.has_output or session.callbacks) and client.running:
@@ -221,7 +221,7 @@ class Play(Simulation):
         client = self._by_name.get(step.subject)
         if step.kind == "resume":
             super().perform(step)
-            self._look()
+            self.look()
             mine = [s for s in self.steps() if s.kind == "run" and self.client_of(s) is client]
             for first in mine[:1]:  # code that was stopped goes on before it hears of anything
                 super().perform(first)

@@ -41,7 +41,7 @@ async def lesson(stage: Stage) -> None:
     stage.ask("W's connection breaks. While W is away, /g is written, /again is deleted and "
               "created anew, /brief is created and deleted. What is W told?")  # fmt: skip
     stage.silence(w, 1.0)
-    stage.cut(w)
+    await stage.cut(w)
     await o.set_data("/g", b"away")
     await o.create("/wide")
     await o.delete("/again")
