@@ -79,6 +79,7 @@ class TestTlsFailures:
             "TLS: the server does not accept the client certificate: certificate unknown"
         )
 
+    @pytest.mark.since("3.7")
     @each_version
     def test_a_good_client_certificate(
         self, tls_zookeeper_for_certified: SecureServer, version: ssl.TLSVersion
