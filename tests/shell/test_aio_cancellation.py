@@ -33,6 +33,7 @@ from tests.support.aio_helpers import (
     watch_count,
 )
 from tests.support.lock_helpers import LONG, PATIENCE
+from tests.unit.test_exports import OPERATIONS
 from zkwire import (
     AsyncClient,
     AsyncMultiLock,
@@ -176,6 +177,10 @@ def zk_acl() -> Any:
     from zkwire import OPEN_ACL_UNSAFE
 
     return OPEN_ACL_UNSAFE
+
+
+def test_each_operation_is_cancelled() -> None:
+    assert set(VERBS) >= OPERATIONS
 
 
 @pytest.mark.parametrize("verb", VERBS)

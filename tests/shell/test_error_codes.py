@@ -62,6 +62,7 @@ from zkwire import (
 from zkwire.errors import SERVER_ERRORS
 from zkwire.testing.proxy import FaultProxy, Frame
 from zkwire.testing.proxy.faults import Send, Step
+from zkwire.wire import ops
 
 PATIENCE = 30.0
 SUPER = digest_auth("super", "user")
@@ -443,6 +444,12 @@ SINCE: list[tuple[str, str, Callable[[Client], Any]]] = [
     ("add_watch", "3.6.0", lambda c: c.add_watch("/x", Watch())),
     ("who_am_i", "3.7.0", lambda c: c.who_am_i()),
 ]
+
+
+def test_each_operation_that_an_older_server_lacks_is_asked_for() -> None:
+    by_the_client_itself = {"check_watches", "remove_watches", "set_watches2"}
+    late = {op.name for op in ops.OPS.values() if op.since >= "3.5"}
+    assert {op for op, *_ in SINCE} == late - by_the_client_itself
 
 
 def test_an_older_server_costs_a_connection_and_not_the_session() -> None:

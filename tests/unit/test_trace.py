@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.scripted import ANSWERS, GONE, NO_NODE, START, Script, reply_frame, script_in
+from tests.unit.test_exports import OPERATIONS
 from zkwire.jute.records import ACL, SetSASLResponse
 from zkwire.operations.multi import Create
 from zkwire.session.trace import TraceFrame
@@ -157,6 +158,8 @@ def _do_everything(script: Script) -> None:
         ("add_auth", "digest", b"user:" + SECRET), ("who_am_i",), ("get_ephemerals",),
         ("get_all_children_number", "/a"), ("get_config",),
     ]  # fmt: skip
+    nothing_secret = {"reconfig", "remove_watches"}
+    assert {verb for verb, *_ in operations} == OPERATIONS - nothing_secret
     for verb, *arguments in operations:
         script.call(verb, *arguments)
 
