@@ -57,14 +57,21 @@ def test_thread_that_holds_may_acquire_again(stage: Stage, fresh_path: str) -> N
         assert entered is lock
         fence = lock.lock.fence
         assert lock.acquire(0)
+        assert lock.try_acquire()
+        assert lock.lease_remaining() > 0
         with lock:
             assert len(stage.nodes(fresh_path)) == 1
             assert lock.lock.fence == fence
         lock.release()
+        lock.release()
         assert lock.held
-        assert not SequentialLock(stage.observer, fresh_path).try_acquire()
+        rival = ReentrantLock(stage.observer, fresh_path)
+        assert not rival.try_acquire()
     assert not lock.held
     assert stage.nodes(fresh_path) == []
+    assert rival.try_acquire()
+    assert rival.lock.fence > fence
+    rival.release()
     with lock:
         assert lock.lock.fence > fence
 

@@ -70,6 +70,7 @@ def wait_no_nodes(stage: Stage, path: str) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_as_many_as_there_are(stage: Stage, fresh_path: str, count: int) -> None:
     semaphores = [far(stage, fresh_path, count) for _ in range(count + 1)]
+    assert {semaphore.count for semaphore in semaphores} == {count}
     leases = [leased(semaphore, GRACE) for semaphore in semaphores[:-1]]
     assert all(lease.held for lease in leases)
     assert stage.observer.get_data(fresh_path)[0] == str(count).encode()
