@@ -42,6 +42,12 @@ def _list() -> str:
     return "".join(lines)
 
 
+def _open() -> str:
+    """For each lesson a link that opens it; in HTML, since the playground is a page of the site."""
+    links = [f'<a href="playground.html#lesson={name}">{name}</a>' for name in TABLE]
+    return f"On the site, each opens there: {', '.join(links)}.\n"
+
+
 def _take() -> str:
     """A lesson whole."""
     return f"```text\n$ zkwire lesson lost-reply\n{output_of('lesson', 'lost-reply')}```\n"
@@ -53,7 +59,7 @@ def _said() -> str:
 
 def written() -> str:
     """The page with these parts as they are now."""
-    parts = {"list": _list, "take": _take, "said": _said}
+    parts = {"list": _list, "open": _open, "take": _take, "said": _said}
     return _PART.sub(lambda part: parts[part[1]](), PATH.read_text())
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 from xml.etree import ElementTree
 
 import pytest
@@ -68,6 +69,13 @@ def test_a_lesson_is_as_it_expects(
 def test_the_page_shows_the_lessons_as_they_are() -> None:
     """Else: python3 -m tests.support.lesson_page."""
     assert lesson_page.written() == lesson_page.PATH.read_text()
+
+
+def test_each_link_opens_a_lesson_in_the_playground() -> None:
+    links = re.findall(r'"playground\.html#(.*?)"', lesson_page.PATH.read_text())
+    assert [parse_qs(link, strict_parsing=True) for link in links] == [
+        {"lesson": [name]} for name in TABLE
+    ]
 
 
 def test_each_question_is_answered_where_the_page_says() -> None:
