@@ -1,8 +1,8 @@
-"""The async locks: every scenario of the blocking ones, and what only they can show.
+"""The async locks: what only tasks can show.
 
-The scenarios of `test_locks`, `test_lock_losses`, `test_lock_paths`, `test_lock_recovery` and
-`test_lock_wakeups` are run as they stand, with the client behind the proxy an asyncio one
-(`tests/support/aio_stage.py`); the fault sweep likewise.
+The algorithms are those of the locks for threads, so their scenarios are run there; what a lost
+connection does to the async ones is in `tests/connection_loss/recipes.py`, a cancellation in
+`test_aio_cancellation`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,16 @@ import os
 import signal
 import time
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.real import (
-    test_lock_losses,
-    test_lock_paths,
-    test_lock_recovery,
-    test_lock_wakeups,
-    test_locks,
-)
+import zkwire
 from tests.real.test_failover import SESSION_TIMEOUT, each_role
 from tests.real.test_lock_recovery import (  # `queue` is a fixture
-    ENOUGH,
-    ENTER,
-    GUARD,
-    Scene,
-    assert_free,
-    lost_deletes,
     queue,  # noqa: F401
 )
-from tests.real.test_lock_sweep import CUTS, CYCLES, SINGLES, Cycle, Place, Run, Sweep, timed_out
 from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import (
     AsyncKind,
@@ -47,20 +33,16 @@ from tests.support.aio_helpers import (
     run,
     watch_count,
 )
-from tests.support.aio_stage import BY_NAME, AsyncStage, LoopThread, ThreadedClient, scenarios
 from tests.support.lock_helpers import (
-    ALL_KINDS,
     GRACE,
     LONG,
     PATIENCE,
     SHORT,
     Kind,
-    Stage,
     Workers,
     acquire_soon,
     all_kinds,
     assert_strictly_rising,
-    holding,
 )
 from tests.support.lock_workers import fenced_write
 from tests.support.server_control import Ensemble, ZooKeeperServer
@@ -75,7 +57,6 @@ from zkwire import (
     LockLostError,
     LockTakenError,
     NoNodeError,
-    SequentialLock,
 )
 from zkwire.net.pacing import DEFER_SECONDS
 from zkwire.testing import Server
@@ -83,154 +64,7 @@ from zkwire.testing import Server
 WAITERS = 1000
 
 
-@pytest.fixture(scope="module")
-def thread() -> Iterator[LoopThread]:
-    thread = LoopThread()
-    yield thread
-    thread.close()
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer, thread: LoopThread) -> Iterator[Stage]:
-    with on(AsyncStage, thread)(zookeeper) as stage:
-        yield stage
-
-
-class AsyncScene(AsyncStage, Scene):
-    """As `Scene`."""
-
-
-@pytest.fixture
-def scene(zookeeper: ZooKeeperServer, thread: LoopThread, fresh_path: str) -> Iterator[Scene]:
-    with on(AsyncScene, thread)(zookeeper) as scene:
-        scene.path = fresh_path
-        yield scene
-
-
-def on(kind: Any, thread: LoopThread) -> Any:
-    """The kind of stage, with its clients in that thread."""
-    return type(kind.__name__, (kind,), {"thread": thread})
-
-
-# --- the scenarios of the blocking locks ----------------------------------------------------------
-
-for module in (test_locks, test_lock_losses, test_lock_paths):
-    borrowed = scenarios(
-        module,
-        {
-            "test_forked_child_holds_nothing",  # below: the loop's thread is not in the child
-            "test_interrupted_waiter_leaves_no_node",  # test_aio_cancellation
-            "test_lost_when_the_server_is_away_for_a_session_timeout",  # test_aio_loss
-            "test_lease_is_renewed_by_contact",  # test_aio_client_life, 10,000 idle seconds
-            "test_a_with_that_is_refused_releases_nothing",  # no task runs between the two
-            "test_the_loss_of_a_lock_for_threads_is_not_to_be_awaited",
-            "test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock",  # a stopped one has
-        },
-        on_every_server={"test_two_clients_hand_over_to_each_other"},
-    )
-    globals().update(borrowed)
-globals().update(scenarios(test_lock_recovery, {"test_lost_delete_of_a_timed_out_attempt"}, most=2))
-globals().update(
-    scenarios(
-        test_lock_wakeups,
-        {"test_a_lock_held_for_a_moment_is_two_round_trips"},  # below: a turn of the loop
-    )
-)
-
-
-@pytest.mark.own_server
-@lost_deletes
-def test_lost_delete_of_a_timed_out_attempt(
-    queue: Scene,  # noqa: F811
-    cuts: list[str],
-    trace: list[str],
-) -> None:
-    """As there, but the watch is taken back at once, so its answer may be lost with the delete."""
-    rival: Any = queue.rival(SequentialLock, queue.path)
-    lock = queue.lock(SequentialLock, queue.path)
-    for nth, cut in enumerate(cuts, 1):
-        queue.cut("delete", cut, nth)
-    with holding(rival):
-        assert not lock.acquire(ENOUGH)
-        queue.expect(*ENTER, GUARD, "get_data ok", "remove_watches *", *trace)
-        assert len(queue.nodes(queue.path)) == 1
-    assert_free(queue, SequentialLock)
-
-
-def test_the_borrowed_scenarios_are_about_the_async_locks(stage: Stage, fresh_path: str) -> None:
-    for kind in ALL_KINDS:
-        lock: Any = stage.lock(kind, fresh_path)
-        assert type(lock._twin).__name__ == f"Async{kind.__name__}"
-        assert isinstance(stage.client(), ThreadedClient)
-
-
-# --- the fault sweep ------------------------------------------------------------------------------
-
-
-class AsyncRun(AsyncStage, Run):
-    """As `Run`: the subject is an asyncio client, everybody else is not."""
-
-    def __init__(
-        self, server: ZooKeeperServer, observer: Client, kind: Kind, path: str, at: int = 0
-    ) -> None:
-        super().__init__(server, observer, BY_NAME[kind.__name__], path, at)
-
-
-class AsyncSweep(Sweep):
-    """As `Sweep`."""
-
-    thread: LoopThread
-
-    def _run(self, name: str, at: int) -> Run:
-        made: Run = on(AsyncRun, self.thread)(
-            self._server, self._observer, self._kind, f"{self._path}/{name}/lock", at
-        )
-        return made
-
-
-@pytest.mark.own_server
-@pytest.mark.parametrize(
-    ("kind", "cycle"), CYCLES, ids=[f"{kind.__name__}-{cycle.__name__}" for kind, cycle in CYCLES]
-)
-def test_every_fault_at_every_request(
-    place: Place, thread: LoopThread, kind: Kind, cycle: Cycle
-) -> None:
-    cuts = {name: (fault,) for name, fault in CUTS.items()}
-    sweep = AsyncSweep(place, cuts if cycle is timed_out else SINGLES)
-    sweep.thread = thread
-    sweep.run_all(kind, cycle)
-
-
 # --- between processes ----------------------------------------------------------------------------
-
-
-@all_kinds
-def test_processes_and_tasks_count_without_losing_one(
-    zookeeper: ZooKeeperServer, kind: Kind, fresh_path: str, tmp_path: Path
-) -> None:
-    """Blocking processes, tasks in processes and, where it understands the lock, kazoo's lock."""
-    counter = tmp_path / "counter"
-    counter.write_text("0")
-    common = (zookeeper.hosts, kind.__name__, fresh_path)
-    with Workers() as workers:
-        crew = [workers.start("counting_in_tasks", *common, 5, counter, 5) for _ in range(4)]
-        crew += [workers.start("counting", *common, 20, counter) for _ in range(2)]
-        expected = 4 * 5 * 5 + 2 * 20
-        if kind is SequentialLock:
-            pytest.importorskip("kazoo")
-            crew.append(
-                workers.start("counting_with_kazoo", zookeeper.hosts, fresh_path, 20, counter)
-            )
-            expected += 20
-        for worker in crew:
-            worker.expect("ready")
-        for worker in crew:
-            worker.say("go")
-        lines = [line for worker in crew for line in worker.end(4 * PATIENCE)]
-    turns = sorted(tuple(map(int, line.split())) for line in lines)
-    assert [number for number, _ in turns] == list(range(expected))
-    assert counter.read_text() == str(expected)
-    assert_strictly_rising(fence for _, fence in turns if fence)
 
 
 @pytest.mark.own_server
@@ -260,25 +94,6 @@ def test_stopped_holder_knows_when_it_wakes(
 
         assert rival.held
         assert register.read_text() == f"{rival.fence}\nby the rival\n"
-        rival.release()
-
-
-@pytest.mark.own_server
-def test_killed_holder_is_followed(
-    zookeeper: ZooKeeperServer, fresh_path: str, tmp_path: Path
-) -> None:
-    kind = SequentialLock
-    register = tmp_path / "register"
-    register.write_text("0\n")
-    with Client(zookeeper.hosts, session_timeout=LONG) as client, Workers() as workers:
-        arguments = (zookeeper.hosts, kind.__name__, fresh_path, SHORT, register)
-        worker = workers.start("writing_in_a_task", *arguments)
-        _, fence = (worker.hear() or "").split()
-        rival = kind(client, fresh_path)
-        assert not rival.try_acquire()
-        os.kill(worker.pid, signal.SIGKILL)
-        acquire_soon(rival, PATIENCE)
-        assert rival.fence > int(fence)
         rival.release()
 
 
@@ -414,7 +229,7 @@ async def test_both_worlds_on_one_path(
     zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
 ) -> None:
     with Client(zookeeper.hosts) as threaded:
-        theirs = BY_NAME[kind.__name__.removeprefix("Async")](threaded, fresh_path)
+        theirs = getattr(zkwire, kind.__name__.removeprefix("Async"))(threaded, fresh_path)
         async with AsyncClient(zookeeper.hosts) as client:
             ours = kind(client, fresh_path)
             fences = []

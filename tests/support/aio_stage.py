@@ -1,36 +1,18 @@
-"""The async locks on the stage of the blocking ones: the same scenarios, from the other world.
-
-Each client behind the proxy is an `AsyncClient` in a loop of a thread of its own, and each lock on
-it is the async twin of the kind asked for; to the scenario both look like the blocking ones.
-"""
+"""An asyncio client in a loop of a thread of its own, to be used from any other thread."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import contextmanager
-from types import ModuleType
-from typing import Any, Self, TypeVar
-from unittest import mock
-
-import pytest
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from tests.support.aio_helpers import Complaints
-from tests.support.lock_helpers import LONG, PATIENCE, Kind, Lock, Stage, greeting, make_path
+from tests.support.lock_helpers import PATIENCE
 from zkwire import (
-    AsyncBlockingLock,
     AsyncClient,
-    AsyncNonBlockingLock,
-    AsyncSequentialLock,
-    BlockingLock,
-    Client,
-    NonBlockingLock,
-    SequentialLock,
 )
-from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.session.waitable import Waitable
 
 T = TypeVar("T")
@@ -109,155 +91,3 @@ class ThreadedClient:
         self._when_ready(waitable, ready.set)
         ready.wait(timeout)
         return waitable.ready
-
-
-class _Threaded:
-    """Makes a kind of lock async if its client is, and calls it from the outside."""
-
-    twin: Any
-    _twin: Any = None
-    _core: Any
-
-    def __init__(self, client: Client | ThreadedClient, path: str) -> None:
-        if isinstance(client, ThreadedClient):
-            self._run = client.thread.run
-            self._twin = self.twin(client.real, path)
-            self._algorithm = self._twin._algorithm
-        else:
-            super().__init__(client, path)  # type: ignore[call-arg]
-
-    def acquire(self, timeout: float | None = None) -> bool:
-        if self._twin is None:
-            return super().acquire(timeout)  # type: ignore[misc]
-        return bool(self._run(self._twin.acquire(timeout)))
-
-    def try_acquire(self) -> bool:
-        if self._twin is None:
-            return super().try_acquire()  # type: ignore[misc]
-        return bool(self._run(self._twin.try_acquire()))
-
-    def release(self, timeout: float | None = None) -> None:
-        if self._twin is None:
-            super().release(timeout)  # type: ignore[misc]
-        else:
-            self._run(self._twin.release(timeout))
-
-    def __enter__(self) -> Self:
-        if self._twin is None:
-            super().__enter__()  # type: ignore[misc]
-        else:
-            assert self._run(self._twin.__aenter__()) is self._twin
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._twin is None:
-            super().__exit__(*error)  # type: ignore[misc]
-        else:
-            self._run(self._twin.__aexit__(*error))
-
-
-class ThreadedNonBlockingLock(_Threaded, NonBlockingLock):
-    twin = AsyncNonBlockingLock
-
-
-class ThreadedBlockingLock(_Threaded, BlockingLock):
-    twin = AsyncBlockingLock
-
-
-class ThreadedSequentialLock(_Threaded, SequentialLock):  # type: ignore[misc]
-    twin = AsyncSequentialLock
-
-
-TWINS: dict[Any, Any] = {
-    NonBlockingLock: ThreadedNonBlockingLock,
-    BlockingLock: ThreadedBlockingLock,
-    SequentialLock: ThreadedSequentialLock,
-}
-BY_NAME = {kind.__name__: twin for kind, twin in TWINS.items()}
-
-
-class AsyncStage(Stage):
-    """A stage on which every client behind the proxy is an asyncio one."""
-
-    thread: LoopThread
-
-    def client(self, *, timeout: float = LONG, direct: bool = False, chroot: str = "") -> Any:
-        if direct:
-            return super().client(timeout=timeout, direct=True, chroot=chroot)
-        client = ThreadedClient(self.thread, self.proxy.hosts + chroot, timeout)
-        self._exit.callback(client.close)
-        client.connect()
-        self._greetings[client.session_id] = greeting(self.proxy, client.session_id)
-        return client
-
-    def lock(self, kind: Kind, path: str, *, timeout: float = LONG) -> Lock:
-        if not kind.__name__.endswith("SequentialLock"):
-            make_path(self.observer, path + GRANTS)
-        return TWINS.get(kind, kind)(self.client(timeout=timeout), path)
-
-    def rival(self, kind: Kind, path: str) -> Lock:
-        return TWINS.get(kind, kind)(self.client(direct=True), path)
-
-
-@contextmanager
-def async_kinds_in(module: ModuleType) -> Iterator[None]:
-    """What a module of tests calls a lock is the async one, if its client is."""
-    names = {name: twin for name, twin in BY_NAME.items() if hasattr(module, name)}
-    with mock.patch.multiple(module, **names):
-        yield
-
-
-def scenarios(
-    module: ModuleType,
-    without: set[str],
-    most: int | None = None,
-    *,
-    on_every_server: Collection[str] = (),
-) -> dict[str, Any]:
-    """The tests of a module, for the async locks.
-
-    With ``most``, for that many values of a parameter that is not the kind of lock: an enumeration
-    of the algorithm's branches, which both worlds share, needs not be repeated in full.
-
-    Both worlds send the same bytes, so zkwire's own server is enough for all but
-    ``on_every_server``.
-    """
-    return {
-        name: _borrowed(module, test, most, name not in on_every_server)
-        for name, test in vars(module).items()
-        if name.startswith("test_") and name not in without
-    }
-
-
-def _borrowed(module: ModuleType, test: Any, most: int | None, own_server: bool) -> Any:
-    @functools.wraps(test)
-    def scenario(*args: Any, **kwargs: Any) -> None:
-        with async_kinds_in(module):
-            test(*args, **kwargs)
-
-    made: Any = scenario
-    made.pytestmark = [_twinned(mark, most) for mark in getattr(test, "pytestmark", [])]
-    if own_server:
-        made.pytestmark.append(pytest.mark.own_server.mark)
-    return made
-
-
-def _twinned(mark: pytest.Mark, most: int | None) -> pytest.Mark:
-    if mark.name != "parametrize":
-        return mark
-    names, values, *rest = mark.args
-    kept = [twin(value) for value in values]
-    named = dict(mark.kwargs)
-    if "kind" not in names:
-        kept = kept[:most]
-        if isinstance(named.get("ids"), list | tuple):
-            named["ids"] = list(named["ids"])[:most]
-    made: pytest.Mark = getattr(pytest.mark, mark.name)(names, kept, *rest, **named).mark
-    return made
-
-
-def twin(value: Any) -> Any:
-    """The async kind for a kind of lock, anything else as it is."""
-    if isinstance(value, tuple):
-        return tuple(map(twin, value))
-    return TWINS.get(value, value) if isinstance(value, type) else value
