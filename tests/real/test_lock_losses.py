@@ -24,7 +24,6 @@ from tests.support.lock_helpers import (
     acquire_as_third_party,
     acquire_soon,
     all_kinds,
-    answers,
     assert_exclusive,
     holding,
     single_kinds,
@@ -66,20 +65,6 @@ class Witness:
         with pytest.raises(LockLostError):
             lock.release()
         assert self._told.empty()
-
-
-@all_kinds
-def test_lost_when_somebody_deletes_the_node(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock = stage.lock(kind, fresh_path)
-    assert lock.acquire(GRACE)
-    witness, fence = Witness(lock), lock.fence
-    (node,) = stage.nodes(fresh_path)
-    stage.observer.delete(node)
-    witness.assert_lost()
-    assert lock.acquire(GRACE), "the object is as new"
-    assert lock.fence > fence
-    assert not lock.lost.is_set()
-    lock.release()
 
 
 @all_kinds
@@ -361,22 +346,3 @@ def test_release_that_finds_the_node_gone_says_so(
     with pytest.raises(LockLostError):
         releasing.result()
     assert not lock.held
-
-
-@all_kinds
-def test_claim_ends_before_the_delete_is_answered(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    lock, rival, gate = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path), Gate()
-    assert lock.acquire(GRACE)
-    stage.proxy.wait_for(lambda frames: bool(answers(frames, "get_children2")))
-    # The guard's news would end the claim as well; it comes right before the answer.
-    stage.proxy.on("notification", action=hold(gate))
-    releasing = Running(lock.release)
-    gate.wait_reached()
-    assert not releasing.ended
-    assert rival.acquire(GRACE)
-    assert_exclusive(rival, lock)
-    gate.release()
-    releasing.result()
-    rival.release()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
@@ -22,79 +21,18 @@ from tests.support.lock_helpers import (
     acquire_as_third_party,
     all_kinds,
     assert_exclusive,
-    assert_in_time,
-    assert_strictly_rising,
-    calm,
     holding,
-    make_path,
-    requests,
-    timed,
     wait_until_waiting,
     waiters,
     waiting_kinds,
-    watch_count,
     watch_table_size,
 )
 from tests.support.server_control import poll
-from zkwire import Client, ClientClosedError, Lost, SequentialLock, SessionExpiredError
+from zkwire import ClientClosedError, Lost, SequentialLock
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.testing.proxy import Gate, hold
 
 # --- others on the path ---------------------------------------------------------------------------
-
-
-FOREIGN = {
-    "curator": "_c_3f2504e0-4f89-41d3-9a0c-0305e82c3301-lock-",
-    "go": "_c_9a0c0305e82c33013f2504e04f8941d3-lock-",
-    "kazoo": "3f2504e04f8941d39a0c0305e82c3301__lock__",
-    "WriteLock": "x-72057594037927936-",
-    "plain": "n",
-}
-
-
-@pytest.mark.parametrize("prefix", FOREIGN.values(), ids=FOREIGN.keys())
-def test_contenders_of_other_libraries_are_waited_for(
-    stage: Stage, fresh_path: str, prefix: str
-) -> None:
-    """Their names sort anywhere; only the number counts."""
-    make_path(stage.observer, fresh_path)
-    lock = stage.lock(SequentialLock, fresh_path)
-    ahead = [
-        stage.observer.create(f"{fresh_path}/{prefix}", ephemeral=True, sequential=True)
-        for _ in range(2)
-    ]
-    assert not lock.try_acquire()
-    waiter = Running(lock.acquire)
-    wait_until_waiting(stage)
-    stage.observer.create(f"{fresh_path}/{prefix}", ephemeral=True, sequential=True)
-    stage.observer.delete(ahead[0])
-    assert not lock.held
-    stage.observer.delete(ahead[1])
-    assert waiter.result(GRACE)
-    lock.release()
-
-
-JUNK = ("hello", "x-12", "__lock__", "lock-", "a-lock-000000000", "\u0660" * 10, "0000000000x")
-
-
-def test_junk_children_are_not_contenders(stage: Stage, fresh_path: str) -> None:
-    make_path(stage.observer, fresh_path)
-    for name in JUNK:
-        stage.observer.create(f"{fresh_path}/{name}")
-    lock = stage.lock(SequentialLock, fresh_path)
-    assert lock.try_acquire()
-    lock.release()
-    assert len(stage.nodes(fresh_path)) == len(JUNK)
-
-
-def test_order_is_by_number_whatever_the_session(stage: Stage, fresh_path: str) -> None:
-    """The session of the lower id arrives later."""
-    older, younger = stage.client(), stage.client()
-    first, second = SequentialLock(younger, fresh_path), SequentialLock(older, fresh_path)
-    assert older.session_id < younger.session_id
-    with holding(first):
-        assert not second.try_acquire()
-        assert_exclusive(first, second)
 
 
 @pytest.mark.parametrize("holder", ["kazoo", "zkwire"])
@@ -127,22 +65,6 @@ def test_kazoo_and_zkwire_exclude_each_other(stage: Stage, fresh_path: str, hold
 
 
 # --- nodes that go --------------------------------------------------------------------------------
-
-
-@all_kinds
-def test_fence_rises_although_the_parent_is_deleted(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    """A sequence number would begin at 0 again."""
-    path = f"{fresh_path}/parent/lock"
-    lock, fences = stage.lock(kind, path), []
-    for _ in range(5):
-        with holding(lock):
-            (node,) = stage.nodes(path)
-            assert node == path or node.endswith("-lock-0000000000")
-            fences.append(lock.fence)
-        stage.observer.delete_tree(f"{fresh_path}/parent")
-    assert_strictly_rising(fences)
 
 
 @pytest.mark.since("3.5")
@@ -218,45 +140,7 @@ def test_waiter_whose_node_was_deleted_goes_to_the_end(stage: Stage, fresh_path:
     assert told.get(timeout=PATIENCE) is lost
 
 
-@waiting_kinds
-def test_predecessor_gone_before_the_watch_is_set(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    """Nobody would ever wake a waiter that waits now; and nothing is left of its look."""
-    client, gate = stage.client(), Gate()
-    lock, rival = kind(client, fresh_path), stage.rival(kind, fresh_path)
-    stage.proxy.on("get_data", action=hold(gate))
-    assert rival.acquire(GRACE)
-    waiter = Running(lock.acquire)
-    gate.wait_reached()
-    rival.release()
-    gate.release()
-    assert waiter.result(GRACE)
-    lock.release()
-    client.sync()
-    soon("the client forgets", lambda: watch_table_size(client) == 0)
-    soon("the server forgets", lambda: waiters(stage.server, fresh_path) == 0)
-
-
 # --- what attempts leave behind -------------------------------------------------------------------
-
-
-@pytest.mark.since("3.5")
-@waiting_kinds
-def test_fifty_timed_out_attempts_leave_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    client, holder = stage.client(), stage.client(direct=True)
-    lock, rival = kind(client, fresh_path), kind(holder, fresh_path)
-    with holding(rival):
-        soon("the holder asks to be told of its node's end", lambda: watch_table_size(holder) == 1)
-        holder.sync()  # the server has read that
-        watches = watch_count(stage.server)
-        for _ in range(50):
-            assert not lock.acquire(0.01)
-        soon("only the holder's node is left", lambda: len(stage.nodes(fresh_path)) == 1)
-        soon("the client forgets", lambda: watch_table_size(client) == 0)
-        soon("the server forgets", lambda: waiters(stage.server, fresh_path) == 0)
-        # Those of others on the same server may end meanwhile.
-        soon("no watch is left", lambda: watch_count(stage.server) <= watches)
 
 
 @pytest.mark.since("3.5")
@@ -273,78 +157,6 @@ def test_look_that_is_answered_after_the_timeout_leaves_no_watch(
         client.sync()
         soon("the client forgets", lambda: watch_table_size(client) == 0)
         soon("the server forgets", lambda: not waiters(stage.server, fresh_path))
-
-
-def black_hole(stage: Stage) -> None:
-    """The connection stays, and nothing passes."""
-    stage.proxy.black_hole()
-
-
-def refused(stage: Stage) -> None:
-    """No connection, and none to be had."""
-    stage.proxy.refuse()
-    stage.proxy.cut_all()
-
-
-def silent(stage: Stage) -> None:
-    """New connections are accepted, and nothing passes."""
-    stage.proxy.cut_all()
-    stage.proxy.black_hole()
-
-
-@all_kinds
-@pytest.mark.parametrize("outage", [black_hole, refused, silent])
-def test_timeout_is_a_timeout_whatever_the_network_does(
-    stage: Stage, kind: Kind, fresh_path: str, outage: Callable[[Stage], None], client: Client
-) -> None:
-    lock, session_id = kind(calm(client, stage.server), fresh_path), client.session_id
-    outage(stage)
-
-    times = []
-    for _ in range(3):
-        acquired, seconds = timed(lambda: lock.acquire(0.3))
-        assert not acquired
-        times.append(seconds)
-    assert_in_time(0.3, *times)
-    stage.heal()
-    client.sync()
-    stage.wait_no_nodes(fresh_path)
-    assert client.session_id == session_id
-    assert lock.acquire(GRACE)
-    lock.release()
-
-
-@waiting_kinds
-def test_waiter_survives_five_disconnections(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
-    with holding(rival):
-        waiter = Running(lock.acquire)
-        wait_until_waiting(stage)
-        nodes = stage.nodes(fresh_path)
-        for count in range(1, 6):
-            stage.proxy.cut_all()
-            wait_until_waiting(stage, nth=count, op="set_watches")
-        assert stage.nodes(fresh_path) == nodes, "no new node, no longer name"
-        assert_exclusive(rival, lock)
-    assert waiter.result(GRACE)
-    assert_exclusive(lock, rival)
-    lock.release()
-    lookups = [f.op for f in requests(stage.proxy.frames()) if f.op == "get_data"]
-    assert len(lookups) == 1, "the restored watch was enough"
-
-
-@waiting_kinds
-def test_expired_waiter_is_told(stage: Stage, kind: Kind, fresh_path: str, client: Client) -> None:
-    lock = kind(client, fresh_path)
-    with holding(stage.rival(kind, fresh_path)):
-        waiter = Running(lock.acquire)
-        wait_until_waiting(stage)
-        stage.expire(client)
-        stage.proxy.cut_all()
-        with pytest.raises(SessionExpiredError):
-            waiter.result(GRACE)
-        assert not lock.held
-        assert len(stage.nodes(fresh_path)) == 1
 
 
 @waiting_kinds

@@ -19,7 +19,6 @@ from tests.support.lock_helpers import (
     Lock,
     Running,
     Stage,
-    acquire_soon,
     all_kinds,
     assert_exclusive,
     assert_in_time,
@@ -32,16 +31,14 @@ from tests.support.lock_helpers import (
 )
 from zkwire import (
     OPEN_ACL_UNSAFE,
-    Client,
     LockLostError,
     LockTakenError,
     NonBlockingLock,
     NoNodeError,
-    SessionExpiredError,
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import CreateRequest, RequestHeader
-from zkwire.testing.proxy import Frame, Gate, cut_before, drop, hold
+from zkwire.testing.proxy import Frame, cut_before, drop
 from zkwire.testing.proxy.faults import Send
 from zkwire.wire import ops
 
@@ -280,44 +277,6 @@ def test_one_object_is_for_one_thread(stage: Stage, kind: Kind, fresh_path: str)
     lock.release()
 
 
-@all_kinds
-def test_two_locks_of_one_client_exclude_each_other(
-    stage: Stage, kind: Kind, fresh_path: str, client: Client
-) -> None:
-    """The session's id alone says nothing about whose a node is."""
-    first, second = kind(client, fresh_path), kind(client, fresh_path)
-    with holding(first):
-        assert not second.try_acquire()
-        assert_exclusive(first, second)
-        stage.proxy.on("create2", action=cut_before)
-        assert not second.try_acquire(), "nor after a lost reply"
-        assert_exclusive(first, second)
-    acquire_soon(second)
-    assert_exclusive(second, first)
-    second.release()
-    assert stage.nodes(fresh_path) == []
-
-
-@single_kinds
-def test_content_alone_proves_nothing(
-    stage: Stage, kind: Kind, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a lost create there is a node with the attempt's own content: of another session."""
-    client, gate = stage.client(), Gate()
-    monkeypatch.setattr(client._driver, "unique", lambda: "unique")
-    content = f"{client.session_id & 2**64 - 1:016x}-unique".encode()
-    stage.proxy.on("create2", action=cut_before)
-    stage.proxy.on("create2", nth=2, action=hold(gate))
-    lock = kind(client, fresh_path)
-    trying = Running(lock.try_acquire)
-    assert content in gate.wait_reached().raw
-    stage.observer.create(fresh_path, content, ephemeral=True)
-    gate.release()
-    assert not trying.result()
-    assert not lock.held
-    assert stage.nodes(fresh_path) == [fresh_path]
-
-
 @single_kinds
 def test_session_alone_proves_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
     """After a lost create there is a node of the same session: of another attempt."""
@@ -332,33 +291,3 @@ def test_session_alone_proves_nothing(stage: Stage, kind: Kind, fresh_path: str)
     assert not lock.try_acquire()
     assert not lock.held
     assert stage.nodes(fresh_path) == [fresh_path]
-
-
-@all_kinds
-def test_one_object_serves_two_hundred_times(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    """With a loss now and then, and an expiry after which a new client goes on."""
-    fences = []
-    for _ in range(4):
-        client = stage.client()
-        lock = kind(client, fresh_path)
-        for cycle in range(50):
-            assert lock.acquire(GRACE)
-            fences.append(lock.fence)
-            if cycle % 20 == 10:
-                (node,) = stage.nodes(fresh_path)
-                stage.observer.delete(node)
-                assert lock.lost.wait(PATIENCE)
-            else:
-                lock.release()
-        stage.proxy.reset()
-        assert lock.acquire(GRACE)
-        fences.append(lock.fence)
-        wait_for_guard(stage)
-        stage.expire(client)
-        assert lock.lost.wait(PATIENCE)
-        stage.proxy.cut_all()
-        with pytest.raises(SessionExpiredError):
-            lock.acquire(GRACE)
-    assert len(fences) == 204
-    assert_strictly_rising(fences)
-    assert stage.nodes(fresh_path) == []
