@@ -105,9 +105,6 @@ async def counted(nodes: Callable[[], Awaitable[list[str]]], count: int) -> None
     await eventually(f"{count} nodes", look)
 
 
-# --- the locks ------------------------------------------------------------------------------------
-
-
 async def write_then_read(lock: AsyncReadWriteLock, go: asyncio.Event) -> None:
     """A downgrade while somebody waits to write."""
     assert await lock.write.acquire()
@@ -145,37 +142,7 @@ async def test_readers_together_and_a_writer_alone(stage: Stage, fresh_path: str
         assert await stage.nodes(fresh_path) == []
 
 
-async def test_semaphore_gives_so_many_in_order(stage: Stage, fresh_path: str) -> None:
-    async with clients(stage, 2) as made:
-        semaphore, other = (AsyncSemaphore(client, fresh_path, 2) for client in made)
-        order: list[int] = []
-        most = active = 0
-
-        async def work(number: int) -> None:
-            nonlocal most, active
-            async with semaphore.lease() as lease:
-                order.append(number)
-                active += 1
-                most = max(most, active)
-                assert lease.held
-                await made[0].sync()
-                active -= 1
-
-        async with other.lease() as lease:
-            assert lease.fence
-            with pytest.raises(ValueError, match="a semaphore of 2, not of 3"):
-                await AsyncSemaphore(made[1], fresh_path, 3).lease().acquire()
-            async with other.lease(), asyncio.TaskGroup() as group:
-                for number in range(6):
-                    group.create_task(work(number))
-                await lease_nodes(stage, fresh_path, 9)
-                assert not await semaphore.lease().acquire(0.02)
-                assert len(await semaphore.holders()) == 3
-                await lease.release()
-            assert await lease.acquire(GRACE)
-        assert order == list(range(6))
-        assert most == 1
-        await lease_nodes(stage, fresh_path, 0)
+# --- the locks ------------------------------------------------------------------------------------
 
 
 async def test_cancelled_waiter_for_a_lease_leaves_nothing(stage: Stage, fresh_path: str) -> None:
@@ -342,19 +309,6 @@ async def test_election(stage: Stage, fresh_path: str) -> None:
             await late.release()
             assert await again
         assert await second.leader() is None
-
-
-async def test_place_in_the_queue(stage: Stage, fresh_path: str) -> None:
-    async with clients(stage, 2) as (client, other):
-        places: asyncio.Queue[int] = asyncio.Queue()
-        lock = AsyncSequentialLock(client, fresh_path, "late")
-        async with AsyncSequentialLock(other, fresh_path, "early"):
-            acquiring = asyncio.ensure_future(lock.acquire(on_position=places.put_nowait))
-            assert await places.get() == 1
-            assert [c.text for c in await lock.contenders()] == ["early", "late"]
-        assert await acquiring
-        assert await places.get() == 0
-        await lock.release()
 
 
 async def test_guard(stage: Stage, fresh_path: str) -> None:

@@ -7,9 +7,8 @@ import signal
 
 import pytest
 
-from tests.support.family_helpers import Queue, interrupted_when, looked, lose, soon
+from tests.support.family_helpers import Queue, interrupted_when, looked, soon
 from tests.support.lock_helpers import (
-    GRACE,
     PATIENCE,
     SHORT,
     Running,
@@ -18,7 +17,7 @@ from tests.support.lock_helpers import (
     Workers,
     assert_strictly_rising,
 )
-from zkwire import Election, LockLostError
+from zkwire import Election
 
 
 def test_nobody_leads_at_first(stage: Stage, fresh_path: str) -> None:
@@ -77,38 +76,6 @@ def test_candidacies_of_one_object_are_for_one_contender_each(
         assert not second.try_acquire()
     with second:
         assert not first.try_acquire()
-
-
-def test_leadership_is_lost_when_somebody_deletes_the_node(stage: Stage, fresh_path: str) -> None:
-    election = Election(stage.client(), fresh_path, "me")
-    leadership = election.lead()
-    assert leadership.acquire(GRACE)
-    lose(stage, leadership, stage.nodes(fresh_path)[0])
-    with pytest.raises(LockLostError):
-        leadership.check()
-    with pytest.raises(LockLostError):
-        leadership.release()
-    assert election.leader() is None
-    with election.lead() as again:
-        assert again.held
-        assert again.fence > leadership.fence
-
-
-def test_partitioned_leader_has_stepped_down_before_the_next_one_leads(
-    stage: Stage, fresh_path: str
-) -> None:
-    leadership = Election(stage.client(timeout=SHORT), fresh_path, "old").lead()
-    election = Election(stage.client(direct=True), fresh_path, "new")
-    assert leadership.acquire(GRACE)
-    stage.proxy.black_hole()
-    with election.lead() as other:
-        assert not leadership.held
-        assert other.held
-        assert other.fence > leadership.fence
-        assert leadership.lost.wait(PATIENCE)
-        leader = election.leader()
-        assert leader is not None
-        assert leader.text == "new"
 
 
 def test_candidate_that_gives_up_is_none(stage: Stage, fresh_path: str) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from queue import SimpleQueue
 
 import pytest
 
-from tests.support.family_helpers import interrupted_when, lease_of, looked, lose, soon
+from tests.support.family_helpers import lease_of, lose, soon
 from tests.support.lock_helpers import (
     GRACE,
     LONG,
     PATIENCE,
-    SHORT,
     Running,
     Stage,
-    assert_in_time,
-    timed,
     wait_until_waiting,
 )
 from zkwire import (
@@ -30,7 +26,6 @@ from zkwire import (
     SequentialLock,
 )
 from zkwire.recipes.lost import AnyLost
-from zkwire.testing.proxy import Action, Frame
 
 
 def both(client: Client, path: str, order: str = "ab") -> MultiLock:
@@ -72,24 +67,6 @@ def test_all_are_held_and_released(stage: Stage, fresh_path: str, client: Client
         lock.release()
 
 
-@pytest.mark.parametrize("taken", "abc")
-def test_none_is_kept_if_one_is_taken(stage: Stage, fresh_path: str, taken: str) -> None:
-    """Somebody new gets the others at once."""
-    lock = both(stage.client(), fresh_path, "abc")
-    with SequentialLock(stage.client(direct=True), f"{fresh_path}/{taken}"):
-        assert not lock.try_acquire()
-        assert not lock.held
-        assert len(nodes(stage, fresh_path, "abc")) == 1
-        for timeout in (0, 0.05):
-            acquired, seconds = timed(lambda timeout=timeout: lock.acquire(timeout))  # type: ignore[misc]
-            assert not acquired
-            assert_in_time(timeout, seconds)
-        soon("the others are free", lambda: len(nodes(stage, fresh_path, "abc")) == 1)
-        assert both(stage.client(direct=True), fresh_path, "abc".replace(taken, "")).try_acquire()
-        assert not lock.held
-    assert lock.acquire(0.05) is False
-
-
 def test_waits_for_each_in_turn(stage: Stage, fresh_path: str) -> None:
     lock, rival = both(stage.client(), fresh_path), both(stage.client(direct=True), fresh_path)
     assert rival.try_acquire()
@@ -103,25 +80,6 @@ def test_waits_for_each_in_turn(stage: Stage, fresh_path: str) -> None:
     assert waiting.result()
     assert lock.held
     lock.release()
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_opposite_orders_do_not_deadlock(stage: Stage, fresh_path: str, count: int) -> None:
-    orders = ["".join(order) for order in itertools.permutations("abc"[:count])][:3]
-    locks = [both(stage.client(direct=True), fresh_path, order) for order in orders]
-    rounds, holders = 15, list[int]()
-
-    def work(number: int) -> None:
-        for _ in range(rounds):
-            assert locks[number].acquire(PATIENCE)
-            assert not any(other.held for other in locks if other is not locks[number])
-            holders.append(number)
-            locks[number].release()
-
-    for running in [Running(lambda n=n: work(n)) for n in range(len(locks))]:  # type: ignore[misc]
-        running.result(2 * PATIENCE)
-    assert len(holders) == rounds * len(locks)
-    assert nodes(stage, fresh_path, "abc") == []
 
 
 def test_kinds_can_be_mixed(stage: Stage, fresh_path: str) -> None:
@@ -266,19 +224,6 @@ def test_looking_at_the_loss_costs_nothing(stage: Stage, fresh_path: str) -> Non
         assert sum(len(part.lost._wakers) for part in lock.locks) <= 2 * len(lock.locks)
 
 
-def test_session_that_expires_loses_all(stage: Stage, fresh_path: str) -> None:
-    lock, rival = (
-        both(stage.client(timeout=SHORT), fresh_path),
-        both(stage.client(direct=True), fresh_path),
-    )
-    assert lock.acquire(GRACE)
-    stage.proxy.black_hole()
-    assert rival.acquire(PATIENCE)
-    assert not lock.held
-    assert lock.lost.wait(PATIENCE)
-    rival.release()
-
-
 def test_first_lost_while_waiting_for_the_second(stage: Stage, fresh_path: str) -> None:
     lock, rival = both(stage.client(), fresh_path), stage.client(direct=True)
     second = SequentialLock(rival, f"{fresh_path}/b")
@@ -293,59 +238,7 @@ def test_first_lost_while_waiting_for_the_second(stage: Stage, fresh_path: str) 
     soon("none is left", lambda: nodes(stage, fresh_path) == [])
 
 
-def test_with_tells_of_a_loss_unless_there_is_worse(stage: Stage, fresh_path: str) -> None:
-    lock = both(stage.client(), fresh_path)
-
-    def lose_one() -> None:
-        lose(stage, lock.locks[1], stage.nodes(f"{fresh_path}/b")[0])
-
-    def lose_one_and_fail() -> None:
-        lose_one()
-        raise KeyError
-
-    with pytest.raises(LockLostError), lock:
-        lose_one()
-    with pytest.raises(KeyError), lock:
-        lose_one_and_fail()
-    soon("none is left", lambda: nodes(stage, fresh_path) == [])
-
-
 # --- timeouts, interrupts -------------------------------------------------------------------------
-
-
-@pytest.mark.since("3.5")
-def test_timeout_is_a_timeout_in_silence(stage: Stage, fresh_path: str) -> None:
-    """The first is held, the network falls silent at the second: giving the first back can wait."""
-    with both(stage.client(direct=True), fresh_path):
-        pass
-    lock = both(stage.client(), fresh_path)
-
-    def silence(_: Frame) -> tuple[()]:
-        stage.proxy.black_hole()
-        return ()
-
-    def at_the_second(frame: Frame) -> Action | None:
-        create = frame.direction == "c2s" and frame.op == "create2"
-        return silence if create and (frame.path or "").startswith(f"{fresh_path}/b") else None
-
-    stage.proxy.rule(at_the_second)
-    acquired, seconds = timed(lambda: lock.acquire(0.3))
-    assert not acquired
-    assert_in_time(0.3, seconds)
-    stage.heal()
-    stage.proxy.cut_all()
-    soon("none is left", lambda: nodes(stage, fresh_path) == [], PATIENCE)
-
-
-def test_interrupt_leaves_no_node(stage: Stage, fresh_path: str) -> None:
-    lock = both(stage.client(), fresh_path)
-    with SequentialLock(stage.client(direct=True), f"{fresh_path}/b"):
-        with interrupted_when(stage, looked):
-            lock.acquire()
-        assert not any(part.held for part in lock.locks)
-        soon("only the holder is left", lambda: len(nodes(stage, fresh_path)) == 1)
-    with lock:
-        assert lock.held
 
 
 def test_with_on_a_taken_lock_waits(stage: Stage, fresh_path: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,17 +12,12 @@ import pytest
 
 from tests.support.family_helpers import (
     Queue,
-    delete_if_there,
-    interrupted_when,
-    looked,
     lose,
     soon,
 )
 from tests.support.lock_helpers import (
     GRACE,
     PATIENCE,
-    PAUSE,
-    SHORT,
     Running,
     Stage,
     Workers,
@@ -96,29 +88,6 @@ def test_order_of_arrival(stage: Stage, fresh_path: str) -> None:
     assert stage.nodes(fresh_path) == []
 
 
-def test_every_order_of_four(stage: Stage, fresh_path: str) -> None:
-    """Nobody waits for ever, nobody holds who must not, whatever the order and who leaves first."""
-    locks = [far(stage, f"{fresh_path}/lock") for _ in range(4)]
-    for kinds in itertools.product("RW", repeat=4):
-        queue = Queue(stage, f"{fresh_path}/lock")
-        waiting, holding = [f"{kind}{place}" for place, kind in enumerate(kinds)], list[str]()
-        for name, lock in zip(waiting, locks, strict=True):
-            queue.join(name, lock.read if name[0] == "R" else lock.write)
-        while waiting or holding:
-            entering = []
-            while waiting and all(name[0] == "R" for name in [waiting[0], *holding]):
-                holding.append(waiting.pop(0))
-                entering.append(holding[-1])
-            if not holding:
-                holding.append(waiting.pop(0))
-                entering.append(holding[-1])
-            if entering:
-                queue.expect(*entering)
-            queue.expect_nobody()
-            queue.leave(holding.pop())  # the last one that came, so that the first one stays
-    assert stage.nodes(f"{fresh_path}/lock") == []
-
-
 def test_reader_does_not_wait_for_a_later_writer(stage: Stage, fresh_path: str) -> None:
     """The writer in between waits for the reader, so the reader must not look at it."""
     queue = Queue(stage, fresh_path)
@@ -148,24 +117,6 @@ def test_later_reader_waits_for_a_writer_that_waits(stage: Stage, fresh_path: st
     queue.leave("W")
     soon("the reader holds", late.read.try_acquire)
     late.read.release()
-
-
-def test_reader_waits_for_every_writer_before_it(stage: Stage, fresh_path: str) -> None:
-    """The nearest one gives up, and there is another before that one."""
-    first, second = far(stage, fresh_path), near(stage, fresh_path)
-    third = near(stage, fresh_path)
-    assert first.write.acquire(GRACE)
-    giving_up = Running(lambda: second.write.acquire(PAUSE))
-    wait_until_waiting(stage)
-    reader = Running(lambda: third.read.acquire(PATIENCE))
-    wait_until_waiting(stage, nth=2)  # it must look before the other one's time is up
-    assert not giving_up.result()
-    wait_until_waiting(stage, nth=3)
-    assert not third.read.held
-    assert first.write.held
-    first.write.release()
-    assert reader.result()
-    third.read.release()
 
 
 def test_readers_do_not_wake_each_other(stage: Stage, fresh_path: str) -> None:
@@ -405,20 +356,6 @@ def test_expired_holder_makes_way(stage: Stage, fresh_path: str, held: str, wait
 
 
 @sides
-def test_partitioned_holder_has_let_go_before_the_next_one_holds(
-    stage: Stage, fresh_path: str, side: str
-) -> None:
-    lock, rival = near(stage, fresh_path, SHORT), far(stage, fresh_path)
-    holder = side_of(lock, side)
-    assert holder.acquire(GRACE)
-    stage.proxy.black_hole()
-    assert rival.write.acquire(PATIENCE)
-    assert not holder.held
-    assert holder.lost.wait(PATIENCE)
-    rival.write.release()
-
-
-@sides
 def test_lost_when_somebody_deletes_the_node(stage: Stage, fresh_path: str, side: str) -> None:
     lock = far(stage, fresh_path)
     holder = side_of(lock, side)
@@ -433,21 +370,6 @@ def test_lost_when_somebody_deletes_the_node(stage: Stage, fresh_path: str, side
 
 
 @sides
-def test_waiter_whose_node_was_deleted_queues_anew(
-    stage: Stage, fresh_path: str, side: str
-) -> None:
-    lock, rival = near(stage, fresh_path), far(stage, fresh_path)
-    waiter = side_of(lock, side)
-    with rival.write:
-        waiting = Running(lambda: waiter.acquire(PATIENCE))
-        wait_until_waiting(stage)
-        stage.observer.delete(stage.nodes(fresh_path)[1])
-    assert waiting.result()
-    assert len(stage.nodes(fresh_path)) == 1
-    waiter.release()
-
-
-@sides
 def test_timeouts_leave_no_node(stage: Stage, fresh_path: str, side: str) -> None:
     lock, rival = near(stage, fresh_path), far(stage, fresh_path)
     waiter = side_of(lock, side)
@@ -459,34 +381,6 @@ def test_timeouts_leave_no_node(stage: Stage, fresh_path: str, side: str) -> Non
             times.append(seconds)
             assert not waiter.try_acquire()
         assert_in_time(0.02, *times)
-        soon("only the holder is left", lambda: len(stage.nodes(fresh_path)) == 1)
-    assert waiter.acquire(GRACE)
-    waiter.release()
-
-
-@sides
-def test_timeout_is_a_timeout_in_silence(stage: Stage, fresh_path: str, side: str) -> None:
-    lock = near(stage, fresh_path)
-    waiter = side_of(lock, side)
-    stage.proxy.black_hole()
-    acquired, seconds = timed(lambda: waiter.acquire(0.1))
-    assert not acquired
-    assert_in_time(0.1, seconds)
-    stage.heal()
-    stage.proxy.cut_all()
-    assert waiter.acquire(PATIENCE)
-    waiter.release()
-    stage.wait_no_nodes(fresh_path)
-
-
-@sides
-def test_interrupt_leaves_no_node(stage: Stage, fresh_path: str, side: str) -> None:
-    lock, rival = near(stage, fresh_path), far(stage, fresh_path)
-    waiter = side_of(lock, side)
-    with rival.write:
-        with interrupted_when(stage, looked):
-            waiter.acquire()
-        assert not waiter.held
         soon("only the holder is left", lambda: len(stage.nodes(fresh_path)) == 1)
     assert waiter.acquire(GRACE)
     waiter.release()
@@ -565,16 +459,3 @@ def test_processes_see_no_torn_state(stage: Stage, fresh_path: str, tmp_path: Pa
     for name in ("first", "second"):
         assert (tmp_path / name).read_text() == str(WRITERS * TIMES)
     assert stage.nodes(fresh_path) == []
-
-
-@sides
-def test_killed_holder_makes_way(stage: Stage, fresh_path: str, side: str) -> None:
-    lock = far(stage, fresh_path)
-    with Workers() as workers:
-        worker = workers.start("holding_side", stage.hosts, side, fresh_path, SHORT)
-        worker.expect("held")
-        assert not lock.write.try_acquire()
-        os.kill(worker.pid, signal.SIGKILL)
-        assert lock.write.acquire(PATIENCE)
-        lock.write.release()
-    delete_if_there(stage.observer, fresh_path)

@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.family_helpers import (
     LeaseQueue,
-    interrupted_when,
     lease_nodes,
     lease_of,
     leased,
@@ -26,7 +25,6 @@ from tests.support.lock_helpers import (
     GRACE,
     LONG,
     PATIENCE,
-    PAUSE,
     SHORT,
     Running,
     Stage,
@@ -46,7 +44,7 @@ from zkwire import (
     SessionExpiredError,
     SetData,
 )
-from zkwire.testing.proxy import Action, Frame, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Frame
 
 
 def far(stage: Stage, path: str, count: int, text: str = "") -> Semaphore:
@@ -106,26 +104,6 @@ def test_order_of_arrival(stage: Stage, fresh_path: str) -> None:
         assert len(set(ranks)) == len(ranks), "one lease for each contender"
     queue.leave("g", "h")
     assert queue.granted == names
-    wait_no_nodes(stage, fresh_path)
-
-
-def test_what_decides_is_the_rank(stage: Stage, fresh_path: str) -> None:
-    """A contender whose place in the queue is deleted does not make one lease too many."""
-    holder, queue = leased(far(stage, fresh_path, 1), GRACE), LeaseQueue(stage, fresh_path)
-    for name in "abc":
-        queue.join(name, lease_of(stage.client(direct=True), fresh_path))
-    soon("one looks", lambda: len(stage.nodes(f"{fresh_path}/leases")) == 2)
-    stage.observer.delete(stage.nodes(f"{fresh_path}/locks")[0])
-    soon("two look", lambda: len(stage.nodes(f"{fresh_path}/leases")) == 3)
-    queue.expect_nobody()
-    holder.release()
-    queue.expect("a")
-    queue.expect_nobody()
-    queue.leave("a")
-    queue.expect("b")
-    queue.leave("b")
-    queue.expect("c")
-    queue.leave("c")
     wait_no_nodes(stage, fresh_path)
 
 
@@ -236,32 +214,6 @@ def test_something_else_in_the_node_is_no_count(stage: Stage, fresh_path: str) -
         leased(far(stage, fresh_path, 1), GRACE)
     assert len(str(caught.value)) < 300
     assert lease_nodes(stage, fresh_path) == []
-
-
-@pytest.mark.parametrize("theirs", [2, 3])
-def test_two_first_ones_agree(stage: Stage, fresh_path: str, theirs: int) -> None:
-    """Both find no count; the slower one looks again at what the faster one has written."""
-    slow, gate = near(stage, fresh_path, 2), Gate()
-    stage.proxy.on("set_data", action=hold(gate))
-    acquiring = Running(lambda: leased(slow, PATIENCE))
-    gate.wait_reached()
-    leased(far(stage, fresh_path, theirs), GRACE).release()
-    gate.release()
-    if theirs == 2:
-        acquiring.result().release()
-    else:
-        with pytest.raises(ValueError, match="a semaphore of 3, not of 2"):
-            acquiring.result()
-    assert stage.observer.get_data(fresh_path)[0] == str(theirs).encode()
-    wait_no_nodes(stage, fresh_path)
-
-
-@pytest.mark.parametrize("fault", [cut_before, cut_after])
-def test_count_is_written_once(stage: Stage, fresh_path: str, fault: Action) -> None:
-    stage.proxy.on("set_data", action=fault)
-    leased(near(stage, fresh_path, 2), PATIENCE).release()
-    data, stat = stage.observer.get_data(fresh_path)
-    assert (data, stat.version) == (b"2", 1)
 
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "2", None])
@@ -410,44 +362,6 @@ def test_timeout_in_the_queue_leaves_no_node(stage: Stage, fresh_path: str) -> N
         soon("they are gone", lambda: len(lease_nodes(stage, fresh_path)) == 3)
     queue.expect("waiter")
     queue.leave("waiter")
-
-
-@pytest.mark.parametrize("silent_at", ["get_data", "create2", "get_children", "delete"])
-def test_timeout_is_a_timeout_in_silence(stage: Stage, fresh_path: str, silent_at: str) -> None:
-    """Also when it falls after the lease has been won, and only the queue has to be left."""
-    lease = lease_of(stage.client(), fresh_path)
-    with far(stage, fresh_path, 1).lease().within(GRACE):
-        pass
-
-    def falls_silent(frame: Frame) -> Action | None:
-        return drop_all if frame.direction == "c2s" and frame.op == silent_at else None
-
-    def drop_all(frame: Frame) -> tuple[()]:
-        stage.proxy.black_hole()
-        return ()
-
-    stage.proxy.rule(falls_silent)
-    # The lease itself must be won in time.
-    timeout = PAUSE if silent_at == "delete" else 0.3
-    acquired, seconds = timed(lambda: lease.acquire(timeout))
-    assert_in_time(timeout, seconds)
-    assert acquired == (silent_at == "delete")
-    assert lease.held == acquired
-    stage.heal()
-    stage.proxy.cut_all()
-    if acquired:
-        lease.release()
-    wait_no_nodes(stage, fresh_path)
-
-
-def test_interrupt_leaves_no_node(stage: Stage, fresh_path: str) -> None:
-    semaphore = near(stage, fresh_path, 1)
-    with far(stage, fresh_path, 1).lease().within(GRACE):
-        with interrupted_when(stage, lambda f: watches_children(f, f"{fresh_path}/leases")):
-            leased(semaphore)
-        soon("only the holder is left", lambda: len(lease_nodes(stage, fresh_path)) == 1)
-    leased(semaphore, GRACE).release()
-    wait_no_nodes(stage, fresh_path)
 
 
 # --- processes ------------------------------------------------------------------------------------

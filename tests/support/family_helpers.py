@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, answers, requests
 from tests.support.server_control import poll
-from zkwire import Client, NoNodeError
+from zkwire import Client
 from zkwire.blocking.locks import Lease, PathLock, Semaphore
 from zkwire.testing.proxy import Frame
 
@@ -181,12 +181,6 @@ def holding(lock: PathLock) -> Iterator[PathLock]:
         yield lock
     finally:
         lock.release()
-
-
-def delete_if_there(client: Client, path: str) -> None:
-    """Delete a node that may be gone."""
-    with suppress(NoNodeError):
-        client.delete(path)
 
 
 def soon(what: str, look: Callable[[], Any], seconds: float = GRACE) -> None:

@@ -200,15 +200,6 @@ def reading_two(hosts: str, path: str, times: str, directory: str) -> None:
                 assert lock.read.held
 
 
-def holding_side(hosts: str, side: str, path: str, session_timeout: str) -> None:
-    """Hold the read or the write lock until killed."""
-    with Client(hosts, session_timeout=float(session_timeout)) as client:
-        lock = ReadWriteLock(client, path)
-        assert (lock.read if side == "read" else lock.write).acquire(10)
-        say("held")
-        sys.stdin.readline()
-
-
 def leasing(hosts: str, path: str, count: str, times: str, file: str) -> None:
     """Take a lease, note how many others have one, and give it back; report the highest number."""
     highest = 0
@@ -275,51 +266,6 @@ def guarding(hosts: str, path: str, target: str, session_timeout: str) -> None:
 
 
 # --- asyncio --------------------------------------------------------------------------------------
-
-
-def counting_in_tasks(
-    hosts: str, kind_name: str, path: str, times: str, file: str, tasks: str
-) -> None:
-    """As `counting`, by that many tasks on one client, each with a lock of its own."""
-    kind, counter = getattr(zkwire, f"Async{kind_name}"), Path(file)
-
-    async def count(client: zkwire.AsyncClient) -> None:
-        lock = kind(client, path)
-        for _ in range(int(times)):
-            while not await lock.acquire():
-                await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))
-            number = int(counter.read_text())
-            await asyncio.sleep(0)
-            counter.write_text(str(number + 1))
-            assert lock.held
-            say(f"{number} {lock.fence}")
-            await lock.release()
-
-    async def main() -> None:
-        async with zkwire.AsyncClient(hosts) as client:
-            say("ready")
-            sys.stdin.readline()
-            await asyncio.gather(*(count(client) for _ in range(int(tasks))))
-
-    asyncio.run(main())
-
-
-def counting_with_kazoo(hosts: str, path: str, times: str, file: str) -> None:
-    """As `counting`, with kazoo's lock; it has no fence, and 0 is reported for it."""
-    from kazoo.client import KazooClient
-
-    client, counter = KazooClient(hosts), Path(file)
-    client.start(10)
-    lock = client.Lock(path, extra_lock_patterns=["-lock-"])
-    say("ready")
-    sys.stdin.readline()
-    for _ in range(int(times)):
-        with lock:
-            number = int(counter.read_text())
-            counter.write_text(str(number + 1))
-            say(f"{number} 0")
-    client.stop()
-    client.close()
 
 
 def writing_in_a_task(
