@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -13,17 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.family_helpers import soon
 from tests.support.lock_helpers import Stage, answers, watch_table_size
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     Client,
-    ClientClosedError,
     Event,
     EventType,
     NoWatcherError,
-    OutcomeUnknownError,
-    SessionExpiredError,
     State,
     Watch,
     WatchType,
@@ -178,27 +173,6 @@ def test_a_callback_gets_every_event_in_order(stage: Stage, fresh_path: str) -> 
 # --- closing --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recursive", [False, True])
-def test_closing_one_leaves_the_others(stage: Stage, fresh_path: str, recursive: bool) -> None:
-    client, other = stage.client(), stage.observer
-    other.create(fresh_path)
-    one, two = Watch(), Watch()
-    for watch in (one, two):
-        client.add_watch(fresh_path, watch, recursive=recursive)
-    one.close()
-    other.set_data(fresh_path, b"x")
-    assert next_event(two) == (CHANGED, fresh_path)
-    assert [f for f in stage.proxy.frames() if f.op == "remove_watches"] == []
-    two.close()
-    stage.proxy.wait_for(lambda frames: answers(frames, "remove_watches"), PATIENCE)
-    other.set_data(fresh_path, b"y")
-    client.exists("/")
-    assert [f for f in stage.proxy.frames() if f.kind == "notification"][1:] == []
-    assert watch_table_size(client) == 0
-    with pytest.raises(ClientClosedError):
-        two.wait(0)
-
-
 READS: dict[str, EventType] = {"get_data": CHANGED, "exists": CHANGED, "get_children": CHILDREN}
 
 
@@ -236,16 +210,6 @@ def test_one_shot_and_lasting_on_one_path_lose_nothing(
         assert events(lasting, 1 + len(below)) == [(CHANGED, fresh_path), *below]
     assert not one_shot._events
     assert not lasting._events
-
-
-def test_a_call_that_is_refused_costs_nobody_the_connection(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    client.add_watch(fresh_path, Watch())
-    link = client._driver.current_connection
-    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
-        client.add_watch(fresh_path, Watch(), recursive=True)
-    client.sync()
-    assert client._driver.current_connection is link
 
 
 def test_what_servers_before_3_9_cannot_keep_apart_is_refused(
@@ -449,34 +413,6 @@ def test_remove_watches_from_a_node_that_is_not_there(
     assert [f for f in stage.proxy.frames() if f.kind == "notification"] == []
 
 
-def test_a_watch_that_is_removed_here_hears_of_it_at_once(stage: Stage, fresh_path: str) -> None:
-    """No server is asked, as a persistent watch stays; and the I/O thread is at rest."""
-    client, removed = stage.client(), threading.Event()
-    stage.observer.create(fresh_path)
-    client.add_watch(fresh_path, Watch())
-    client.get_data(fresh_path, watch=lambda event: removed.set())
-    soon("the I/O thread rests", lambda: client._driver.io and client._driver.io._rearm_at is None)
-    client.remove_watches(fresh_path, WatchType.DATA)
-    assert removed.wait(1.0)
-
-
-def test_remove_watches_without_a_connection_is_done_at_once(stage: Stage, fresh_path: str) -> None:
-    client, other = stage.client(), stage.observer
-    other.create(fresh_path)
-    gone, stays = Watch(), Watch()
-    client.add_watch(fresh_path, gone)
-    client.get_data("/", watch=stays)
-    outage(stage, client)
-    client.remove_watches(fresh_path)
-    assert next_event(gone) == (EventType.PERSISTENT_WATCH_REMOVED, fresh_path)
-    with pytest.raises(NoWatcherError):
-        client.remove_watches(fresh_path)
-    stage.proxy.refuse(False)
-    client.connect(PATIENCE)
-    assert watch_table_size(client) == 1
-    assert [f.op for f in stage.proxy.frames() if f.xid == -8] == ["set_watches"] * 2
-
-
 # --- lost connections -----------------------------------------------------------------------------
 
 
@@ -562,39 +498,6 @@ def test_the_restoration_itself_may_be_cut(
     other.delete(f"{fresh_path}-other")
     client.exists("/")
     assert not one_shot._events
-
-
-def test_the_watch_of_a_lost_add_watch_is_not_set(stage: Stage, fresh_path: str) -> None:
-    client, other = stage.client(), stage.observer
-    other.create(fresh_path)
-    watch = Watch()
-    stage.proxy.on("add_watch", action=cut_after)
-    with pytest.raises(OutcomeUnknownError) as caught:
-        client.add_watch(fresh_path, watch)
-    assert not caught.value.maybe_applied
-    assert (caught.value.op, caught.value.path) == ("add_watch", fresh_path)
-    with pytest.raises(RuntimeError, match="not set"):
-        watch.wait(0)
-    client.add_watch(fresh_path, watch)
-    other.set_data(fresh_path, b"x")
-    assert next_event(watch) == (CHANGED, fresh_path)
-    settled(client, watch)
-
-
-def test_the_end_of_the_session_ends_lasting_watches(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    watch = Watch()
-    seen: SimpleQueue[Event] = SimpleQueue()
-    client.add_watch(fresh_path, watch)
-    client.add_watch(fresh_path, seen.put)
-    stage.expire(client)
-    assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
-    with pytest.raises(SessionExpiredError):
-        watch.wait(PATIENCE)
-    event = seen.get(timeout=PATIENCE)
-    while event.type is REREAD:
-        event = seen.get(timeout=PATIENCE)
-    assert event == Event(EventType.NONE, "", State.EXPIRED)
 
 
 # --- many of them ---------------------------------------------------------------------------------
@@ -684,15 +587,3 @@ def test_twenty_thousand_watches_survive_an_outage(stage: Stage, fresh_path: str
         f"{len(frames)} frames, the largest of {largest} bytes; {dict(many.seen)}"
     )
     client.close()
-
-
-def test_an_add_watch_without_a_connection_waits_for_one(stage: Stage, fresh_path: str) -> None:
-    client, other = stage.client(), stage.observer
-    outage(stage, client)
-    watch = Watch()
-    reply = client.pipeline.add_watch(fresh_path, watch)
-    assert not reply.ready
-    stage.proxy.refuse(False)
-    assert reply.result(PATIENCE) is watch
-    other.create(fresh_path)
-    assert next_event(watch) == (CREATED, fresh_path)

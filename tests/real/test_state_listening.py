@@ -277,15 +277,6 @@ class Waiters:
         return [running.result() for running in self._running]
 
 
-def test_a_state_that_lasts_a_moment_counts(stage: Stage, client: Client) -> None:
-    wanted = [(DISCONNECTED,), (CONNECTING,), (HANDSHAKE,), (HANDSHAKE, DISCONNECTED)]
-    for _ in range(10):
-        waiters = Waiters(client, *wanted)
-        stage.proxy.cut_all()
-        assert waiters.results() == [DISCONNECTED, CONNECTING, HANDSHAKE, DISCONNECTED]
-        client.connect(PATIENCE)
-
-
 def test_the_end_of_the_session_ends_every_wait(stage: Stage, client: Client) -> None:
     waiters = Waiters(client, (DISCONNECTED,), (EXPIRED, HANDSHAKE), (CLOSED,))
     client.close()
@@ -354,34 +345,3 @@ def test_connected_comes_behind_authentication_and_watches(
     event = watch.wait(PATIENCE)  # watched
     assert event is not None
     assert event.type is EventType.NODE_DATA_CHANGED
-
-
-def test_the_first_connected_comes_behind_authentication_too(stage: Stage) -> None:
-    gate = Gate()
-    stage.proxy.on("auth", action=hold(gate), reply=True)
-    client = Client(stage.proxy.hosts, auth=[ALICE])
-    heard = Heard(client)
-    connecting = Running(client.connect)
-    gate.wait_reached()
-    assert heard.next(2) == [CONNECTING, HANDSHAKE]
-    assert not connecting.ended
-    assert client.state is HANDSHAKE
-    gate.release()
-    connecting.result()
-    assert heard.next(1) == [CONNECTED]
-    client.close()
-
-
-def test_a_connection_that_breaks_before_all_is_back_was_never_connected(
-    stage: Stage, fresh_path: str, client: Client
-) -> None:
-    client.exists(fresh_path, watch=Watch())
-    heard = Heard(client)
-    gate = Gate()
-    stage.proxy.on("set_watches", action=hold(gate), reply=True)
-    stage.proxy.cut_all()
-    gate.wait_reached()
-    assert heard.until(HANDSHAKE) == [DISCONNECTED, CONNECTING, HANDSHAKE]
-    stage.proxy.cut_all()
-    assert heard.next(4) == [DISCONNECTED, *COMING]
-    gate.release()

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.shell.test_client import REFUSALS
 from tests.support.aio_helpers import awaited, complaints, eventually, run
 from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import PATIENCE
@@ -38,7 +37,6 @@ from zkwire import (
     SequentialLock,
     SetData,
     State,
-    TraceFrame,
     Transaction,
     Watch,
     ZooKeeperError,
@@ -226,19 +224,6 @@ def test_import_loads_no_asyncio() -> None:
 # --- operations -----------------------------------------------------------------------------------
 
 
-@pytest.mark.since("3.5")
-async def test_refusals_have_classes_of_their_own(hosts: str, fresh_path: str) -> None:
-    async with AsyncClient(hosts) as client:
-        await client.create(fresh_path)
-        await client.create(f"{fresh_path}/child")
-        for expected, verb, arguments in REFUSALS:
-            filled = [a.format(fresh_path) if isinstance(a, str) else a for a in arguments]
-            with pytest.raises(expected) as caught:
-                await getattr(client, verb)(*filled)
-            assert type(caught.value) is expected
-            assert (caught.value.path, caught.value.maybe_applied) == (filled[0], False)
-
-
 async def test_conveniences(whole: str, fresh_path: str) -> None:
     async with AsyncClient(whole) as client:
         await client.ensure_path(f"{fresh_path}/a/b")
@@ -287,17 +272,6 @@ async def test_chroot_and_properties(hosts: str, fresh_path: str) -> None:
 def state_of(client: AsyncClient) -> State:
     """For a type checker, which does not expect a property to change."""
     return client.state
-
-
-async def test_big_payloads_both_ways(whole: str, fresh_path: str) -> None:
-    data = bytes(range(256)) * 3600
-    async with AsyncClient(whole) as client:
-        await client.create(fresh_path)
-        for number in range(4):
-            stat, seen = await asyncio.gather(
-                client.set_data(fresh_path, data), client.get_data(fresh_path)
-            )
-            assert (stat.version, seen.data == data) == (number + 1, True)
 
 
 # --- the order of the calls -----------------------------------------------------------------------
@@ -366,15 +340,6 @@ async def test_never_awaited_is_no_fault(hosts: str, fresh_path: str) -> None:
             await client.sync()
             gc.collect()
         assert await client.exists(fresh_path) is not None
-        assert not client._session.unanswered
-
-
-async def test_ten_thousand_at_once(whole: str, fresh_path: str) -> None:
-    async with AsyncClient(whole) as client:
-        await client.create(fresh_path, b"x")
-        asyncio.get_running_loop().set_debug(False)
-        answers = await asyncio.gather(*(client.get_data(fresh_path) for _ in range(10_000)))
-        assert {answer.data for answer in answers} == {b"x"}
         assert not client._session.unanswered
 
 
@@ -491,14 +456,3 @@ async def test_listeners_and_wait_for_state() -> None:
         State.HANDSHAKE,
         State.CONNECTED,
     ]
-
-
-async def test_trace_shows_each_frame_in_both_directions(hosts: str) -> None:
-    frames: list[TraceFrame] = []
-    async with AsyncClient(hosts, trace=frames.append) as client:
-        await client.exists("/")
-        await client.get_children("/")
-    await eventually("all is told", lambda: len(frames) >= 6)
-    ours = [frame for frame in frames if "exists" in str(frame)]
-    assert len(ours) == 2
-    assert [str(frame) for frame in frames].index(str(ours[0])) >= 1

@@ -33,7 +33,6 @@ from tests.support.fake_server import (
     answering,
     deaf,
     frame,
-    mute,
     reply,
     serve,
 )
@@ -41,7 +40,6 @@ from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
-    ClientClosedError,
     ConnectionLossError,
     EventType,
     GarbledError,
@@ -59,16 +57,6 @@ from zkwire.jute import records as r
 from zkwire.net.dial import readable_within
 from zkwire.session.request_queue import SEND_BATCH
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import (
-    Action,
-    cut_after,
-    cut_before,
-    duplicate,
-    rst_after,
-    rst_before,
-    split,
-    truncate,
-)
 
 # What takes longer does not end by itself.
 SLACK = 2.0
@@ -202,66 +190,7 @@ async def test_answers_that_arrived_before_the_break_count() -> None:
             assert errors[100] is not None
 
 
-async def test_tasks_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
-    rng = random.Random(seed)
-    for _ in range(5):
-        with FakeServer(answering(rng.randrange(1, 60), Connection.reset), serve) as server:
-            async with AsyncClient(server.hosts, session_timeout=20) as client:
-
-                async def work(number: int, client: AsyncClient = client) -> list[str]:
-                    verdicts = []
-                    for n in range(8):
-                        try:
-                            await client.create(f"/{number}-{n}")
-                            verdicts.append("done")
-                        except ConnectionLossError as error:
-                            verdicts.append("unknown" if error.maybe_applied else "not sent")
-                    return verdicts
-
-                verdicts = await asyncio.gather(*map(work, range(16)))
-                executed = {q.path for q in server.executed if q.op == "create"}
-                for number, each in enumerate(verdicts):
-                    for n, verdict in enumerate(each):
-                        path = f"/{number}-{n}"
-                        assert verdict != "done" or path in executed
-                        assert verdict != "not sent" or path not in executed
-
-
 # --- single faults --------------------------------------------------------------------------------
-
-FAULTS: dict[str, tuple[Action, bool, type[ZooKeeperError] | None, bool]] = {
-    "cut before": (cut_before, False, OutcomeUnknownError, False),
-    "cut after": (cut_after, False, OutcomeUnknownError, True),
-    "reset before": (rst_before, False, OutcomeUnknownError, False),
-    "reset after": (rst_after, False, OutcomeUnknownError, True),
-    "cut behind the reply": (cut_after, True, None, True),
-    "reply torn in its prefix": (truncate(3), True, OutcomeUnknownError, True),
-    "reply torn in its header": (truncate(11), True, OutcomeUnknownError, True),
-    "reply twice": (duplicate, True, None, True),
-    "request in single bytes": (split, False, None, True),
-    "reply in single bytes": (split, True, None, True),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_each_fault_at_one_request(fault: str) -> None:
-    action, on_reply, expected, applied = FAULTS[fault]
-    with Server() as server, FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts) as client:
-            session_id = client.session_id
-            watch = Watch()
-            await client.exists("/new", watch=watch)
-            proxy.on("create", action=action, reply=on_reply)
-            (error,) = await ended([client.create("/a")])
-            assert (type(error) if error else None) is expected
-            assert not error or error.maybe_applied
-            # A doubled reply breaks the connection behind it.
-            (found,) = await retried(client, lambda: client.exists("/a"))
-            assert (found is not None) == applied
-            await retried(client, lambda: client.create("/new"))
-            async with asyncio.timeout(PATIENCE):
-                assert (await watch).type is EventType.NODE_CREATED, "it was set again"
-            assert client.session_id == session_id
 
 
 async def retried(client: AsyncClient, ask: Callable[[], Any]) -> list[Any]:
@@ -303,14 +232,6 @@ async def test_garbage_ends_the_connection_and_nothing_else(garbage: str) -> Non
             assert isinstance(errors[1], ConnectionLossError)
             assert await client.create("/c") == "/c"
             assert client.session_id == session_id
-
-
-async def test_a_reply_over_the_limit(server: Server) -> None:
-    async with AsyncClient(server.hosts, receive_limit=100_000) as client:
-        await client.create("/big", bytes(200_000))
-        with pytest.raises(ReplyTooLargeError):
-            await client.get_data("/big")
-        assert await client.exists("/big") is not None
 
 
 # --- silence and return ---------------------------------------------------------------------------
@@ -424,18 +345,6 @@ async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
                 assert outcome != "done" or path in there
                 assert outcome != "not sent" or path not in there
             assert client.session_id == session_id
-
-
-async def test_a_mute_server_and_a_close() -> None:
-    with FakeServer(mute) as server:
-        client = AsyncClient(server.hosts)
-        await client.connect()
-        sent, reading = client.create("/a"), client.exists("/b")
-        await blocking(server.wait_for, lambda: server.connections[0].session_id)
-        await client.close()
-        errors = await ended([sent, reading])
-        assert [type(error) for error in errors] == [ClientClosedError] * 2
-        assert [error.maybe_applied for error in errors if error] == [True, False]
 
 
 # --- a loop that was blocked ----------------------------------------------------------------------

@@ -16,9 +16,8 @@ from zkwire import (
     SessionExpiredError,
     State,
     Watch,
-    WatchType,
 )
-from zkwire.testing import FaultProxy, Server
+from zkwire.testing import Server
 
 
 @pytest.fixture
@@ -51,50 +50,6 @@ async def test_each_read_sets_the_watch_that_fires_for_it(hosts: str, fresh_path
             assert (event.type, event.path, event.state) == (expected, fresh_path, State.CONNECTED)
             with pytest.raises(RuntimeError, match="not set"):
                 await watch
-
-
-async def test_a_watch_that_is_not_set_says_so(hosts: str) -> None:
-    with pytest.raises(RuntimeError, match="not set"):
-        await Watch()
-    assert [event async for event in Watch()] == []
-    async with AsyncClient(hosts) as client:
-        watch = Watch()
-        with pytest.raises(Exception, match="no such node"):
-            await client.get_data("/none", watch=watch)
-        with pytest.raises(RuntimeError, match="not set"):
-            await watch
-
-
-@pytest.mark.since("3.6")
-async def test_a_watch_that_is_removed_here_hears_of_it_at_once(
-    hosts: str, fresh_path: str
-) -> None:
-    """No server is asked: a persistent watch of the same path stays."""
-    async with AsyncClient(hosts, session_timeout=60.0) as client:
-        await client.create(fresh_path)
-        await client.add_watch(fresh_path, Watch())
-        watch = Watch()
-        await client.get_data(fresh_path, watch=watch)
-        waiting = asyncio.ensure_future(awaited(watch))
-        await asyncio.sleep(0)
-        await client.remove_watches(fresh_path, WatchType.DATA)
-        async with asyncio.timeout(5.0):
-            assert (await waiting).type is EventType.DATA_WATCH_REMOVED
-
-
-async def test_the_event_comes_before_the_answer_that_shows_the_change(
-    hosts: str, fresh_path: str
-) -> None:
-    async with AsyncClient(hosts) as client, AsyncClient(hosts) as other:
-        await client.create(fresh_path, b"0")
-        for number in range(1, 50):
-            watch = Watch()
-            before = await client.get_data(fresh_path, watch=watch)
-            writing = other.set_data(fresh_path, b"%d" % number)
-            while (await client.get_data(fresh_path)).stat.version == before.stat.version:
-                assert not watch.ready or watch.take() is not None
-            assert watch.ready, "the change was seen, the event was not"
-            await writing
 
 
 @pytest.mark.since("3.6")
@@ -249,32 +204,6 @@ async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) ->
         assert [type(result) for result in results] == [Event, RuntimeError]
 
 
-async def test_watches_are_restored_and_reread_is_told() -> None:
-    with Server() as server, FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts) as client, AsyncClient(server.hosts) as other:
-            await client.create("/w")
-            lasting = await client.add_watch("/w", Watch(), recursive=True)
-            once, created = Watch(), Watch()
-            await client.get_data("/", watch=once)
-            await client.exists("/later", watch=created)
-            proxy.refuse()
-            proxy.cut_all()
-            await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-            await other.set_data("/", b"x")
-            await other.create("/later")
-            await other.set_data("/w", b"missed")
-            proxy.refuse(False)
-            async with asyncio.timeout(PATIENCE):
-                assert types([await once, await created]) == [
-                    EventType.NODE_DATA_CHANGED,
-                    EventType.NODE_CREATED,
-                ]
-                assert await lasting == Event(EventType.REREAD, "/w", State.CONNECTED)
-                await other.set_data("/w", b"seen")
-                assert (await lasting).type is EventType.NODE_DATA_CHANGED
-            lasting.close()
-
-
 @pytest.mark.since("3.6")
 async def test_an_event_that_comes_with_the_callers_cancellation(
     hosts: str, fresh_path: str
@@ -301,16 +230,3 @@ async def test_an_event_that_comes_with_the_callers_cancellation(
         await writing
         assert got == [f"{fresh_path}/{number}" for number in range(100)]
         watch.close()
-
-
-@pytest.mark.since("3.6")
-async def test_remove_watches_tells_and_ends(hosts: str, fresh_path: str) -> None:
-    async with AsyncClient(hosts) as client:
-        await client.create(fresh_path)
-        watch = await client.add_watch(fresh_path, Watch())
-        waiting = asyncio.ensure_future(awaited(watch))
-        await asyncio.sleep(0)
-        await client.remove_watches(fresh_path)
-        assert (await waiting).type is EventType.PERSISTENT_WATCH_REMOVED
-        assert [event async for event in watch] == []
-        assert watch_count(client) == 0

@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.fake_server import Connection, FakeServer, mute, silent
 from tests.support.lock_helpers import Running
-from tests.support.server_control import poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -80,69 +79,6 @@ def seen(watch: Watch) -> Event:
 
 
 # --- operations -----------------------------------------------------------------------------------
-
-
-def test_life_of_a_node(client: Client, fresh_path: str) -> None:
-    assert client.exists(fresh_path) is None
-    assert client.create(fresh_path, b"one") == fresh_path
-    data, stat = client.get_data(fresh_path)
-    assert (data, stat.version, stat.data_length) == (b"one", 0, 3)
-    assert client.set_data(fresh_path, b"two").version == 1
-    assert client.set_data(fresh_path, b"three", 1).version == 2
-    assert client.get_data(fresh_path).data == b"three"
-    found = client.exists(fresh_path)
-    assert found is not None
-    assert found == client.get_data(fresh_path).stat
-    client.sync(fresh_path)
-    client.delete(fresh_path, 2)
-    assert client.exists(fresh_path) is None
-
-
-def test_the_four_modes_of_a_create(hosts: str, client: Client, fresh_path: str) -> None:
-    client.create(fresh_path)
-    made = [
-        client.create(f"{fresh_path}/{i}-", ephemeral=i > 1, sequential=bool(i % 2))
-        for i in range(4)
-    ]
-    assert [path[len(fresh_path) :] for path in made] == [
-        "/0-",
-        "/1-0000000001",
-        "/2-",
-        "/3-0000000003",
-    ]
-    owners = []
-    for path in made:
-        stat = client.exists(path)
-        assert stat is not None
-        owners.append(stat.ephemeral_owner)
-    assert owners == [0, 0, client.session_id, client.session_id]
-    client.close()
-    with Client(hosts) as other:
-        # A close waits for its answer, but not for long.
-        left = ["0-", "1-0000000001"]
-        look = lambda: sorted(other.get_children(fresh_path)) == left or None  # noqa: E731
-        poll("the ephemeral ones are gone", look, PATIENCE)
-
-
-@pytest.mark.since("3.5")
-def test_create_with_stat_knows_the_new_node(client: Client, fresh_path: str) -> None:
-    path, stat = client.create_with_stat(fresh_path, b"data")
-    assert path == fresh_path
-    assert stat == client.get_data(path).stat
-    made = client.create_with_stat(f"{fresh_path}/n-", sequential=True)
-    assert made.path == f"{fresh_path}/n-0000000000"
-    assert made.stat.czxid > stat.czxid
-
-
-def test_children(client: Client, fresh_path: str) -> None:
-    client.create(fresh_path)
-    assert client.get_children(fresh_path) == []
-    for name in ("a", "b"):
-        client.create(f"{fresh_path}/{name}")
-    assert sorted(client.get_children(fresh_path)) == ["a", "b"]
-    names, stat = client.get_children_with_stat(fresh_path)
-    assert sorted(names) == ["a", "b"]
-    assert stat.num_children == 2
 
 
 def test_empty_data_and_none_at_all_read_as_empty(client: Client, fresh_path: str) -> None:

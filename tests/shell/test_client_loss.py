@@ -31,13 +31,11 @@ from tests.support.fake_server import (
     answering,
     deaf,
     mute,
-    reply,
     serve,
     silent,
 )
 from tests.support.lock_helpers import Running
 from zkwire import (
-    AuthFailedError,
     Client,
     ClientClosedError,
     ConnectionLossError,
@@ -48,7 +46,6 @@ from zkwire import (
     ServerError,
     SessionExpiredError,
     State,
-    Watch,
     ZooKeeperError,
 )
 
@@ -150,51 +147,6 @@ def test_expired() -> None:
             client.create("/b")
         assert ends_with(caught.value, SessionExpiredError, "create", "/b", False)
         assert "make a new Client" in str(caught.value)
-
-
-def test_expired_while_queued() -> None:
-    """A call that waits for the next connection learns there that the session is gone."""
-    gate = threading.Event()
-
-    def gone(connection: Connection) -> None:
-        assert gate.wait(PATIENCE)
-        connection.greet()
-
-    with FakeServer(mute, gone) as server, Client(server.hosts) as client:
-        server.connections[0].sock.shutdown(socket.SHUT_RDWR)
-        server.wait_for(lambda: len(server.connections) == 2)
-        queued = client.pipeline.create("/a")
-        server.sessions.clear()
-        gate.set()
-        error = ending(queued)
-        assert error is not None
-        assert ends_with(error, SessionExpiredError, "create", "/a", False)
-
-
-@pytest.mark.parametrize(
-    ("code", "secrets", "kind", "state"),
-    [
-        (-112, [], SessionExpiredError, State.EXPIRED),
-        (-115, [("digest", b"a:b")], AuthFailedError, State.AUTH_FAILED),
-    ],
-)
-def test_ended_by_a_reply(
-    code: int, secrets: list[Any], kind: type[ZooKeeperError], state: State
-) -> None:
-    """The server may close a session under a request: its code is the end of the session."""
-
-    def ending(connection: Connection) -> None:
-        connection.greet()
-        connection.send(reply(connection.request().xid, error=code))
-        connection.wait_gone()
-
-    with FakeServer(ending) as server:
-        client = Client(server.hosts, auth=secrets)
-        with pytest.raises(kind) as caught:
-            client.create("/a")
-        assert ends_with(caught.value, kind, "create", "/a", False)
-        assert poll_state(client, state)
-        client.close()
 
 
 def test_closed() -> None:
@@ -412,35 +364,6 @@ def again(client: Client) -> None:
 # --- the state of things --------------------------------------------------------------------------
 
 
-def test_nothing_is_sent_twice(seed: int) -> None:
-    """Over many breaks, each request is received once at most, whatever its verdict."""
-    rng = random.Random(seed)
-
-    def flaky(connection: Connection) -> None:
-        connection.greet()
-        for _ in range(rng.randrange(1, 40)):
-            connection.answer(connection.request())
-        if rng.random() < 0.5:
-            connection.flush()
-        connection.reset()
-
-    with FakeServer(flaky) as server:
-        client = Client(server.hosts, session_timeout=20)
-        verdicts: dict[str, str] = {}
-        for n in range(300):
-            path = f"/{n}"
-            error = ending(client.pipeline.create(path))
-            verdicts[path] = "done" if error is None else type(error).__name__
-        received = [q.path for q in server.received if q.op == "create"]
-        executed = {q.path for q in server.executed if q.op == "create"}
-        assert len(received) == len(set(received))
-        assert {p for p, v in verdicts.items() if v == "done"} <= executed
-        assert {p for p, v in verdicts.items() if v == "NotSentError"}.isdisjoint(received)
-        assert set(verdicts.values()) <= {"done", "OutcomeUnknownError", "NotSentError"}
-        assert len(server.connections) >= 300 // 39  # each of them takes so many at the most
-        client.close()
-
-
 def test_the_state_at_rest_is_the_real_one(seed: int) -> None:
     """A44: after any pattern of cuts the last word is "connected", and a call proves it."""
     rng = random.Random(seed)
@@ -460,21 +383,6 @@ def test_the_state_at_rest_is_the_real_one(seed: int) -> None:
             # The server may still be about to hear of the last cut.
             assert poll_state(client, State.CONNECTED)
         assert len(server.sessions) == 1
-
-
-def test_a_watch_that_was_set_by_a_lost_read_is_not_set() -> None:
-    def dies(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-
-    with FakeServer(dies, serve) as server, Client(server.hosts) as client:
-        watch = Watch()
-        with pytest.raises(OutcomeUnknownError):
-            client.exists("/a", watch=watch)
-        with pytest.raises(RuntimeError, match="not set"):
-            watch.wait(0)
-        client.create("/a")
-        assert server.count("set_watches") == 0
 
 
 def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:

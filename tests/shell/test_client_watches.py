@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, seen, within
-from tests.support.fake_server import Connection, FakeServer
+from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import Running
 from zkwire import (
     Client,
     ClientClosedError,
     Event,
     EventType,
-    NoNodeError,
     SessionExpiredError,
     State,
     Watch,
@@ -42,32 +41,6 @@ def test_each_read_sets_the_watch_that_fires_for_it(client: Client, fresh_path: 
         client.set_data(fresh_path, b"x")
         client.create(f"{fresh_path}/{number}")
         assert seen(watch) == Event(expected, fresh_path, State.CONNECTED)
-
-
-def test_a_missing_node_is_watched_by_exists_alone(client: Client, fresh_path: str) -> None:
-    watch, other = Watch(), Watch()
-    assert client.exists(fresh_path, watch=watch) is None
-    with pytest.raises(NoNodeError):
-        client.get_data(fresh_path, watch=other)
-    with pytest.raises(RuntimeError, match="not set"):
-        other.wait(0)
-    client.create(fresh_path)
-    assert seen(watch) == Event(EventType.NODE_CREATED, fresh_path, State.CONNECTED)
-
-
-def test_a_reply_that_shows_a_change_comes_behind_its_watch(
-    hosts: str, client: Client, fresh_path: str
-) -> None:
-    client.create(fresh_path, b"0")
-    with Client(hosts) as other:
-        for number in range(1, 51):
-            watch = Watch()
-            client.get_data(fresh_path, watch=watch)
-            other.set_data(fresh_path, b"%d" % number)
-            client.sync(fresh_path)
-            assert client.get_data(fresh_path).data == b"%d" % number
-            assert watch.ready
-            assert watch.wait(0) is not None
 
 
 def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_path: str) -> None:
@@ -116,31 +89,6 @@ def test_a_closed_watch_does_not_take_anothers_away(client: Client, fresh_path: 
     one.close()
     client.create(fresh_path)
     assert two.wait(PATIENCE) is not None
-
-
-def test_a_watch_that_is_closed_while_its_read_is_under_way_never_fires() -> None:
-    """It is set by the reply, so the reply must find out that nobody wants it any more."""
-    called: list[Event] = []
-    may_answer = threading.Event()
-
-    def late(connection: Connection) -> None:
-        connection.greet()
-        for request in connection.requests():
-            if request.op == "exists":
-                assert may_answer.wait(PATIENCE)
-            connection.answer(request)
-
-    with FakeServer(late) as server, Client(server.hosts) as client:
-        watch = Watch(called.append)
-        reading = client.pipeline.exists("/a", watch=watch)
-        server.wait_for(lambda: server.count("exists"))
-        watch.close()
-        may_answer.set()
-        reading.result(PATIENCE)
-        client.create("/a")
-        client.sync()
-        client.close()  # and with it the callback thread, behind all that it has to do
-    assert called == []
 
 
 def test_watches_end_with_the_session() -> None:
@@ -326,19 +274,6 @@ def test_a_hook_that_raises_ends_no_callbacks(
     client.create(fresh_path)
     assert called.wait(PATIENCE)
     assert reported == [ArithmeticError]
-
-
-def test_the_same_callback_on_one_path_is_called_once(client: Client, fresh_path: str) -> None:
-    called: list[EventType | int] = []
-
-    def note(event: Event) -> None:
-        called.append(event.type)
-
-    for _ in range(3):
-        client.exists(fresh_path, watch=note)
-    client.create(fresh_path)
-    client.close()
-    assert called == [EventType.NODE_CREATED]
 
 
 def test_a_callback_may_close_the_client(client: Client, fresh_path: str) -> None:
