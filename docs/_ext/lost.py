@@ -16,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 from tests.connection_loss.document import row_name
+from tests.connection_loss.lessons import LESSON, flags_of
 
 PAGE = "connection-loss"
 FOLDER = Path(__file__).resolve().parents[1]
@@ -88,7 +89,11 @@ def named(table: nodes.table) -> Iterator[tuple[str, nodes.entry]]:
 def embedded(found: dict[str, Any]) -> str:
     """The data in the page, so that it works from a disk, too."""
     rows = [{name: row[name] for name in SHOWN if row[name]} for row in found["rows"]]
-    text = json.dumps({"failures": found["failures"], "rows": rows}, separators=(",", ":"))
+    for shown, row in zip(rows, found["rows"], strict=True):
+        if (flags := flags_of(row)) is not None:
+            shown["flags"] = flags
+    data = {"failures": found["failures"], "lesson": LESSON, "rows": rows}
+    text = json.dumps(data, separators=(",", ":"))
     safe = text.replace("<", "\\u003c")
     return f'<script type="application/json" id="lost-data">{safe}</script>\n'
 

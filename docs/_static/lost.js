@@ -3,11 +3,12 @@
 
 (() => {
   const form = document.getElementById("lost");
-  const { failures, rows } = JSON.parse(document.getElementById("lost-data").textContent);
+  const { failures, lesson, rows } = JSON.parse(document.getElementById("lost-data").textContent);
   const status = form.querySelector(".lost-status");
   const output = form.querySelector(".lost-lines");
   const MOST = 24; // lines at once
   const NO_ERROR = "no error";
+  const REPEATED = "`python3 -m tests.connection_loss`";
   const PARTS = {
     operations: "Operations",
     members: "Changing the ensemble",
@@ -22,7 +23,8 @@
     row.options ??= "";
     row.errors ??= [NO_ERROR];
     row.key = `${row.part} ${row.call}`; // a read and its watch have one name
-    row.words = Object.values(row).flat().join(" ").replaceAll("`", "").toLowerCase();
+    const { flags, ...said } = row;
+    row.words = Object.values(said).flat().join(" ").replaceAll("`", "").toLowerCase();
   }
 
   /** An element with children, which may be texts. */
@@ -91,6 +93,16 @@
     return row.part === "recipes" ? "nothing: the lock goes on by itself" : "nothing";
   }
 
+  function fact(term, ...nodes) {
+    return make("div", {}, make("dt", {}, term), make("dd", {}, ...nodes));
+  }
+
+  /** To the playground, where the lesson plays this failure. */
+  function link(row) {
+    const search = new URLSearchParams({ lesson, flags: row.flags });
+    return make("a", { href: `playground.html#${search}` }, `zkwire lesson ${lesson} ${row.flags}`);
+  }
+
   function line(row, named) {
     const item = make("li", {});
     const name = row.options ? `${row.call}, ${row.options}` : row.call;
@@ -104,8 +116,9 @@
     ];
     const list = make("dl", {});
     for (const [term, text] of facts) {
-      if (text) list.append(make("div", {}, make("dt", {}, term), make("dd", {}, ...marked(text))));
+      if (text) list.append(fact(term, ...marked(text)));
     }
+    list.append(row.flags === undefined ? fact("all experiments again", ...marked(REPEATED)) : fact("run it", link(row)));
     item.append(list);
     return item;
   }

@@ -131,3 +131,16 @@ def test_without_scripts_there_are_the_tables_alone(page: Path) -> None:
     with browser(page, scripts=False) as driver:
         assert not driver.find_element("id", "lost").is_displayed()
         assert driver.find_element("id", ROWS[0]["id"]).is_displayed()
+
+
+def test_a_line_says_how_to_run_it(wide: Any) -> None:
+    choose(wide, call="operations delete")
+    lines = wide.find_elements("css selector", ".lost-card li")
+    links = [line.find_elements("css selector", "dd a") for line in lines]
+    hrefs = [
+        link[0].get_attribute("href").partition("/playground.html")[2] for link in links if link
+    ]
+    assert "#lesson=lost-reply&flags=--op+delete" in hrefs
+    repeated = [line.text for line, link in zip(lines, links, strict=True) if not link]
+    assert repeated
+    assert all("python3 -m tests.connection_loss" in text for text in repeated)
