@@ -1,0 +1,97 @@
+"""Where programs run that are not plain scripts: uvloop, a loop that runs already, a zip file.
+
+gevent and gunicorn are in test_gevent.py, forked children in test_client_forks.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import zipapp
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zkwire import AsyncClient, AsyncSequentialLock, Client, OutcomeUnknownError, Watch
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import cut_after
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 60.0
+
+
+async def use(client: AsyncClient) -> None:
+    """A watch, and a lock, which end as they should."""
+    watch = Watch()
+    await client.exists("/loops", watch=watch)
+    await client.create("/loops", b"1", ephemeral=True)
+    assert (await watch).path == "/loops"
+    async with AsyncSequentialLock(client, "/lock") as lock:
+        assert lock.held
+
+
+@pytest.fixture(scope="module")
+def uvloop() -> Any:
+    """It keeps two descriptors for the life of the process from its first run on."""
+    module = pytest.importorskip("uvloop")
+    module.run(asyncio.sleep(0))
+    return module
+
+
+def test_uvloop_with_a_cut_in_the_middle(server: Server, uvloop: Any) -> None:
+
+    async def main(hosts: str) -> None:
+        async with asyncio.timeout(LONGEST), AsyncClient(hosts) as client:
+            proxy.on("create", action=cut_after)
+            with pytest.raises(OutcomeUnknownError):
+                await client.create("/lost", ephemeral=True)
+            await use(client)
+            assert type(asyncio.get_running_loop()).__module__ == "uvloop"
+
+    with FaultProxy(server.hosts) as proxy:
+        uvloop.run(main(proxy.hosts))
+
+
+def test_a_client_for_threads_in_a_loop_that_runs(server: Server) -> None:
+    """As in a cell of Jupyter, where the loop waits for the cell."""
+
+    async def cell() -> bytes:
+        with Client(server.hosts) as client:
+            client.create("/cell", b"1", ephemeral=True)
+            return client.get_data("/cell").data
+
+    assert asyncio.run(cell()) == b"1"
+
+
+def test_a_client_for_asyncio_from_cell_to_cell(server: Server) -> None:
+    """As with await at the top of each cell: one loop, which runs on between them."""
+    with asyncio.Runner() as runner:
+        client = AsyncClient(server.hosts)
+        runner.run(client.connect())
+        runner.run(use(client))
+        runner.run(client.close())
+
+
+def test_the_command_runs_from_a_zip_file(server: Server, tmp_path: Path) -> None:
+    archive = tmp_path / "zkwire.pyz"
+    zipapp.create_archive(
+        ROOT,
+        archive,
+        main="zkwire.__main__:run",
+        filter=lambda path: path.parts[0] == "zkwire" and "__pycache__" not in path.parts,
+    )
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-I", archive, *words],
+            cwd=tmp_path, capture_output=True, text=True, timeout=LONGEST, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    assert run("--version").startswith("zkwire ")
+    assert run("--server", server.hosts, "create", "/zip", "text") == "/zip\n"
+    assert run("--server", server.hosts, "get", "/zip") == "text"
+    assert "lost-reply" in run("lesson")
