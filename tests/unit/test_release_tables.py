@@ -13,5 +13,5 @@ def test_the_document_shows_what_is_stored() -> None:
 def test_each_release_has_each_row() -> None:
     for outcomes in table.stored().values():
         assert {part: list(rows) for part, rows in outcomes.items()} == {
-            part: list(rows) for part, rows in table.PARTS.items()
+            part: list(titles) for part, titles in table.TITLES.items()
         }
