@@ -23,8 +23,9 @@ from tests.support.installed_servers import find_installed
 from tests.support.server_control import JAVA_FLAGS, NoBackendError
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
+from zkwire.jute.codec import Field
 from zkwire.jute.multi import MultiResponse, pack_multi
-from zkwire.jute.record import Field, Record
+from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS
 from zkwire.wire import ops
 

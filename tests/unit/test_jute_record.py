@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.errors import ProtocolError
-from zkwire.jute import record
+from zkwire.jute import codec
 from zkwire.jute.record import (
     Bool,
     Buffer,
@@ -563,7 +563,7 @@ def test_a_traceback_shows_the_generated_line() -> None:
 
 def test_the_docstring_shows_what_is_generated() -> None:
     """Whole functions, and nothing else that looks like one."""
-    shown = re.findall(r"(?m)^    def .*\n(?: {5,}.*\n)+", record.__doc__ or "")
+    shown = re.findall(r"(?m)^    def .*\n(?: {5,}.*\n)+", codec.__doc__ or "")
     for generated, name in zip(shown, ("pack", "decode"), strict=True):
         data = DeleteRequest("/a", 1).encode()
         assert DeleteRequest.decode(data) == DeleteRequest("/a", 1)

@@ -20,9 +20,10 @@ from tests.support.examples import examples
 from tests.unit.test_jute_record import Everything
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
+from zkwire.jute.codec import FIXED, Field
 from zkwire.jute.frames import frame
 from zkwire.jute.multi import MultiResponse
-from zkwire.jute.record import FIXED, Field, Record
+from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS
 from zkwire.session import own_frames
 from zkwire.wire import ops

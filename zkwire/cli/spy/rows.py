@@ -10,12 +10,14 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from zkwire.jute.record import FIXED, read_text
+from zkwire.jute.codec import FIXED
 from zkwire.jute.records import Id
+from zkwire.jute.values import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.jute.record import Field, Record
+    from zkwire.jute.codec import Field
+    from zkwire.jute.record import Record
 
     Value = int | str | bytes | None
 

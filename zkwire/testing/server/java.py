@@ -13,7 +13,8 @@ import struct
 from typing import Any, Final, TypeVar
 
 from zkwire.errors import ProtocolError
-from zkwire.jute.record import FIXED, Field, Record
+from zkwire.jute.codec import FIXED, Field
+from zkwire.jute.record import Record
 from zkwire.jute.records import Id
 
 _R = TypeVar("_R", bound=Record)
