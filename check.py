@@ -43,6 +43,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from tests.check.axe import provide_axe
 from tests.check.environment import (
     PYTHON,
     ROOT,
@@ -335,6 +336,7 @@ def run_all(check: Check, chosen: Sequence[Step]) -> None:
         provide_zookeeper(curator=any(step.name in ("curator", "neighbours") for step in chosen))
     if any(step.name == "browser" for step in chosen):
         provide_browser()
+        provide_axe()
     if any(step.name in ("site", "browser") for step in chosen):
         provide_pyodide()
     check.say(f"run: {' '.join(step.name for step in chosen)}")

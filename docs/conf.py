@@ -20,7 +20,10 @@ project = "zkwire"
 author = "the zkwire authors"
 version = release = zkwire.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "lost", "playground"]
+extensions = [
+    *("myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"),
+    *("lost", "playground", "reach"),
+]
 html_theme = "furo"
 html_title = "zkwire"
 html_show_copyright = html_show_sphinx = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,12 @@ from typing import Any
 
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
 """As root, and in containers, there is neither a sandbox nor much shared memory."""
+
+
+LIMIT = 300.0
+"""Seconds for what a page does by itself, on a machine with much else to do."""
+
+SHOWN = "return performance.getEntriesByName('play-shown').length"
 
 
 def missing() -> list[str]:
@@ -32,8 +39,7 @@ def browser(page: Path | str, *, width: int = 1200, scripts: bool = True) -> Ite
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     driver: Any = webdriver.Chrome(options=options, service=service)
     try:
-        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        set_screen(driver, width)
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
         driver.get(page if isinstance(page, str) else page.as_uri())
         yield driver
@@ -41,3 +47,20 @@ def browser(page: Path | str, *, width: int = 1200, scripts: bool = True) -> Ite
         assert complaints == [], complaints
     finally:
         driver.quit()
+
+
+def set_screen(driver: Any, width: int, *, dark: bool = False) -> None:
+    """From now on the window has this many pixels, and the reader prefers light or dark colours."""
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
+def wait(driver: Any, runs: int = 1) -> None:
+    """Until the playground has shown so many runs."""
+    latest = time.monotonic() + LIMIT
+    while driver.execute_script(SHOWN) < runs:
+        status = driver.find_element("id", "play-status").text
+        assert time.monotonic() < latest, status
+        time.sleep(0.02)  # asks again, decides nothing

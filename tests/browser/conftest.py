@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from tests.browser.chromium import missing
+from tests.check import pyodide
 from tests.check.environment import ROOT
 from tests.conftest import unavailable
+
+
+class Files(SimpleHTTPRequestHandler):
+    """Files, without a word about it, and no icon."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +41,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "sphinx", "-Eqb", "html", "docs", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, timeout=600)
     return folder
+
+
+@pytest.fixture(scope="session")
+def address(site: Path) -> Iterator[str]:
+    """Where the playground is served."""
+    if not pyodide.FOLDER.is_dir():
+        unavailable("there is no Pyodide: python3 check.py site fetches it")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(site))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/playground.html"
+        server.shutdown()
+        thread.join()

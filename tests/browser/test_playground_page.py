@@ -7,50 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from random import Random
-from threading import Thread
 from typing import Any
 
 import pytest
 
-from tests.browser.chromium import browser
-from tests.check import pyodide
-from tests.conftest import SEED, unavailable
+from tests.browser.chromium import LIMIT, SHOWN, browser, wait
+from tests.conftest import SEED
 
-LIMIT = 300.0
 ACTIONS = 200
-SHOWN = "return performance.getEntriesByName('play-shown').length"
 DRAWN = "return document.getElementById('play-picture').shadowRoot?.innerHTML ?? ''"
-
-
-class Files(SimpleHTTPRequestHandler):
-    """Files, without a word about it, and no icon."""
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        if self.path == "/favicon.ico":
-            self.send_response(204)
-            self.end_headers()
-        else:
-            super().do_GET()
-
-
-@pytest.fixture(scope="module")
-def address(site: Path) -> Iterator[str]:
-    """Where the page is served."""
-    if not pyodide.FOLDER.is_dir():
-        unavailable("there is no Pyodide: python3 check.py site fetches it")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(site))) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/playground.html"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +24,6 @@ def page(address: str) -> Iterator[Any]:
     with browser(address) as driver:
         wait(driver)
         yield driver
-
-
-def wait(driver: Any, runs: int = 1) -> None:
-    """Until the page has shown so many runs."""
-    latest = time.monotonic() + LIMIT
-    while driver.execute_script(SHOWN) < runs:
-        status = driver.find_element("id", "play-status").text
-        assert time.monotonic() < latest, status
-        time.sleep(0.02)  # asks again, decides nothing
 
 
 def opened(driver: Any, link: str) -> None:
