@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.types import IPAMConfig, IPAMPool
-from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 from testcontainers.core.network import Network
 
@@ -32,24 +31,28 @@ from tests.support.server_control import (
     ZooKeeperServer,
     free_port,
 )
+from zkwire.testing.container import CLIENT_PORT, IMAGE, ZooKeeperContainer
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
 
-DEFAULT_IMAGE = "zookeeper"
-CLIENT_PORT = "2181/tcp"
 LOOPBACK = "127.0.0.1"
 ENGINE_SECONDS = 15
 """How long the engine may be silent, also while it pulls the image."""
 
 
-class ZooKeeperContainer(DockerContainer):
-    """A container of a ZooKeeper image, its client port published on a fixed loopback port."""
+class SettableContainer(ZooKeeperContainer):
+    """One with these settings, its client port published on a fixed loopback port.
+
+    `DockerServer` waits until it serves: a member of an ensemble starts before the others do.
+    """
 
     def __init__(self, image: str, port: int, settings: Settings) -> None:
         super().__init__(image, docker_client_kw={"timeout": ENGINE_SECONDS})
+        self._wait_strategy = None
         # with_bind_ports would publish the port to the whole network.
-        cast(dict[str, Any], self.ports)[CLIENT_PORT] = (LOOPBACK, port)
+        self.ports.clear()
+        cast(dict[str, Any], self.ports)[f"{CLIENT_PORT}/tcp"] = (LOOPBACK, port)
         config = settings.config().items()
         self.with_env("ZOO_CFG_EXTRA", " ".join(f"{key}={value}" for key, value in config))
         self.with_env("JVMFLAGS", " ".join((*JAVA_FLAGS, *settings.java_flags)))
@@ -64,7 +67,7 @@ class ZooKeeperContainer(DockerContainer):
 class DockerServer(ZooKeeperServer):
     """One server in a container that outlives the server's death, with its data and its port."""
 
-    def __init__(self, container: ZooKeeperContainer, port: int) -> None:
+    def __init__(self, container: SettableContainer, port: int) -> None:
         super().__init__(LOOPBACK, port)
         self._container = container
         self._created = False
@@ -104,7 +107,7 @@ class DockerServer(ZooKeeperServer):
                     container.start()
             else:
                 self._create()
-        except APIError as error:
+        except (APIError, RuntimeError) as error:
             if "port is already allocated" in str(error) or "address already in use" in str(error):
                 raise PortTakenError(str(error)) from error
             raise
@@ -165,7 +168,7 @@ class DockerBackend(Backend):
 
     def make_standalone(self, settings: Settings) -> DockerServer:
         port = free_port()
-        return DockerServer(ZooKeeperContainer(self._image, port, settings), port)
+        return DockerServer(SettableContainer(self._image, port, settings), port)
 
     def make_ensemble(self, settings: Settings) -> Ensemble:
         network, addresses = _network(members=3)
@@ -174,7 +177,7 @@ class DockerBackend(Backend):
         servers = []
         for number, address in numbered:
             port = free_port()
-            container = ZooKeeperContainer(self._image, port, settings)
+            container = SettableContainer(self._image, port, settings)
             container.join_ensemble(number, members, network, address)
             servers.append(DockerServer(container, port))
         return Ensemble(servers, cleanup=network.remove)
@@ -200,12 +203,17 @@ def _network(members: int) -> tuple[Network, list[str]]:
     return network, [str(address) for address in gateway_and_members][1:]
 
 
+def image_to_run() -> str:
+    """That of `ZKWIRE_TEST_IMAGE`, or the official one."""
+    return os.environ.get("ZKWIRE_TEST_IMAGE", IMAGE)
+
+
 def find_docker() -> DockerBackend:
     """The image of `ZKWIRE_TEST_IMAGE`, if an engine answers and has it or can pull it."""
     # The reaper is a container of another image, which need not be there, and it outlives the
     # tests; the servers here are stopped by those who started them.
     os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
-    image = os.environ.get("ZKWIRE_TEST_IMAGE", DEFAULT_IMAGE)
+    image = image_to_run()
     with warnings.catch_warnings():
         # Where no engine answers, the library leaves the socket it has tried to the collector.
         warnings.simplefilter("ignore", ResourceWarning)

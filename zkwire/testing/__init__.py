@@ -1,6 +1,7 @@
 """For tests of code that talks to ZooKeeper: a server in this process, a proxy for faults, and a
 simulation that runs code in every order of events.
 
+`ZooKeeperContainer` is a real server in a container, for tests that have testcontainers.
 Each name is imported when it is first used.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from zkwire.testing.container import ZooKeeperContainer as ZooKeeperContainer
     from zkwire.testing.proxy.proxy import FaultProxy as FaultProxy
     from zkwire.testing.server.clock import VirtualClock as VirtualClock
     from zkwire.testing.server.server import Ensemble as Ensemble
@@ -21,9 +23,10 @@ _HOMES = {
     "Server": "zkwire.testing.server.server",
     "Simulation": "zkwire.testing.simulation.simulation",
     "VirtualClock": "zkwire.testing.server.clock",
+    "ZooKeeperContainer": "zkwire.testing.container",
 }
 
-__all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock"]
+__all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock", "ZooKeeperContainer"]
 
 
 def __getattr__(name: str) -> object:
