@@ -27,7 +27,8 @@ releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `rel
 `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
 `libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues and claims at
 every pair of requests; `neighbours` has Curator, kazoo and zkwire contend for one lock for ten
-minutes. `browser` tries the documentation in Chromium, with Debian's `chromium` and
+minutes; `kazoo_suite` runs kazoo's own tests on the embedded server and on a real one, and compares
+how they end. `browser` tries the documentation in Chromium, with Debian's `chromium` and
 `chromium-driver` and with Selenium, which are installed where they are missing.
 """
 
@@ -60,7 +61,7 @@ FAST = (*TOOLS, "unit", "testbed")
 REST = ("simulation", "shell", "embedded", "real", "site")
 TRIALS = (
     "following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue",
-    "lock_command", "side_by_side_zkcli", "neighbours",
+    "lock_command", "side_by_side_zkcli", "neighbours", "kazoo_suite",
 )  # fmt: skip
 """Commands of tests/long for recipes and for the command, each with its figures."""
 NEIGHBOURS = ("docker", "curator")
