@@ -51,7 +51,7 @@ def faults(driver: Any, name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def driver(site: Path) -> Iterator[Any]:
+def driver(site: Path, address: str) -> Iterator[Any]:
     if not axe.SCRIPT.exists():
         unavailable("there is no axe-core: python3 check.py browser fetches it")
     with browser((site / "index.html").as_uri()) as driver:
@@ -59,11 +59,9 @@ def driver(site: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", [*PAGES, "search"])
-def test_a_page_can_be_read_by_everybody(
-    driver: Any, site: Path, name: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_page_can_be_read_by_everybody(driver: Any, site: Path, address: str, name: str) -> None:
     playground = name == "playground"
-    page = request.getfixturevalue("address") if playground else (site / f"{name}.html").as_uri()
+    page = address if playground else (site / f"{name}.html").as_uri()
     for width, dark in SCREENS[: 1 if name in ONCE else None]:
         set_screen(driver, width, dark=dark)
         driver.get("about:blank")
