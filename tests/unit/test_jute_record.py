@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.errors import ProtocolError
-from zkwire.jute import codec
+from zkwire.jute import codec, values
 from zkwire.jute.record import (
     Bool,
     Buffer,
@@ -230,6 +230,33 @@ def test_a_null_string_in_a_vector_is_refused() -> None:
         Texts.decode(hexes("00000001 ffffffff"))
     with pytest.raises(ValueError, match="Texts"):
         Texts.pack((None,))
+
+
+@settings(parent=PROPERTY)
+@given(
+    st.lists(st.sampled_from(["lock-0000000001", "lock-0000000002"]), min_size=8, max_size=12),
+    st.integers(0, 7),
+    st.sampled_from(["", "lock", "lock-00000000012", "löck-000000001", "lock-\0\0\0\x0f000000"]),
+    st.integers(0, 40),
+    st.binary(max_size=2),
+)
+def test_strings_of_one_length_are_read_as_all_others_are(
+    names: list[str], place: int, other: str, cut: int, behind: bytes
+) -> None:
+    for vector in (names, [*names[:place], other, *names[place + 1 :]], [other] * len(names)):
+        whole = Texts(tuple(vector)).encode()
+        for data in (whole, whole + behind, whole[: len(whole) - cut]):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(values, "MANY_STRINGS", 1000)
+                expected = outcome(data)
+            assert outcome(data) == expected
+
+
+def outcome(data: bytes) -> object:
+    try:
+        return Texts.decode(data)
+    except ProtocolError as error:
+        return str(error)
 
 
 def test_a_layout_that_cannot_be_is_refused() -> None:
