@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import contextmanager
 
 from zkwire import __version__
@@ -36,6 +37,7 @@ class Terminal:
     def __init__(self, interpreter: Interpreter) -> None:
         self._shell = interpreter
         self._typing = False
+        self._output = threading.RLock()  # no line begins in the middle of the prompt
         self._readline: Readline | None = readline_or_none(interpreter)
         interpreter.at_terminal = True
         interpreter.note = self.note
@@ -62,7 +64,8 @@ class Terminal:
 
     def _read(self) -> str:
         prompt = prompt_of(self._shell)
-        self._typing = True
+        with self._output:
+            self._typing = True
         try:
             return input(prompt)
         finally:
@@ -90,6 +93,10 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """Show a line, from any thread, at once."""
+        with self._output:
+            self._note(text)
+
+    def _note(self, text: str) -> None:
         output, terminal = self._shell.context.output, sys.stderr
         if output.quiet:
             return
