@@ -86,6 +86,10 @@ class Life(Case):
         self.other = (kind.rival or kind.make)(BLOCKING.recipes, self.observer, self.path)
         assert self.other.acquire(GRACE)  # so that what the lock's path needs is there
         self.other.release()
+        for node in filter(self.observer.exists, map(self.path.__add__, kind.below)):
+            data = self.observer.get_data(node).data
+            self.observer.delete(node)  # a server may remove an empty container at any moment
+            self.observer.create(node, data)
         self.own = self.subjects_lock(kind.make)
         self._connection = 0
 

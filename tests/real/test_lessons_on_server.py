@@ -17,6 +17,8 @@ from zkwire.cli.lessons.server_stage import ServerStage
 from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.main import main
 
+pytestmark = pytest.mark.apache  # zkwire's own server is the one on the virtual clock
+
 ALLOWED = [name for name in TABLE if not find(name).needs]
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     *[(name, dict[str, object](waiters=4) if name == "herd" else {}) for name in ALLOWED],
@@ -37,7 +39,11 @@ def flags_of(name: str, given: dict[str, object]) -> Namespace:
 
 
 def lanes(events: Iterable[Event], *, pings: bool) -> dict[str, list[tuple[object, ...]]]:
-    """For each client, and for the words, what has happened; pings in a row are one, or none."""
+    """What each client has sent, what has happened to it, and the words.
+
+    The answer to the first of two requests may come before or behind the second one.  Pings in a
+    row are one, or none.
+    """
     found: dict[str, list[tuple[object, ...]]] = {}
     for event in events:
         frame, said = event.frame, event.kind in PROSE
@@ -53,7 +59,9 @@ def lanes(events: Iterable[Event], *, pings: bool) -> dict[str, list[tuple[objec
         if said and event.text.startswith(IN_TIME):
             what = (event.kind,)
         ping = frame is not None and frame.kind == "ping"
-        lane = found.setdefault("words" if said else event.actor, [])
+        sent = frame is not None and frame.direction == "c2s"
+        name = "words" if said else f"{event.actor} sends" if sent else event.actor
+        lane = found.setdefault(name, [])
         if not ping or (pings and what not in lane[-2:]):
             lane.append(what)
     return found

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.examples import examples
 from zkwire.cli import main, plain
 from zkwire.cli.arguments import CONNECTION, OUTPUT, add_again, defaults
 from zkwire.cli.command import TABLE, UsageError, find
@@ -68,7 +67,7 @@ def words_of(name: str) -> st.SearchStrategy[str]:
 def test_a_line_is_read_as_argparse_reads_it(name: str) -> None:
     read = 0
 
-    @settings(derandomize=True, deadline=None, max_examples=examples(200), database=None)
+    @settings(derandomize=True, deadline=None, max_examples=200, database=None)
     @given(st.lists(words_of(name), max_size=5))
     def compare(words: list[str]) -> None:
         nonlocal read
