@@ -130,6 +130,35 @@ def test_a_listener_that_finds_a_leader_has_the_io_thread_read(
     connection.reader = None
 
 
+class Overtaken(Waitable):
+    """Another thread makes it ready while the listener sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks = iter([False, False])
+
+    @property
+    def ready(self) -> bool:
+        return next(self._looks, True)
+
+
+def test_a_listener_that_is_told_of_bytes_reads_them_though_its_own_wait_is_over(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells no other thread of them: an event of others would wait for the next ping."""
+    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
+    client.create("/a")
+    connection = client._driver.current_connection
+    assert connection is not None
+    others = watched(client, "/a")
+    have_stand_back(client)
+    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
+    assert readable_within(connection.sock, PATIENCE)
+    assert client._driver._listen(Overtaken(), None)
+    assert others.ready
+
+
 def test_without_a_bell_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

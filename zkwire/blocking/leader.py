@@ -136,8 +136,7 @@ class LeaderFollower(CallingDriver):
                 connection.listener = me
                 waitable._add_waker(me)
                 self.sleepers.add(me)
-            woken = me.sleep(None if deadline is None else deadline - self.now())
-            if not woken or waitable.ready:
+            if not me.sleep(None if deadline is None else deadline - self.now()):
                 return True
             if connection.reader is not None:
                 self._have_it_read(connection)

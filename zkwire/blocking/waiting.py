@@ -70,12 +70,15 @@ class Listener(Sleeper):
             self._bell.ring_listener()
 
     def sleep(self, seconds: float | None) -> bool:
-        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP."""
+        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
+
+        Whether bytes have come: the kernel has told no other thread of them.
+        """
         seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
         self._asleep = True
-        woken = self.waitable.ready or bool(self._bell.listener.poll(max(0.0, seconds), 1))
+        told = not self.waitable.ready and self._bell.listen(max(0.0, seconds))
         self._asleep = False
-        return woken
+        return told
 
 
 class MutexDriver(Driver):

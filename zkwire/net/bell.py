@@ -43,6 +43,10 @@ class Bell:
         """Wake the caller: another thread may have received what it waits for."""
         os.eventfd_write(self._rings[0], 1)
 
+    def listen(self, seconds: float) -> bool:
+        """Wait as the listener, until bytes have come or it is woken; whether bytes have come."""
+        return any(number != self._rings[1] for number, _ in self.listener.poll(seconds, 2))
+
     def ring_listener(self) -> None:
         """Wake the listener."""
         os.eventfd_write(self._rings[1], 1)
