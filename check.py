@@ -73,9 +73,9 @@ LONG = (
 NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
 
 LANES = (
-    ("format", "lint", "mypy", "pyright", "embedded", "shell"),
+    ("format", "lint", "mypy", "pyright", "embedded", "shell", "site"),
     (
-        *("unit", "testbed", "simulation", "site", "coverage"),
+        *("unit", "testbed", "simulation", "coverage"),
         *("wheel", "pythons", "simulation-whole", "explore"),
     ),
     ("real", "docker", "curator", "browser", "pairs", "chaos", *TRIALS),
