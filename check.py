@@ -28,8 +28,9 @@ releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `rel
 `libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues and claims at
 every pair of requests; `neighbours` has Curator, kazoo and zkwire contend for one lock for ten
 minutes; `kazoo_suite` runs kazoo's own tests on the embedded server and on a real one, and compares
-how they end. `browser` tries the documentation in Chromium, with Debian's `chromium` and
-`chromium-driver` and with Selenium, which are installed where they are missing.
+how they end; `wheel` builds wheel and sdist and compares two builds, `pythons` runs the fast tests
+on the installed wheel on each Python. `browser` tries the documentation in Chromium, with Debian's
+`chromium` and `chromium-driver` and with Selenium, which are installed where they are missing.
 """
 
 from __future__ import annotations

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.conftest import unavailable
-from tests.curator.process import Curator, NoCuratorError, find_curator, running
+from tests.curator.process import Curator
 from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Barrier, Client, Counter, DoubleBarrier, Group, NoNodeError
@@ -21,16 +20,6 @@ pytestmark = pytest.mark.apache
 LIMIT = int(PATIENCE * 1000)  # milliseconds, as Curator takes them
 TIMES = 100
 ADDED = 3  # at once by Curator; zkwire adds 1000 at once
-
-
-@pytest.fixture(scope="module")
-def curator(zookeeper: ZooKeeperServer) -> Iterator[Curator]:
-    try:
-        find_curator()
-    except NoCuratorError as error:
-        unavailable(str(error))
-    with running(zookeeper.hosts) as started:
-        yield started
 
 
 # --- counters -------------------------------------------------------------------------------------

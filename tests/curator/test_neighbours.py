@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from tests.conftest import unavailable
-from tests.curator.process import Curator, NoCuratorError, find_curator, running
+from tests.curator.process import Curator
 from tests.neighbours import table
-from tests.neighbours.pairs import PAIRS, Pair, contend
+from tests.neighbours.again import assert_as_stored, rows_with
+from tests.neighbours.pairs import PAIRS, Pair
 from tests.neighbours.scenarios import CURATOR, SCENARIOS, Scene, outcome
 from tests.neighbours.sides import CuratorSide
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
 
 pytestmark = pytest.mark.apache
-
-GRANTS = 40  # of each library, if none is wrong
-
-
-@pytest.fixture(scope="module")
-def curator(zookeeper: ZooKeeperServer) -> Iterator[Curator]:
-    try:
-        find_curator()
-    except NoCuratorError as error:
-        unavailable(str(error))
-    with running(zookeeper.hosts) as started:
-        yield started
 
 
 @pytest.mark.parametrize(
@@ -38,20 +25,10 @@ def curator(zookeeper: ZooKeeperServer) -> Iterator[Curator]:
 def test_locks_on_one_path(
     kazoo: Any, curator: Curator, zookeeper: ZooKeeperServer, fresh_path: str, pair: Pair
 ) -> None:
-    """Each grant is judged by the nodes that the server has at that moment."""
-    seen = contend(zookeeper, fresh_path, pair, GRANTS)
-    assert bool(seen.wrong) == bool(table.stored()["locks"][pair.title]["wrong"]), seen
+    assert_as_stored(zookeeper, fresh_path, pair)
 
 
-@pytest.mark.parametrize(
-    ("page", "title"),
-    [
-        (page, title)
-        for page, rows in SCENARIOS.items()
-        for title, (_, libraries) in rows.items()
-        if CURATOR in libraries
-    ],
-)
+@pytest.mark.parametrize(("page", "title"), rows_with(CURATOR))
 def test_recipes_on_one_path(
     curator: Curator,
     zookeeper: ZooKeeperServer,

@@ -23,19 +23,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import zkwire
 from tests.neighbours.arbiter import ALONE, LEASE, SHARED
-from zkwire import (
-    AsyncClient,
-    AsyncElection,
-    AsyncReadWriteLock,
-    AsyncSemaphore,
-    AsyncSequentialLock,
-    Client,
-    Election,
-    ReadWriteLock,
-    Semaphore,
-    SequentialLock,
-)
+from zkwire import AsyncClient, Client
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "locks.md"
 SESSION_SECONDS = 4.0
@@ -90,18 +80,27 @@ class Teller:
 # --- zkwire ---------------------------------------------------------------------------------------
 
 
+def lock_of(prefix: str, recipe: str, client: Any, path: str) -> Any:
+    """A lock of the client that the prefix of its classes stands for."""
+    classes = {
+        name: getattr(zkwire, prefix + name)
+        for name in ("SequentialLock", "ReadWriteLock", "Election", "Semaphore")
+    }
+    make: dict[str, Callable[[], Any]] = {
+        "mutex": lambda: classes["SequentialLock"](client, path),
+        "read": lambda: classes["ReadWriteLock"](client, path).read,
+        "write": lambda: classes["ReadWriteLock"](client, path).write,
+        "election": lambda: classes["Election"](client, path).lead(),
+        "semaphore": lambda: classes["Semaphore"](client, path, LEASES).lease(),
+    }
+    return make[recipe]()
+
+
 def with_threads(hosts: str, path: str, recipe: str, teller: Teller) -> None:
     """Turns with one client, until an error."""
     with Client(hosts, session_timeout=SESSION_SECONDS) as client:
         while True:
-            make: dict[str, Callable[[], Any]] = {
-                "mutex": lambda: SequentialLock(client, path),
-                "read": lambda: ReadWriteLock(client, path).read,
-                "write": lambda: ReadWriteLock(client, path).write,
-                "election": lambda: Election(client, path).lead(),
-                "semaphore": lambda: Semaphore(client, path, LEASES).lease(),
-            }
-            lock = make[recipe]()
+            lock = lock_of("", recipe, client, path)
             with lock.within(ACQUIRE_SECONDS):
                 known = client.credentials
                 time.sleep(teller.enter(known.session_id, known.passwd))
@@ -112,14 +111,7 @@ async def with_tasks(hosts: str, path: str, recipe: str, teller: Teller) -> None
     """The same with asyncio."""
     async with AsyncClient(hosts, session_timeout=SESSION_SECONDS) as client:
         while True:
-            make: dict[str, Callable[[], Any]] = {
-                "mutex": lambda: AsyncSequentialLock(client, path),
-                "read": lambda: AsyncReadWriteLock(client, path).read,
-                "write": lambda: AsyncReadWriteLock(client, path).write,
-                "election": lambda: AsyncElection(client, path).lead(),
-                "semaphore": lambda: AsyncSemaphore(client, path, LEASES).lease(),
-            }
-            lock = make[recipe]()
+            lock = lock_of("Async", recipe, client, path)
             async with lock.within(ACQUIRE_SECONDS):
                 known = client.credentials
                 enter = asyncio.to_thread(teller.enter, known.session_id, known.passwd)

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from tests.neighbours import table
-from tests.neighbours.pairs import PAIRS, Pair, contend
+from tests.neighbours.again import assert_as_stored, rows_with
+from tests.neighbours.pairs import PAIRS, Pair
 from tests.neighbours.scenarios import KAZOO, SCENARIOS, Scene, outcome
 from tests.neighbours.sides import kazoo_side
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
 
 pytestmark = pytest.mark.apache
-
-GRANTS = 40  # of each library, if none is wrong
 
 
 @pytest.mark.parametrize(
@@ -25,20 +24,10 @@ GRANTS = 40  # of each library, if none is wrong
 def test_locks_on_one_path(
     kazoo: Any, zookeeper: ZooKeeperServer, fresh_path: str, pair: Pair
 ) -> None:
-    """Each grant is judged by the nodes that the server has at that moment."""
-    seen = contend(zookeeper, fresh_path, pair, GRANTS)
-    assert bool(seen.wrong) == bool(table.stored()["locks"][pair.title]["wrong"]), seen
+    assert_as_stored(zookeeper, fresh_path, pair)
 
 
-@pytest.mark.parametrize(
-    ("page", "title"),
-    [
-        (page, title)
-        for page, rows in SCENARIOS.items()
-        for title, (_, libraries) in rows.items()
-        if KAZOO in libraries
-    ],
-)
+@pytest.mark.parametrize(("page", "title"), rows_with(KAZOO))
 def test_recipes_on_one_path(
     kazoo: Any,
     zookeeper: ZooKeeperServer,

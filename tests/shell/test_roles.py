@@ -57,6 +57,13 @@ def client(server: FakeServer) -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture
+def late_io_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has stood back, the I/O thread would come back too late for a test."""
+    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
+
+
 def watched(client: Client, path: str) -> Watch:
     watch = Watch()
     client.get_data(path, watch=watch)
@@ -78,15 +85,14 @@ def have_stand_back(client: Client) -> None:
 # --- who waits for an event -----------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("late_io_thread")
 def test_an_event_is_read_at_once_though_the_io_thread_stands_back(
-    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, client: Client
 ) -> None:
     """The first waiter listens for itself; another one has the I/O thread listen at once.
 
     That thread has stood back from callers that read, and would come back too late for this test.
     """
-    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
-    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     client.create("/a")
     client.create("/b")
     io, connection = client._driver.io, client._driver.current_connection
@@ -110,12 +116,11 @@ def test_an_event_is_read_at_once_though_the_io_thread_stands_back(
     connection.listener = None
 
 
+@pytest.mark.usefixtures("late_io_thread")
 def test_a_listener_that_finds_a_leader_has_the_io_thread_read(
-    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, client: Client
 ) -> None:
     """A leader that is held up (by a signal handler, say) does not keep events from others."""
-    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
-    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     client.create("/a")
     io, connection = client._driver.io, client._driver.current_connection
     assert io is not None
@@ -142,12 +147,11 @@ class Overtaken(Waitable):
         return next(self._looks, True)
 
 
+@pytest.mark.usefixtures("late_io_thread")
 def test_a_listener_that_is_told_of_bytes_reads_them_though_its_own_wait_is_over(
-    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, client: Client
 ) -> None:
     """The kernel tells no other thread of them: an event of others would wait for the next ping."""
-    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
-    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     client.create("/a")
     connection = client._driver.current_connection
     assert connection is not None
@@ -288,13 +292,12 @@ def late(server: FakeServer) -> Iterator[tuple[Client, Clock]]:
         yield client, clock
 
 
+@pytest.mark.usefixtures("late_io_thread")
 def test_the_io_thread_reads_before_it_judges(
-    server: FakeServer, late: tuple[Client, Clock], monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, late: tuple[Client, Clock]
 ) -> None:
     """Nobody has run for most of a session timeout, and it has stood back from callers who read."""
     client, clock = late
-    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
-    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
     io, link = client._driver.io, client._driver.current_connection
     assert io is not None
     assert link is not None

@@ -313,9 +313,9 @@ class Session(SessionStatus):
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the server; from now on their requests count as sent."""
-        parts: list[bytes] = []
         if not self._own_frames and not self._requests.queue:
             return b""
+        parts: list[bytes] = []
         if self._own_frames:
             parts, self._own_frames = self._own_frames, parts
             self._requests.position += sum(map(len, parts))
