@@ -47,6 +47,10 @@ class Candidate(ABC):
         """Operations one at a time in each of several threads."""
         raise NotOffered
 
+    def beside_threads(self, verb: str, arguments: Arguments, threads: int) -> Outcome:
+        """Operations one at a time in one thread, while the other threads call, too."""
+        raise NotOffered
+
     def special(self, job: Job) -> Outcome:
         """Whatever is no plain operation; see `specials`."""
         if job.kind == "connect":
@@ -79,13 +83,15 @@ class Candidate(ABC):
         way, _, verb = job.kind.rpartition("-")
         if verb not in OPCODES:
             return self.special(job)
-        count = -(-job.count // job.width) * job.width
+        count = job.count if way == "busy" else -(-job.count // job.width) * job.width
         with self.material(job, verb, count) as arguments:
             if way == "pipelined":
                 windows = [arguments[n : n + job.width] for n in range(0, count, job.width)]
                 return self.time_windows(verb, windows)
             if way == "threads":
                 return self.in_threads(verb, arguments, job.width)
+            if way == "busy":
+                return self.beside_threads(verb, arguments, job.width)
             return self.time_calls(verb, arguments)
 
     def time_calls(self, verb: str, arguments: Arguments) -> Outcome:
@@ -128,3 +134,23 @@ class Candidate(ABC):
         if self.helper is None:
             self.helper = Bare(self.address)
         return self.helper
+
+
+class Partial(Candidate):
+    """A floor for some kinds of jobs alone; by itself it has no connection."""
+
+    def close(self) -> None:
+        """Whoever has connected for a job has closed."""
+
+    def one(self, verb: str) -> Callable[..., object]:
+        raise NotOffered
+
+    def many(self, verb: str, window: Arguments) -> None:
+        raise NotOffered
+
+    def run(self, job: Job) -> Outcome:
+        """Measure one segment, if it is of these kinds."""
+        special = self.specials().get(job.kind)
+        if special is None:
+            raise NotOffered
+        return special(job)

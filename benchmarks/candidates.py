@@ -35,6 +35,9 @@ class Candidate:
 CANDIDATES = [
     Candidate("floor", "floor"),
     Candidate("codec floor", "codec"),
+    Candidate("listing floor", "listing"),
+    Candidate("leader floor", "leader"),
+    Candidate("reader floor", "reader"),
     Candidate("zkwire", "zkwire"),
     Candidate("kazoo", "kazoo", needs="kazoo"),
     Candidate("C client", program=c_client),

@@ -19,6 +19,7 @@ from benchmarks.targets import TARGETS, Target
 README = Path(__file__).resolve().parent / "README.md"
 BEGIN = "<!-- written by `python3 -m benchmarks --update-readme` -->\n"
 END = "<!-- end of what is written -->\n"
+OWN = ("CPU µs", "p50 µs", "p99 µs")
 PEERS = {
     "floor": "× floor",
     "codec floor": "× codec floor",
@@ -110,8 +111,8 @@ def lacks(run: Run) -> list[str]:
 
 def rows(run: Run) -> list[str]:
     """The table's lines, for those targets that there are figures for."""
-    heading = ["zkwire", "CPU µs", *PEERS.values(), "target", "reached"]
-    lines = [heading, ["---", *["---:"] * (1 + len(PEERS)), "---", "---"]]
+    heading = ["zkwire", *OWN, *PEERS.values(), "target", "reached"]
+    lines = [heading, ["---", *["---:"] * (len(OWN) + len(PEERS)), "---", "---"]]
     for target in TARGETS:
         if target.who in (figures := run.workloads.get(target.workload, {})):
             lines.append(_row(target, figures))
@@ -122,11 +123,11 @@ def _row(target: Target, figures: Mapping[str, Figures]) -> list[str]:
     own = figures[target.who]
     name = f"{target.workload}, asyncio" if target.who != "zkwire" else target.workload
     if own.error:
-        return [name, own.error, *[""] * len(PEERS), *[""] * 2]
+        return [name, own.error, *[""] * (len(OWN) - 1 + len(PEERS) + 2)]
     found = [(bound, bound.found(figures, target.who)) for bound in target.bounds]
     return [
         name,
-        number(own.cpu),
+        *(number(each) for each in (own.cpu, own.p50, own.p99)),
         *(_times(own, figures.get(peer)) for peer in PEERS),
         "; ".join(str(bound) for bound, _ in found),
         "; ".join(bound.verdict(each) if each else "not measured" for bound, each in found),

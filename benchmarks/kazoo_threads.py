@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from kazoo.client import KazooClient
 from benchmarks import decoding, locks
 from benchmarks.candidate import Arguments, Candidate
 from benchmarks.jobs import Job, Outcome
-from benchmarks.threads import timed_threads
+from benchmarks.threads import calling, timed_beside, timed_threads
 from benchmarks.watching import Countdown, called_back
 from benchmarks.wire import SESSION_MS, Address
 
@@ -63,6 +64,9 @@ class KazooThreads(Candidate):
     def in_threads(self, verb: str, arguments: Arguments, threads: int) -> Outcome:
         return timed_threads(self.one(verb), arguments, threads)
 
+    def beside_threads(self, verb: str, arguments: Arguments, threads: int) -> Outcome:
+        return timed_beside(self.one(verb), arguments, threads)
+
     def opened(self) -> Callable[[], None]:
         return partial(ended, connected(self.address))
 
@@ -73,6 +77,8 @@ class KazooThreads(Candidate):
             "lock": self._free_lock,
             "contended": self._contended,
             "handoff": self._hand_off,
+            "busy-lock": self._busy_lock,
+            "busy-handoff": self._busy_hand_off,
             "callbacks": self._callbacks,
             **decoding.specials(decoding.kazoo_decoders),
         }
@@ -92,6 +98,21 @@ class KazooThreads(Candidate):
         try:
             pair = (self.client.Lock(path), other.Lock(path))
             return locks.hand_off(pair, path, self.bare(), job.count)
+        finally:
+            ended(other)
+
+    def _busy_lock(self, job: Job) -> Outcome:
+        with calling(self.client.get, [("/",)], job.width - 1):
+            return self._free_lock(job)
+
+    def _busy_hand_off(self, job: Job) -> Outcome:
+        path, other = "/bench/locks/kazoo-handoff", connected(self.address)
+        try:
+            with ExitStack() as stack:
+                for client in (self.client, other):
+                    stack.enter_context(calling(client.get, [("/",)], job.width // 2))
+                pair = (self.client.Lock(path), other.Lock(path))
+                return locks.hand_off(pair, path, self.bare(), job.count)
         finally:
             ended(other)
 

@@ -105,24 +105,44 @@ TARGETS = (
     Target("delete, one at a time, real server", to_floor(1.4)),
     *(Target(f"{verb}, 1,000 in flight, real server", to_floor(1.5)) for verb in VERBS),
     *(replayed(verb) for verb in VERBS),
-    Target("get, 8 threads or tasks, real server", (Bound(most=1 / 4, versus="kazoo"),)),
+    Target("get, 10 in flight, real server", to_floor(2.0)),
+    Target("children, 1,000 names, real server", (Bound(most=150),)),
+    Target(
+        "get, 8 threads or tasks, real server",
+        (Bound(most=40), Bound(most=1 / 4, versus="kazoo"), Bound(most=1.5, versus="leader floor")),
+    ),
+    Target("get, 4 other threads call, real server", (Bound(most=1 / 2, versus="kazoo"),)),
     to_asyncio("one at a time", 1.0),
     to_asyncio("1,000 in flight", 0.6),
     Target(
         "free lock, acquire and release, real server",
         (
-            *to_floor(1.5),
-            Bound(most=1.1, versus="floor", what="wall"),
+            *to_floor(3.2),
+            Bound(most=1.35, versus="floor", what="wall"),
             Bound(most=1 / 5, versus="kazoo", what="wall"),
         ),
     ),
     Target(
         "lock, hand-off from release to running, real server",
-        (Bound(most=1.1, versus="floor", what="wall"),),
+        (
+            Bound(most=1.75, versus="floor", what="wall"),
+            Bound(most=1.1, versus="listing floor", what="wall"),
+        ),
     ),
     Target(
         "lock that two contend for, per acquisition, real server",
-        (Bound(most=1 / 5, versus="kazoo", what="wall"),),
+        (
+            Bound(most=0.35, versus="kazoo", what="wall"),
+            Bound(most=1 / 5, versus="kazoo"),
+        ),
+    ),
+    Target(
+        "free lock, 4 other threads call, real server",
+        (Bound(most=1 / 2, versus="kazoo", what="wall"),),
+    ),
+    Target(
+        "lock, hand-off, 4 other threads call, real server",
+        (Bound(most=1 / 2, versus="kazoo", what="wall"),),
     ),
     Target("10,000 watches fired, waited for, real server", (Bound(most=10),)),
     Target("10,000 watches fired, to callbacks, real server", (Bound(most=15),)),

@@ -18,6 +18,9 @@ from benchmarks.wire import Address
 
 CLASSES = {
     "floor": "benchmarks.floor:Floor",
+    "listing": "benchmarks.floor_locks:ListingFloor",
+    "leader": "benchmarks.floor_shared:LeaderFloor",
+    "reader": "benchmarks.floor_shared:ReaderFloor",
     "codec": "benchmarks.codec_floor:CodecFloor",
     "zkwire": "benchmarks.zkwire_blocking:ZkwireBlocking",
     "zkwire-asyncio": "benchmarks.zkwire_asyncio:ZkwireAsyncio",

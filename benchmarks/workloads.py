@@ -9,11 +9,12 @@ from benchmarks.jobs import SMALL, Job
 SYNC_VERBS = ("get", "create", "set", "delete", "exists", "children")
 PIPELINED_VERBS = ("get", "create", "set", "delete")
 WINDOW = 1000
+BUSY = 4
 QUICK_VERBS = ("get", "create", "delete")
 FEWER = 5
 MANY = 1_000_000
 SIZES = (SMALL, 10 * 1024, 900 * 1024)
-LISTS = (10, 10_000, 50_000)
+LISTS = (10, 1000, 10_000, 50_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ def windows() -> list[Workload]:
             kind="pipelined-get",
             width=width,
             rounds=FEWER,
-            quick=False,
+            quick=width == 10,
         )
         for width in (1, 10, 100, 10_000)
     ]
@@ -109,7 +110,7 @@ def lists() -> list[Workload]:
             size=size,
             most=200,
             rounds=FEWER,
-            quick=False,
+            quick=size == 1000,
         )
         for size in LISTS[1:]
     ]
@@ -125,6 +126,18 @@ def threads() -> list[Workload]:
             quick=width == 8,
         )
         for width in (1, 8, 64)
+    ]
+
+
+def busy() -> list[Workload]:
+    """The same client is called by other threads, too."""
+    return [
+        Workload(title=f"{what}, {BUSY} other threads call", kind=kind, width=width, most=most)
+        for what, kind, width, most in (
+            ("get", "busy-get", BUSY + 1, 50_000),
+            ("free lock", "busy-lock", BUSY + 1, 50_000),
+            ("lock, hand-off", "busy-handoff", BUSY, 20),
+        )
     ]
 
 
@@ -180,6 +193,7 @@ def all_workloads() -> list[Workload]:
         *lists(),
         *threads(),
         *recipes(),
+        *busy(),
         *events(),
         Workload(title="connect, one after the other", kind="connect", most=50),
         *clients(),

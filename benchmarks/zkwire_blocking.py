@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from benchmarks import decoding, locks
 from benchmarks.candidate import Arguments, Candidate
 from benchmarks.firing import Targets
 from benchmarks.jobs import Job, Outcome
 from benchmarks.measure import timed
-from benchmarks.threads import timed_threads
+from benchmarks.threads import calling, timed_beside, timed_threads
 from benchmarks.watching import LIMIT_SECONDS, Countdown, called_back
 from benchmarks.wire import SESSION_MS, Address
 from zkwire import Client, SequentialLock, Watch
@@ -54,6 +55,9 @@ class ZkwireBlocking(Candidate):
     def in_threads(self, verb: str, arguments: Arguments, threads: int) -> Outcome:
         return timed_threads(self.one(verb), arguments, threads)
 
+    def beside_threads(self, verb: str, arguments: Arguments, threads: int) -> Outcome:
+        return timed_beside(self.one(verb), arguments, threads)
+
     def opened(self) -> Callable[[], None]:
         return connected(self.address).close
 
@@ -64,6 +68,8 @@ class ZkwireBlocking(Candidate):
             "lock": self._free_lock,
             "contended": self._contended,
             "handoff": self._hand_off,
+            "busy-lock": self._busy_lock,
+            "busy-handoff": self._busy_hand_off,
             "watches": self._watches,
             "callbacks": self._callbacks,
             **decoding.specials(decoding.zkwire_decoders),
@@ -82,6 +88,17 @@ class ZkwireBlocking(Candidate):
     def _hand_off(self, job: Job) -> Outcome:
         path = "/bench/locks/zkwire-handoff"
         with connected(self.address) as other:
+            return locks.hand_off(self._pair(path, other), path, self.bare(), job.count)
+
+    def _busy_lock(self, job: Job) -> Outcome:
+        with calling(self.client.get_data, [("/",)], job.width - 1):
+            return self._free_lock(job)
+
+    def _busy_hand_off(self, job: Job) -> Outcome:
+        path = "/bench/locks/zkwire-handoff"
+        with connected(self.address) as other, ExitStack() as stack:
+            for client in (self.client, other):
+                stack.enter_context(calling(client.get_data, [("/",)], job.width // 2))
             return locks.hand_off(self._pair(path, other), path, self.bare(), job.count)
 
     def _watches(self, job: Job) -> Outcome:

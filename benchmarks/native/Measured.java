@@ -10,7 +10,9 @@ import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.Watcher;
@@ -115,14 +117,16 @@ public final class Measured {
         }
         ZooKeeper client = client(job);
         boolean real = job.server.equals("real");
-        int count = (job.count + job.width - 1) / job.width * job.width;
+        boolean busy = job.kind.startsWith("busy-");
+        int count = busy ? job.count : (job.count + job.width - 1) / job.width * job.width;
         String[] paths = paths(job, verb, count);
         byte[] data = new byte[job.size];
         Arrays.fill(data, (byte) 'x');
         if (real && verb.equals("delete")) {
             windows(client, "create", paths, data, TOGETHER);
         }
-        String answer = measure(job, client, verb, paths, data);
+        String answer = busy ? beside(client, verb, paths, data, job.width - 1)
+                : measure(job, client, verb, paths, data);
         if (real && verb.equals("create")) {
             windows(client, "delete", paths, data, TOGETHER);
         }
@@ -240,6 +244,39 @@ public final class Measured {
         for (Thread thread : threads) {
             thread.join();
         }
+    }
+
+    /** The latencies of one thread while others call, too; CPU time for one call of any. */
+    private String beside(ZooKeeper client, String verb, String[] paths, byte[] data, int width)
+            throws Exception {
+        AtomicBoolean over = new AtomicBoolean();
+        AtomicLong done = new AtomicLong();
+        Thread[] threads = new Thread[width];
+        for (int t = 0; t < width; t++) {
+            threads[t] = new Thread(() -> {
+                try {
+                    for (int n = 0; !over.get(); n++) {
+                        one(client, verb, paths[n % paths.length], data);
+                        done.incrementAndGet();
+                    }
+                } catch (KeeperException | InterruptedException error) {
+                    throw new IllegalStateException(error);
+                }
+            });
+            threads[t].start();
+        }
+        long before = done.get();
+        long cpu = cpu();
+        long started = System.nanoTime();
+        long[] latencies = oneByOne(client, verb, paths, data);
+        long elapsed = System.nanoTime() - started;
+        long used = cpu() - cpu;
+        long calls = paths.length + done.get() - before;
+        over.set(true);
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        return outcome(paths.length, elapsed, used * paths.length / calls, latencies);
     }
 
     private String connects(Job job) throws Exception {

@@ -310,7 +310,7 @@ int main(int count, char **arguments) {
         if (!strcmp(j.kind, "connect")) connects(&j);
         else if (!strcmp(j.kind, "lock")) locks(&j);
         else if (!strcmp(j.kind, "callbacks")) watches(&j);
-        else if (known(verb)) verb_job(&j, verb, dash ? j.kind[0] : 0);
+        else if (known(verb) && j.kind[0] != 'b') verb_job(&j, verb, dash ? j.kind[0] : 0);
         else printf("{\"error\": \"not offered\"}\n");
         fflush(stdout);
     }
