@@ -22,5 +22,10 @@ def run() -> int:
     return status
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run it and exit with its status, which a zipapp does not do with what a function returns."""
     sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

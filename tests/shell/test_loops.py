@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.lock_command import Teller
 from zkwire import AsyncClient, AsyncSequentialLock, Client, OutcomeUnknownError, Watch
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after
@@ -74,24 +75,48 @@ def test_a_client_for_asyncio_from_cell_to_cell(server: Server) -> None:
         runner.run(client.close())
 
 
-def test_the_command_runs_from_a_zip_file(server: Server, tmp_path: Path) -> None:
-    archive = tmp_path / "zkwire.pyz"
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """The command in a zip file."""
+    file = tmp_path / "zkwire.pyz"
     zipapp.create_archive(
         ROOT,
-        archive,
-        main="zkwire.__main__:run",
+        file,
+        main="zkwire.__main__:main",
         filter=lambda path: path.parts[0] == "zkwire" and "__pycache__" not in path.parts,
     )
+    return file
 
-    def run(*words: str) -> str:
+
+def test_the_command_runs_from_a_zip_file(server: Server, archive: Path) -> None:
+
+    def run(*words: str, status: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, "-I", archive, *words],
-            cwd=tmp_path, capture_output=True, text=True, timeout=LONGEST, check=False,
+            cwd=archive.parent, capture_output=True, text=True, timeout=LONGEST, check=False,
         )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr) == (status, "")
         return done.stdout
 
     assert run("--version").startswith("zkwire ")
     assert run("--server", server.hosts, "create", "/zip", "text") == "/zip\n"
     assert run("--server", server.hosts, "get", "/zip") == "text"
     assert "lost-reply" in run("lesson")
+    assert run("--server", server.hosts, "lock", "/lock", "sh", "-c", "exit 7", status=7) == ""
+
+
+def test_a_killed_lock_command_in_a_zip_file_leaves_no_command(
+    server: Server, tmp_path: Path, archive: Path
+) -> None:
+    """Its watchdog is in the zip file, too, where Python runs no file."""
+    teller = Teller(tmp_path / "tell")
+    teller.program = ["-I", str(archive)]
+    script = (
+        "exec 3>$TELL; trap 'echo TERM >&3; exit' TERM; echo ready >&3; sleep 30 & wait;"
+        "echo left alone >&3"
+    )
+    with teller.run(server.hosts, "lock", "/lock", "sh", "-c", script) as process:
+        events = teller.events()
+        assert next(events) == "ready"
+        process.kill()
+        assert list(events) == ["TERM"]

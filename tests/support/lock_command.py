@@ -38,6 +38,7 @@ class Teller:
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self.path = path
+        self.program = ["-m", "zkwire"]
         self.mark = f"marked-{secrets.token_hex(8)}"
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "TELL": str(path)}
         self.environment["ZKWIRE_TEST_MARK"] = self.mark
@@ -46,7 +47,7 @@ class Teller:
     def run(self, hosts: str, *words: str) -> Iterator[subprocess.Popen[str]]:
         """`zkwire lock`, of which no process is left at the end."""
         with subprocess.Popen(
-            command(hosts, *words),
+            [sys.executable, *self.program, "--server", hosts, *words],
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.PIPE,

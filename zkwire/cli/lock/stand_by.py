@@ -7,6 +7,7 @@ keeps to the foreground is in another group, and is told once it runs.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from zkwire.cli.lock.deadline import Deadline
 
 LONGEST_DELAY = 0.25  # seconds by which it leaves the first try to its parent
+
+
+def _program() -> list[str]:
+    """The watchdog, as arguments of Python: its file, or its source where that is in a zip file."""
+    if os.path.exists(watchdog.__file__):
+        return [watchdog.__file__]
+    source: str = watchdog.__loader__.get_source(watchdog.__name__)  # type: ignore[union-attr]
+    return ["-c", source]
 
 
 class Watchdog:
@@ -40,7 +49,7 @@ class Watchdog:
         try:
             with theirs, suppress(OSError):
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", watchdog.__file__],
+                    [sys.executable, "-I", "-S", *_program()],
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
