@@ -17,7 +17,7 @@ and a test that misses its ZooKeeper fails where it is else skipped. What each s
 
 `fast` has a tenth of the examples of the slowest tests. `unit`, `testbed`, `simulation` run the
 tests of these folders, `simulation-whole` those of the last with every place of their sweeps, of
-which one run of `simulation` has a third; `site` builds the documentation in `build/site/`, with
+which one run of `simulation` has a sixth; `site` builds the documentation in `build/site/`, with
 Pyodide from npm; `shell` and `embedded` run those of `shell` and `real` on zkwire's own server,
 `real` those that can have a real one; `docker` the smoke tests on ZooKeeper in containers, see
 `tests/make_image.sh`; `coverage` says which lines and branches of session, watches and recipes
@@ -25,12 +25,13 @@ their quick tests miss.
 `ZKWIRE_TEST_RELEASE` names the release for `real`, such as 3.9.5, and `ZOOKEEPER_HOME` a folder of
 releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `release-3.9.5`.
 `curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
-`libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues and claims at
-every pair of requests; `neighbours` has Curator, kazoo and zkwire contend for one lock for ten
-minutes; `kazoo_suite` runs kazoo's own tests on the embedded server and on a real one, and compares
-how they end; `wheel` builds wheel and sdist and compares two builds, `pythons` runs the fast tests
-on the installed wheel on each Python. `browser` tries the documentation in Chromium, with Debian's
-`chromium` and `chromium-driver` and with Selenium, which are installed where they are missing.
+`libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues, claims and
+partitioners at every pair of requests, of which one run of `real` has a third; `neighbours` has
+Curator, kazoo and zkwire contend for one lock for ten minutes; `kazoo_suite` runs kazoo's own tests
+on the embedded server and on a real one, and compares how they end; `wheel` builds wheel and sdist
+and compares two builds, `pythons` runs the fast tests on the installed wheel on each Python.
+`browser` tries the documentation in Chromium, with Debian's `chromium` and `chromium-driver` and
+with Selenium, which are installed where they are missing.
 """
 
 from __future__ import annotations
@@ -107,8 +108,9 @@ SLOW = (
 )
 COVERED_PERCENT = 100
 
-OWN = ["-m", "not apache", "-k", "not (every_cut or every_request_cut_off)"]
-"""Sweeps that a real server runs whole need no second one here: simulations make them, too."""
+SWEEPS = "every_cut or every_request_cut_off"
+OWN = ["-m", "not apache", "-k", f"not ({SWEEPS})"]
+"""Sweeps that a real server runs need no second one here: simulations make them, too."""
 
 
 def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[str, Step]:
@@ -176,7 +178,7 @@ def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
         Step("curator", pytest("curator"), variables={**seed, "CI": "true"}),
         # So does one that misses its browser.
         Step("browser", pytest("browser"), variables={**seed, "CI": "true"}),
-        Step("pairs", [*pytest("real"), "-k", "every_cut"], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
+        Step("pairs", [*pytest("real"), "-k", SWEEPS], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
         Step(
             "simulation-whole",
             # Its longest test takes more than the five minutes after which one counts as hanging.

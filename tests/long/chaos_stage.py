@@ -91,7 +91,7 @@ class Crew:
 class Stage:
     """See the module's docstring."""
 
-    def __init__(self, backend: InstalledBackend, seed: int) -> None:
+    def __init__(self, backend: InstalledBackend, seed: int, workers: int = WORKERS) -> None:
         self.rng = random.Random(seed)
         self.takings: list[Disowned] = []
         self.deaths: dict[str, float] = {}
@@ -117,7 +117,7 @@ class Stage:
             hosts = [server.hosts for server in self.ensemble.servers]
             self.queues = self._exit.enter_context(QueueWatch(hosts, SESSION_TIMEOUT))
             self._exit.callback(self._end_crews)
-            for number in range(WORKERS):
+            for number in range(workers):
                 self.crews.append(Crew(self, number, 0))
         except BaseException:
             self._exit.close()

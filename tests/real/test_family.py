@@ -26,6 +26,7 @@ from tests.real.test_lock_sweep import (
     closed,
     free,
     free_in_time,
+    named,
     taken_in_time,
     timed_out,
     tried,
@@ -482,12 +483,14 @@ LOCKS: dict[str, tuple[Make, Make]] = {
     "lease": (lease, lease),
     "both": (Both, Both),
 }
-CYCLES: list[tuple[str, Cycle]] = [
-    (name, cycle) for name in LOCKS for cycle in (free, waited, tried, timed_out, closed)
+CYCLES = [
+    named(name, cycle, name, cycle, longest=cycle is waited)
+    for name in LOCKS
+    for cycle in (free, waited, tried, timed_out, closed)
 ]
 
 
-@pytest.mark.parametrize(("name", "cycle"), CYCLES, ids=[f"{n}-{c.__name__}" for n, c in CYCLES])
+@pytest.mark.parametrize(("name", "cycle"), CYCLES)
 def test_every_fault_at_every_request(place: Place, name: str, cycle: Cycle) -> None:
     make, rival = LOCKS[name]
     sweep = FamilySweep(place, SINGLES, make)
@@ -501,6 +504,7 @@ def test_every_fault_at_every_request_of_a_downgrade(place: Place) -> None:
     sweep.run_all(write_lock, downgraded)  # type: ignore[arg-type]
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize("cycle", [free_in_time, taken_in_time], ids=lambda cycle: cycle.__name__)
 @pytest.mark.parametrize("name", LOCKS)
 def test_deadline_is_kept_wherever_the_network_falls_silent(

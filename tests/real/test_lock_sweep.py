@@ -4,7 +4,8 @@ A life cycle is run once without a fault, and then once for each request that it
 fault that can happen to it or to its answer; and for each pair of cuts, at a request and at the one
 that comes after it, or at the greeting of the next connection. Whatever happens: the result is
 right, nobody else holds at the same time, the fence rises, no call waits for ever, the session
-lives, no node stays behind, and somebody new gets the lock soon.
+lives, no node stays behind, and somebody new gets the lock soon. All of it is for zkwire's own
+server; a real one has one life cycle of each kind, the longest.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -38,7 +39,7 @@ from tests.support.lock_helpers import (
     timed,
 )
 from tests.support.server_control import ZooKeeperServer
-from zkwire import Client
+from zkwire import BlockingLock, Client
 from zkwire.testing.proxy import (
     Action,
     Frame,
@@ -255,9 +256,18 @@ def try_in_time(run: Run) -> bool:
 
 
 Cycle = Callable[[Run], None]
-CYCLES: list[tuple[Kind, Cycle]] = [
-    (kind, cycle)
+
+
+def named(kind: str, cycle: Callable[..., None], *values: object, longest: bool) -> Any:
+    """A parameter by the names of its kind and cycle; on a real server only the longest."""
+    marks = () if longest else (pytest.mark.own_server,)
+    return pytest.param(*values, id=f"{kind}-{cycle.__name__}", marks=marks)
+
+
+CYCLES = [
+    named(kind.__name__, cycle, kind, cycle, longest=cycle is longest)
     for kind in ALL_KINDS
+    for longest in (waited if kind in WAITING_KINDS else free,)
     for cycle in (free, waited, tried, timed_out, closed)
     if kind in WAITING_KINDS or cycle not in {waited, timed_out}
 ]
@@ -335,13 +345,12 @@ class Sweep:
         assert run.subject.session_id == session_id
 
 
-@pytest.mark.parametrize(
-    ("kind", "cycle"), CYCLES, ids=[f"{kind.__name__}-{cycle.__name__}" for kind, cycle in CYCLES]
-)
+@pytest.mark.parametrize(("kind", "cycle"), CYCLES)
 def test_every_fault_at_every_request(place: Place, kind: Kind, cycle: Cycle) -> None:
     Sweep(place, POINTS).run_all(kind, cycle)
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
 def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: Kind
@@ -350,8 +359,14 @@ def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
     Sweep(place, POINTS).run_all(kind, held_for_a_moment)
 
 
-@pytest.mark.parametrize("cycle", [free_in_time, taken_in_time], ids=lambda cycle: cycle.__name__)
-@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
+IN_TIME = [
+    named(kind.__name__, cycle, kind, cycle, longest=(kind, cycle) == (BlockingLock, taken_in_time))
+    for kind in ALL_KINDS
+    for cycle in (free_in_time, taken_in_time)
+]
+
+
+@pytest.mark.parametrize(("kind", "cycle"), IN_TIME)
 def test_deadline_is_kept_wherever_the_network_falls_silent(
     place: Place, kind: Kind, cycle: Cycle
 ) -> None:

@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 
 import pytest
 
-from tests.real.test_lock_sweep import AT_ONCE, Run
+from tests.real.test_lock_sweep import AT_ONCE, Run, named
 from tests.support.lock_helpers import (
     ALL_KINDS,
     GRACE,
@@ -103,9 +103,10 @@ def closed(run: EndedRun) -> None:
     run.subject.close()
 
 
-LIVES: list[tuple[Kind, Life]] = [
-    (kind, life)
+LIVES = [
+    named(kind.__name__, life, kind, life, longest=life is longest)
     for kind in ALL_KINDS
+    for longest in (waited if kind in WAITING_KINDS else free,)
     for life in (free, waited, tried, closed)
     if kind in WAITING_KINDS or life is not waited
 ]
@@ -170,9 +171,7 @@ class EndedSweep:
                 run.own.try_acquire()
 
 
-@pytest.mark.parametrize(
-    ("kind", "life"), LIVES, ids=[f"{kind.__name__}-{life.__name__}" for kind, life in LIVES]
-)
+@pytest.mark.parametrize(("kind", "life"), LIVES)
 def test_a_session_that_ends_at_every_request(
     zookeeper: ZooKeeperServer,
     observer: Client,

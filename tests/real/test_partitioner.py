@@ -457,7 +457,7 @@ def life(stage: Stage, client: Client, path: str) -> None:
 def test_every_request_cut_off(
     zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
 ) -> None:
-    assert sweep(zookeeper, observer, fresh_path, life) > 300
+    assert sweep(zookeeper, observer, fresh_path, life) > 100
     poll("no watch is left", lambda: watches(zookeeper) == 0 or None, PATIENCE)
     observer.delete_tree(fresh_path)
 

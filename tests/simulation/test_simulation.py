@@ -31,7 +31,7 @@ from tests.support.simulation_locks import (
     planted,
     various,
 )
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
 from zkwire.recipes.locks.reentrant import Reentrant
@@ -100,27 +100,27 @@ def test_every_order_of_two_contenders_on_one_client(kind: Kind) -> None:
 
 @all_kinds
 @pytest.mark.parametrize("late", ["", "a", "b"])
-def test_every_single_fault_at_every_third_step(kind: Kind, late: str) -> None:
-    report(sweep(contenders(kind, 2), lambda: InTurn(late), faults=FAULTS, **A_THIRD))
+def test_every_single_fault_at_every_sixth_step(kind: Kind, late: str) -> None:
+    report(sweep(contenders(kind, 2), lambda: InTurn(late), faults=FAULTS, **A_SIXTH))
 
 
 @all_kinds
 def test_every_single_fault_among_three_of_whom_none_waits_for_ever(kind: Kind) -> None:
     scenario = contenders(kind, 3, Manners(patience=9.0))
-    report(sweep(scenario, InTurn, faults=FAULTS, **A_THIRD))
+    report(sweep(scenario, InTurn, faults=FAULTS, **A_SIXTH))
 
 
 @all_kinds
 @pytest.mark.parametrize("limit", [0.0, 3.0])
 def test_every_single_fault_when_a_release_has_a_limit(kind: Kind, limit: float) -> None:
-    report(sweep(contenders(kind, 2, Manners(give=limit)), InTurn, faults=FAULTS, **A_THIRD))
+    report(sweep(contenders(kind, 2, Manners(give=limit)), InTurn, faults=FAULTS, **A_SIXTH))
 
 
 @all_kinds
 def test_every_single_fault_when_the_parent_is_missing(kind: Kind) -> None:
     scenario = contenders(kind, 2, prepared=False)
     base = partial(Seeded, SEED)
-    report(sweep(scenario, base, seed=SEED, servers=2, faults=FAULTS, **A_THIRD))
+    report(sweep(scenario, base, seed=SEED, servers=2, faults=FAULTS, **A_SIXTH))
 
 
 @pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SEED
 from tests.support.simulation_barrier import NETWORK, PLANTED, meeting
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from zkwire.recipes.classic.double_barrier import Member
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
@@ -17,8 +17,8 @@ RUNS = int(120 * FACTOR)
 
 
 @pytest.mark.parametrize("late", ["", "a"])
-def test_every_single_fault_at_every_third_step(late: str) -> None:
-    print(sweep(meeting(2, 1), lambda: InTurn(late), faults=NETWORK, **A_THIRD))
+def test_every_single_fault_at_every_sixth_step(late: str) -> None:
+    print(sweep(meeting(2, 1), lambda: InTurn(late), faults=NETWORK, **A_SIXTH))
 
 
 def test_a_cancellation_at_every_await() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SEED
 from tests.support.simulation_counter import NETWORK, PLANTED, REVEALING, adding
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
@@ -16,9 +16,9 @@ RUNS = int(300 * FACTOR)
 
 
 @pytest.mark.parametrize("late", ["", "a"])
-def test_every_single_fault_at_every_third_step(late: str) -> None:
+def test_every_single_fault_at_every_sixth_step(late: str) -> None:
     scenario = adding(2, 2, crowded=bool(late))
-    print(sweep(scenario, lambda: InTurn(late), faults=NETWORK, **A_THIRD))
+    print(sweep(scenario, lambda: InTurn(late), faults=NETWORK, **A_SIXTH))
 
 
 @pytest.mark.parametrize("crowded", [False, True])

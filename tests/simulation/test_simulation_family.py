@@ -24,7 +24,7 @@ from tests.support.simulation_family import (
     various_semaphore,
 )
 from tests.support.simulation_locks import Manners
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from zkwire.recipes.locks.read_write import ReadLockQueue
 from zkwire.testing.simulation import (
     InTurn,
@@ -78,11 +78,11 @@ RANDOM: dict[str, Scenario] = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("late", ["", "a"])
-def test_every_single_fault_at_every_third_step(name: str, late: str) -> None:
+def test_every_single_fault_at_every_sixth_step(name: str, late: str) -> None:
     faults: tuple[str, ...] = FAULTS
     if FACTOR <= 1 and (late or name == LONGEST):
         faults = OTHERS if not late else BRIEFLY if name == LONGEST else SOME
-    print(sweep(SCENARIOS[name], lambda: InTurn(late), faults=faults, **A_THIRD))
+    print(sweep(SCENARIOS[name], lambda: InTurn(late), faults=faults, **A_SIXTH))
 
 
 all_scenarios = {**SCENARIOS, **LARGER}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SEED
 from tests.support.simulation_once_per import NETWORK, PLANTED, asking
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from zkwire.recipes.classic.once_per import PeriodicClaim
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
@@ -16,8 +16,8 @@ FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(200 * FACTOR)
 
 
-def test_every_single_fault_at_every_third_step() -> None:
-    print(sweep(asking(2, 2), lambda: InTurn(""), faults=NETWORK, **A_THIRD))
+def test_every_single_fault_at_every_sixth_step() -> None:
+    print(sweep(asking(2, 2), lambda: InTurn(""), faults=NETWORK, **A_SIXTH))
 
 
 def test_a_cancellation_at_every_await() -> None:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.conftest import SEED
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from tests.support.simulation_queue import PLANTED, Plan, queues, various
 from zkwire.testing.simulation import (
     FailedRunError,
@@ -36,9 +36,9 @@ SOME = ("linger", "crash")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_single_fault_at_every_third_step(name: str) -> None:
+def test_every_single_fault_at_every_sixth_step(name: str) -> None:
     faults = SOME if FACTOR <= 1 and name in LONGEST else FAULTS
-    print(sweep(SCENARIOS[name], lambda: InTurn(""), faults=faults, **A_THIRD))
+    print(sweep(SCENARIOS[name], lambda: InTurn(""), faults=faults, **A_SIXTH))
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -17,7 +17,7 @@ from tests.support.simulation_following import (
     StaysBehind,
     following,
 )
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower
 from zkwire.session import own_frames
 from zkwire.testing.simulation import (
@@ -46,8 +46,8 @@ def test_many_random_runs_with_several_faults(kind: Kind, sessions: int) -> None
 
 
 @kinds
-def test_every_single_fault_at_every_third_step(kind: Kind) -> None:
-    print(sweep(following(kind, number=2), InTurn, faults=FAULTS, seed=1, **A_THIRD))
+def test_every_single_fault_at_every_sixth_step(kind: Kind) -> None:
+    print(sweep(following(kind, number=2), InTurn, faults=FAULTS, seed=1, **A_SIXTH))
 
 
 @kinds

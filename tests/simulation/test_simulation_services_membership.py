@@ -20,7 +20,7 @@ from tests.support.simulation_membership import (
     various_group,
     various_keepers,
 )
-from tests.support.simulation_parts import A_THIRD
+from tests.support.simulation_parts import A_SIXTH
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.recipes.services.standing_node import StandingKeeper
 from zkwire.testing.simulation import (
@@ -54,8 +54,8 @@ RANDOM: dict[str, Scenario] = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_single_fault_at_every_third_step(name: str) -> None:
-    print(sweep(SCENARIOS[name], lambda: InTurn(""), **A_THIRD))
+def test_every_single_fault_at_every_sixth_step(name: str) -> None:
+    print(sweep(SCENARIOS[name], lambda: InTurn(""), **A_SIXTH))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
