@@ -28,10 +28,11 @@ releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `rel
 `libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues, claims and
 partitioners at every pair of requests, of which one run of `real` has a third; `neighbours` has
 Curator, kazoo and zkwire contend for one lock for ten minutes; `kazoo_suite` runs kazoo's own tests
-on the embedded server and on a real one, and compares how they end; `wheel` builds wheel and sdist
-and compares two builds, `pythons` runs the fast tests on the installed wheel on each Python.
-`browser` tries the documentation in Chromium, with Debian's `chromium` and `chromium-driver` and
-with Selenium, which are installed where they are missing.
+on the embedded server and on a real one, and compares how they end, and `other_clients` does so
+with tasks of other clients; `wheel` builds wheel and sdist and compares two builds, `pythons` runs
+the fast tests on the installed wheel on each Python. `browser` tries the documentation in Chromium,
+with Debian's `chromium` and `chromium-driver` and with Selenium, which are installed where they are
+missing.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ REST = ("simulation", "shell", "embedded", "real", "site")
 TRIALS = (
     "following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue",
     "lock_command", "side_by_side_zkcli", "neighbours", "kazoo_suite",
+    "other_clients",
 )  # fmt: skip
 """Commands of tests/long for recipes and for the command, each with its figures."""
 NEIGHBOURS = ("docker", "curator")
