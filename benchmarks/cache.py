@@ -1,8 +1,10 @@
-"""A cache of a large tree beside kazoo's: ``python3 -m benchmarks.cache [--nodes N] [--rounds N]``.
+"""A cache of a large tree beside kazoo's and Curator's.
 
-Each candidate fills its cache in a process of its own, in turn, on one real server.  Then the
-server is killed and started again while the process of zkwire's stands still and a thousand nodes
-change: what does the cache tell, and how much has it read for that?
+    python3 -m benchmarks.cache [--nodes N] [--rounds N] [--restart] [--update-readme]
+
+Each candidate fills its cache in a process of its own, in turn, on one real server.  With
+`--restart` the server is then killed and started again while the process of zkwire's stands still
+and a thousand nodes change: what does the cache tell, and how much has it read for that?
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -21,7 +24,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.servers import SETTINGS
+from benchmarks.figures import this_machine, write_between
+from benchmarks.jobs import Job
+from benchmarks.processes import WorkerProcess
+from benchmarks.programs import MissingError, curator
+from benchmarks.servers import SETTINGS, version_of
 from benchmarks.wire import Bare, multi, request
 from tests.support.installed_servers import find_installed
 from tests.support.server_control import ZooKeeperServer
@@ -118,6 +125,13 @@ def _all(cache: Any, path: str) -> Iterator[str]:
 
 
 CANDIDATES = {"zkwire": zkwire, "kazoo": kazoo}
+NAMES = {
+    "zkwire": "zkwire's `Cache`",
+    "kazoo": "kazoo's `TreeCache`",
+    "Curator": "Curator's `CuratorCache`",
+}
+BEGIN = "<!-- written by `python3 -m benchmarks.cache --update-readme` -->\n"
+END = "<!-- end of the caches -->\n"
 
 
 # --- the parent -----------------------------------------------------------------------------------
@@ -213,39 +227,95 @@ def restart(server: ZooKeeperServer, nodes: int) -> None:
     )
 
 
+def of_curator(server: ZooKeeperServer, command: list[str], nodes: int) -> dict[str, Any]:
+    """What its CuratorCache needs, in a new process with its compiler still cold, as kazoo's is."""
+    with WorkerProcess(
+        [*command, f"{server.host}:{server.port}"], (server.host, server.port)
+    ) as worker:
+        outcome = worker.run(Job("real", "cache", nodes))
+    if outcome.error:
+        raise RuntimeError(f"Curator: {outcome.error}")
+    return {
+        "nodes": outcome.ops,
+        "seconds": outcome.seconds,
+        "cpu": outcome.cpu_seconds,
+        "memory": 1024 * (outcome.added or 0),
+    }
+
+
+def figures_of(
+    name: str, server: ZooKeeperServer, command: list[str], nodes: int
+) -> dict[str, Any]:
+    """Those of a process of its own."""
+    if name == "Curator":
+        return of_curator(server, command, nodes)
+    worker = Worker(name, f"{server.host}:{server.port}")
+    try:
+        return worker.figures()
+    finally:
+        worker.end()
+
+
+def table(rounds: dict[str, list[dict[str, Any]]], preface: list[str]) -> str:
+    """Medians, and how many times as long the others need in each round."""
+    lines = [
+        *preface,
+        "",
+        "| cache | nodes | ready in s | CPU s | memory, MB | time, times zkwire's |",
+        "| --- |" + " ---: |" * 5,
+    ]
+    for name, figures in rounds.items():
+        middle = {key: statistics.median(each[key] for each in figures) for key in figures[0]}
+        ratio = statistics.median(
+            other["seconds"] / ours["seconds"]
+            for ours, other in zip(rounds["zkwire"], figures, strict=True)
+        )
+        cells = [
+            f"{middle['nodes']:,.0f}",
+            *(f"{middle[each]:.1f}" for each in ("seconds", "cpu")),
+            f"{middle['memory'] / 1e6:.0f}",
+            f"{ratio:.1f}",
+        ]
+        lines.append(f"| {NAMES[name]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--restart", action="store_true", help="and a restart of the server")
+    parser.add_argument("--update-readme", action="store_true")
     parser.add_argument("--candidate", choices=CANDIDATES, help=argparse.SUPPRESS)
     parser.add_argument("--hosts", help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.candidate:
         CANDIDATES[wanted.candidate](wanted.hosts)
         return
-    with find_installed().standalone(SETTINGS) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="zkwire-bench-") as directory,
+        find_installed().standalone(SETTINGS) as server,
+    ):
+        names, command, missing = [*CANDIDATES], list[str](), list[str]()
+        try:
+            command = curator(Path(directory), "Recipes")
+            names.append("Curator")
+        except MissingError as error:
+            missing.append(f"Not measured: Curator: {error}.")
         fill(server, wanted.nodes)
-        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in CANDIDATES}
+        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         for _ in range(wanted.rounds):
             for name, figures in rounds.items():
-                worker = Worker(name, f"{server.host}:{server.port}")
-                try:
-                    figures.append(worker.figures())
-                finally:
-                    worker.end()
-        for name, figures in rounds.items():
-            middle = {key: statistics.median(each[key] for each in figures) for key in figures[0]}
-            print(
-                f"{name}: {middle['nodes']:.0f} nodes, ready in {middle['seconds']:.2f} s, "
-                f"{middle['cpu']:.2f} s of CPU, {middle['memory'] / 1e6:.0f} MB"
-            )
-        ratio = [
-            kazoo["seconds"] / ours["seconds"]
-            for ours, kazoo in zip(rounds["zkwire"], rounds["kazoo"], strict=True)
-        ]
-        print(f"kazoo / zkwire: {', '.join(f'{each:.1f}' for each in sorted(ratio))}")
-        restart(server, wanted.nodes)
+                figures.append(figures_of(name, server, command, wanted.nodes))
+        machine = "; ".join(f"{what} {value}" for what, value in this_machine().items())
+        preface = [f"{machine}; ZooKeeper {version_of((server.host, server.port))}.", *missing]
+        text = table(rounds, [*preface, f"Medians of {wanted.rounds} rounds."])
+        print(text)
+        if wanted.update_readme:
+            write_between(BEGIN, END, text)
+        if wanted.restart:
+            restart(server, wanted.nodes)
 
 
 if __name__ == "__main__":

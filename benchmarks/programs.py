@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.curator.process import NoCuratorError, find_classes
 from tests.support.installed_servers import DEBIAN_JARS
 
 NATIVE = Path(__file__).resolve().parent / "native"
@@ -57,3 +58,15 @@ def java_client(directory: Path) -> list[str]:
         raise MissingError("no `java` on the path")
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     return ["java", "-Xmx512m", quiet, "-cp", f"{directory}:{classpath}", "Measured"]
+
+
+def curator(directory: Path, program: str) -> list[str]:
+    """The command of a program with Curator, from the jars that the tests beside it use."""
+    try:
+        classpath = find_classes()
+    except NoCuratorError as error:
+        raise MissingError(str(error)) from error
+    build(["javac", "-cp", classpath, "-d", str(directory), str(NATIVE / f"{program}.java")])
+    if shutil.which("java") is None:
+        raise MissingError("no `java` on the path")
+    return ["java", "-Xmx2g", "-cp", f"{directory}:{classpath}", program]

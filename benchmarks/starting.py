@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from benchmarks.classic import Cost
+from benchmarks.classic_sides import Cost
 from benchmarks.figures import this_machine, write_between
 from benchmarks.processes import ROOT
 from zkwire.testing import Server

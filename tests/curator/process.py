@@ -23,15 +23,12 @@ class NoCuratorError(Exception):
     """Curator cannot be run; the message says why."""
 
 
-def find_curator(program: str = "BesideCurator") -> list[str]:
-    """The command that compiles and runs a program of this folder, but for its arguments.
+def find_classes() -> str:
+    """The class path with Curator and a ZooKeeper.
 
     `CURATOR_HOME` names the folders with the jars of Curator and of a ZooKeeper, separated by
     colons; without it Debian's are used.
     """
-    java = shutil.which("java")
-    if java is None or shutil.which("javac") is None:
-        raise NoCuratorError("no `java` and `javac` on the path")
     if home := os.environ.get("CURATOR_HOME"):
         folders = home.split(os.pathsep)
         if not any(jar for folder in folders for jar in Path(folder).glob("curator-recipes-*.jar")):
@@ -43,7 +40,15 @@ def find_curator(program: str = "BesideCurator") -> list[str]:
         if not Path(classpath[0]).exists():
             package = "Debian's package `libcurator-recipes-java`"
             raise NoCuratorError(f"no CURATOR_HOME, and no {classpath[0]} ({package})")
-    classes = ["-cp", os.pathsep.join(classpath)]
+    return os.pathsep.join(classpath)
+
+
+def find_curator(program: str = "BesideCurator") -> list[str]:
+    """The command that compiles and runs a program of this folder, but for its arguments."""
+    java = shutil.which("java")
+    if java is None or shutil.which("javac") is None:
+        raise NoCuratorError("no `java` and `javac` on the path")
+    classes = ["-cp", find_classes()]
     return [*_leash(), java, *JAVA_FLAGS, *classes, str(FOLDER / f"{program}.java")]
 
 
