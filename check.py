@@ -70,6 +70,7 @@ TRIALS = (
 """Commands of tests/long for recipes and for the command, each with its figures."""
 NEIGHBOURS = ("docker", "curator")
 """What takes packages of Debian that not every contributor wants."""
+WITH_CURATOR = ("curator", "neighbours", "other_clients")
 
 LONG = (
     "browser", "pairs", "simulation-whole", "wheel", "pythons", "explore", "chaos", "fuzz", *TRIALS,
@@ -339,7 +340,7 @@ def parse(arguments: Sequence[str]) -> list[Step]:
 def run_all(check: Check, chosen: Sequence[Step]) -> None:
     """First what answers soon; the rest only if that has passed."""
     if any(step.name not in (*FAST, "explore") for step in chosen):
-        provide_zookeeper(curator=any(step.name in ("curator", "neighbours") for step in chosen))
+        provide_zookeeper(curator=any(step.name in WITH_CURATOR for step in chosen))
     if any(step.name == "browser" for step in chosen):
         provide_browser()
         provide_axe()
