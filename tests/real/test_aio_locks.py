@@ -19,9 +19,6 @@ import pytest
 
 import zkwire
 from tests.real.test_failover import SESSION_TIMEOUT, each_role
-from tests.real.test_lock_recovery import (  # `queue` is a fixture
-    queue,  # noqa: F401
-)
 from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import (
     AsyncKind,

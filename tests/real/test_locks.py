@@ -1,6 +1,6 @@
 """The three locks on a real server: what each promises, and what it makes of loss and misuse.
 
-Lost connections are elsewhere: `test_lock_recovery` forces each branch of the recovery,
+Lost connections are elsewhere: `test_lock_recovery` forces what is rare in the recovery,
 `test_lock_sweep` every single fault.
 """
 
