@@ -52,9 +52,20 @@ ALL_KINDS: tuple[Kind, ...] = (NonBlockingLock, BlockingLock, SequentialLock)
 WAITING_KINDS: tuple[Kind, ...] = (BlockingLock, SequentialLock)
 SINGLE_KINDS: tuple[Kind, ...] = (NonBlockingLock, BlockingLock)
 
-all_kinds = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
-waiting_kinds = pytest.mark.parametrize("kind", WAITING_KINDS, ids=lambda kind: kind.__name__)
-single_kinds = pytest.mark.parametrize("kind", SINGLE_KINDS, ids=lambda kind: kind.__name__)
+
+def _each_of(kinds: tuple[Kind, ...]) -> pytest.MarkDecorator:
+    """A test for each; to a real server the non-blocking lock is the blocking one."""
+    own = pytest.mark.own_server
+    named = [
+        pytest.param(kind, id=kind.__name__, marks=own if kind is NonBlockingLock else ())
+        for kind in kinds
+    ]
+    return pytest.mark.parametrize("kind", named)
+
+
+all_kinds = _each_of(ALL_KINDS)
+waiting_kinds = _each_of(WAITING_KINDS)
+single_kinds = _each_of(SINGLE_KINDS)
 
 # No wait of a test is longer; a shared machine may pause for seconds.
 PATIENCE = 25.0
