@@ -55,7 +55,6 @@ class ThreadDriver(LeaderFollower):
         super().__init__(session, rng, **options)
         self._callbacks = Callbacks(f"{self.name}-callbacks")
         self._dropped = False  # nothing refers to the client any more
-        self.thread: threading.Thread | None = None
         acl = self.operations._acl
         self.pipeline: Pipeline = Pipeline(self, session.chroot, BlockingReply, acl=acl)
         exiting.remember(self)

@@ -223,6 +223,7 @@ class IOThread:
             self._rearm_at = now + self._rearm if progress and not connection.bell else None
             if not progress:
                 self._take(connection)
+                self._driver.call_callbacks()
         reading, bell = self._rearm_at is None, connection.bell
         self._hear(bell.io if bell and reading else None)
         interest = selectors.EVENT_READ if reading and not bell else 0
@@ -239,7 +240,7 @@ class IOThread:
 
     def _read(self, connection: Connection) -> None:
         """Read, or leave that to a caller that does."""
-        if connection.reader is None:
+        if connection.reader is None and not connection.gathering:
             self._take(connection)
         else:
             now, first = self._driver.now(), MOMENT if connection.bell else REARM

@@ -36,7 +36,7 @@ from collections import deque
 
 from zkwire.blocking.calls import CallingDriver
 from zkwire.blocking.waiting import Listener, Sleeper
-from zkwire.net.connection import INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
+from zkwire.net.connection import GATHER, INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.pacing import DEADLINES_EVERY
 
 TYPE_CHECKING = False
@@ -60,6 +60,7 @@ class LeaderFollower(CallingDriver):
         self.sleepers: set[Sleeper] = set()
         self._followers: deque[Sleeper] = deque()
         self.detaching = False  # the session is to live on
+        self.thread: threading.Thread | None = None  # for I/O
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -279,9 +280,19 @@ class LeaderFollower(CallingDriver):
     # --- bytes ------------------------------------------------------------------------------------
 
     def take(self, connection: Connection) -> None:
-        """Read, even if a leader is about to: what it has not received, it gets from here."""
+        """Read, even if a leader is about to: what it has not received, it gets from here.
+
+        Where events come one by one, and nothing else is expected, let more of them arrive first.
+        """
         session = self.session
+        if session.unanswered:
+            connection.stream = 0
+        elif connection.streams(self.now()):
+            connection.gathering = True
+            time.sleep(GATHER)
         self.read(connection)
+        connection.gathering = False
+        connection.taken = connection.reads, self.now()
         if connection.reader is not None:
             connection.ring()
         if not session.usable and session.challenge is not None:
@@ -320,8 +331,8 @@ class LeaderFollower(CallingDriver):
         if sleepers is not None:
             for sleeper in sleepers:
                 sleeper()
-            if self.callbacks:
-                self.wake()
+            if self.callbacks and self.thread is not threading.current_thread():
+                self.wake()  # else that thread is about to call them
         if session.has_output:
             self.flush()
 
