@@ -5,7 +5,6 @@ from __future__ import annotations
 from zkwire.aio.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.group import MemberGroup
-from zkwire.recipes.services.members import GroupOwner
 from zkwire.recipes.services.node_owner import NodeOwner
 from zkwire.recipes.services.node_view import NodeView
 from zkwire.recipes.services.standing_node import keeper
@@ -13,12 +12,11 @@ from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import Sequence
     from typing import Self
 
     from zkwire.aio.watching import AsyncNodeWatches
     from zkwire.jute.records import ACL
-    from zkwire.recipes.services.member import Member
     from zkwire.recipes.services.persistent_node import NodeKeeper
 
 
@@ -72,44 +70,22 @@ class AsyncPersistentNode(NodeView, AsyncClosing):
     close.__doc__ = NodeOwner.close.__doc__
 
 
-class AsyncGroup(PathView, AsyncClosing):
+class AsyncGroup(PathView, MemberGroup, AsyncClosing):
     """The members of a group, each with its data: to join them, and to know them.
 
     Like :class:`zkwire.Group`; ``async with`` closes it.
     """
 
-    _algorithm: MemberGroup
-
     def __init__(
         self, client: AsyncNodeWatches, path: str, *, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._algorithm = MemberGroup(sessions_of(client), path, acl)
+        super().__init__(sessions_of(client), path, acl)
 
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
     ) -> AsyncPersistentNode:
         membership = AsyncPersistentNode.__new__(AsyncPersistentNode)
-        membership._algorithm = await self._algorithm.join(data, name, timeout)
+        membership._algorithm = await super().join(data, name, timeout)
         return membership
 
-    async def leave(self, timeout: float | None = 10.0) -> None:
-        await self._algorithm.leave(timeout)
-
-    async def members(self, timeout: float | None = None) -> list[Member]:
-        return await self._algorithm.members(timeout)
-
-    async def wait_for(self, count: int, timeout: float | None = None) -> bool:
-        return await self._algorithm.wait_for(count, timeout)
-
-    def changes(self) -> AsyncGenerator[list[Member], None]:
-        return self._algorithm.changes()
-
-    async def close(self, timeout: float | None = 10.0) -> None:
-        await self._algorithm.close(timeout)
-
-    join.__doc__ = GroupOwner.join.__doc__
-    leave.__doc__ = GroupOwner.leave.__doc__
-    members.__doc__ = GroupOwner.members.__doc__
-    wait_for.__doc__ = GroupOwner.wait_for.__doc__
-    changes.__doc__ = GroupOwner.changes.__doc__
-    close.__doc__ = GroupOwner.close.__doc__
+    join.__doc__ = MemberGroup.join.__doc__

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zkwire.aio.membership import AsyncClosing
 from zkwire.aio.watching import sessions_of
-from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import Partitioning
 from zkwire.recipes.services.partitioner_view import PartitionerView
@@ -12,13 +12,12 @@ from zkwire.recipes.services.share import AsyncShare
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
-    from typing import Self
 
     from zkwire.aio.watching import AsyncNodeWatches
     from zkwire.jute.records import ACL
 
 
-class AsyncPartitioner(PartitionerView):
+class AsyncPartitioner(PartitionerView, Partitioning, AsyncClosing):
     """Shares out items among all members that have been given the same ones.
 
         async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
@@ -39,27 +38,9 @@ class AsyncPartitioner(PartitionerView):
         name: str | None = None,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        partition = Partition(path, items, name, acl)
-        self._algorithm = Partitioning(sessions_of(client), partition, AsyncShare)
+        super().__init__(sessions_of(client), Partition(path, items, name, acl), AsyncShare)
 
-    async def next(self, timeout: float | None = None) -> AsyncShare | None:
-        return await self._algorithm.next(timeout)
+    if TYPE_CHECKING:
 
-    async def close(self, timeout: float | None = 10.0) -> None:
-        await self._algorithm.close(timeout)
-
-    next.__doc__ = Partitioning.next.__doc__
-    close.__doc__ = Partitioning.close.__doc__
-
-    def __aiter__(self) -> AsyncGenerator[AsyncShare, None]:
-        return self._algorithm.__aiter__()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self.close()
-        except OperationTimeoutError:
-            if kind is None:
-                raise
+        async def next(self, timeout: float | None = None) -> AsyncShare | None: ...
+        def __aiter__(self) -> AsyncGenerator[AsyncShare, None]: ...

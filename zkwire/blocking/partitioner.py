@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zkwire.blocking.run import blocking, in_thread, iterate, run
+from zkwire.blocking.membership import Closing
+from zkwire.blocking.run import in_thread, iterate, run
 from zkwire.blocking.watching import sessions_of
-from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import Partitioning
 from zkwire.recipes.services.partitioner_view import PartitionerView
@@ -13,7 +13,7 @@ from zkwire.recipes.services.share import AsyncShare, ShareView
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Final, Self
+    from typing import Final
 
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.jute.records import ACL
@@ -25,7 +25,7 @@ class Share(ShareView):
     wait: Final = in_thread(AsyncShare.wait)
 
 
-class Partitioner(PartitionerView):
+class Partitioner(PartitionerView, Closing):
     """Shares out items among all members that have been given the same ones.
 
         with Partitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
@@ -64,18 +64,11 @@ class Partitioner(PartitionerView):
     def next(self, timeout: float | None = None) -> Share | None:
         return run(self._algorithm.next(timeout))
 
+    def close(self, timeout: float | None = 10.0) -> None:
+        run(self._algorithm.close(timeout))
+
     next.__doc__ = Partitioning.next.__doc__
-    close: Final = blocking(Partitioning.close)
+    close.__doc__ = Partitioning.close.__doc__
 
     def __iter__(self) -> Iterator[Share]:
         return iterate(self._algorithm.__aiter__())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except OperationTimeoutError:
-            if kind is None:
-                raise
