@@ -219,10 +219,15 @@ def in_time(runtime: Runtime, deadline: float | None) -> float:
     return runtime.now() + (2 * runtime.session_timeout if limit is None else limit)
 
 
-def within(runtime: Runtime, timeout: float | None) -> float:
-    """The deadline of a call with this limit in seconds, without one that of :func:`in_time`."""
+def deadline_of(runtime: Runtime, timeout: float | None) -> float | None:
+    """The deadline of a call with this limit in seconds; None without one."""
     limit = check_timeout("timeout", timeout)
-    return in_time(runtime, None if limit is None else runtime.now() + limit)
+    return None if limit is None else runtime.now() + limit
+
+
+def within(runtime: Runtime, timeout: float | None) -> float:
+    """The same; without a limit the deadline of :func:`in_time`."""
+    return in_time(runtime, None if timeout is None else deadline_of(runtime, timeout))
 
 
 async def persist(

@@ -6,12 +6,13 @@ which nothing but its being there matters.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from zkwire.errors import ConnectionLossError, NoNodeError, OperationTimeoutError
 from zkwire.operations.checks import check_acl
-from zkwire.recipes.runtime import in_time, persist, within
+from zkwire.recipes.runtime import deadline_of, in_time, persist, within
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
-from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import check_path
 
@@ -61,26 +62,23 @@ class NodeBarrier(PathView):
         Without a limit it waits as long as it takes; with 0 it looks once.  A lost connection is no
         error, and no watch stays behind.
         """
-        limit = check_timeout("timeout", timeout)
-        deadline = None if limit is None else self._runtime.now() + limit
-        answer = in_time(self._runtime, None) if limit == 0 else deadline
+        deadline = deadline_of(self._runtime, timeout)
+        answer = in_time(self._runtime, None) if timeout == 0 else deadline
         operations = self._runtime.operations
         while True:
-            watch = Watch()
             try:
-                # sync: what another client has closed before this call is closed for this one.
-                # get_data and not exists: that leaves no watch behind where there is no node.
-                synced = operations.sync(self._path)
-                read = operations.get_data(self._path, watch=watch)
-                await self._runtime.until(synced, answer)
-                await self._runtime.until(read, answer)
-                if await self._runtime.event(watch, deadline) is None:
-                    return False
+                with closing(Watch()) as watch:
+                    # sync: what another client has closed before this call is closed for this one.
+                    # get_data and not exists: that leaves no watch behind where there is no node.
+                    synced = operations.sync(self._path)
+                    read = operations.get_data(self._path, watch=watch)
+                    await self._runtime.until(synced, answer)
+                    await self._runtime.until(read, answer)
+                    if await self._runtime.event(watch, deadline) is None:
+                        return False
             except NoNodeError:
                 return True
             except ConnectionLossError:
                 continue
             except OperationTimeoutError:
                 return False
-            finally:
-                watch.close()

@@ -10,14 +10,13 @@ A member that comes while a round is on waits for the next one.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from zkwire.errors import NoNodeError, OperationTimeoutError
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.classic.member_node import MemberNode
 from zkwire.recipes.classic.rounds import ANY, Seen
-from zkwire.recipes.runtime import persist
-from zkwire.session.waitable import check_timeout
+from zkwire.recipes.runtime import deadline_of, persist
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
 
@@ -74,8 +73,7 @@ class Member(MemberNode):
     async def _in_time(
         self, step: Callable[[float | None], Coroutine[Any, Any, None]], timeout: float | None
     ) -> bool:
-        limit = check_timeout("timeout", timeout)
-        deadline = None if limit is None else self._runtime.now() + limit
+        deadline = deadline_of(self._runtime, timeout)
         self._runtime.check()
         if self._busy:
             raise LockInUseError("another thread or task uses this very member")
@@ -99,15 +97,12 @@ class Member(MemberNode):
         self._pending_cleanup, self._round, begun = attempt, 0, False
         attempt.node, attempt.entered = f"{self._path}/{attempt.id}", True
         while not self._round:
-            watch = Watch()
-            try:
+            with closing(Watch()) as watch:
                 seen = await self._stand(attempt, deadline, watch)
                 if begun and not seen.round:
                     self._round = ANY  # kazoo's first member to leave deletes what says which
                 elif await self._waits(attempt, seen, deadline, watch):
                     begun = (await self._event(watch, deadline)).type is EventType.NODE_CREATED
-            finally:
-                watch.close()
         self._inside = attempt
         self._pending_cleanup = None
 

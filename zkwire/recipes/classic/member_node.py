@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 from zkwire.errors import NodeExistsError, NoNodeError, OperationTimeoutError
@@ -55,15 +55,10 @@ class MemberNode(PathView, Entry):
 
     async def _gone(self, name: str, deadline: float | None) -> None:
         """Wait until a member has gone, or something has happened to it."""
-        watch = Watch()
-        try:
+        with suppress(NoNodeError), closing(Watch()) as watch:
             read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
             await persist(self._runtime, deadline, read, path, watch=watch)
             await self._event(watch, deadline)
-        except NoNodeError:
-            pass
-        finally:
-            watch.close()
 
     async def _event(self, watch: Watch, deadline: float | None) -> Event:
         event = await self._runtime.event(watch, deadline)

@@ -7,26 +7,17 @@ quiet alone: to lose it does no harm.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from zkwire.errors import LockLostError, OperationTimeoutError
 from zkwire.recipes.classic.queue_items import QueueEmptyError
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import OrderQueue
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.classic.queue_choice import Choice
-    from zkwire.recipes.lost import OwnNodeWatch
     from zkwire.wire.model import DataAndStat
-
-
-class Line(SequentialQueue):
-    """The lock ``waiting``: no guard stands for it, since its loss changes nothing."""
-
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
-        pass
 
 
 class Search:
@@ -39,7 +30,7 @@ class Search:
         self._choice = choice
         self._deadline = deadline
         self._wait = wait
-        self._line: Line | None = None
+        self._line: OrderQueue | None = None
 
     async def next(self) -> tuple[str, DataAndStat]:
         """An item that may be free."""
@@ -70,13 +61,10 @@ class Search:
         try:
             await self._stand_in_line()
             while True:
-                watch = Watch()
-                try:
+                with closing(Watch()) as watch:
                     names = await choice.list(deadline, watch)
                     if names or await choice._runtime.event(watch, deadline) is None:
                         return names
-                finally:
-                    watch.close()
         except OperationTimeoutError:
             raise self._empty() from None  # it was, when it was seen last
 
@@ -84,7 +72,7 @@ class Search:
         """Be the first of the consumers that wait."""
         choice = self._choice
         while self._line is None or not self._line._owned:
-            line = self._line = Line(choice._runtime, choice._layout.waiting, "", choice._acl)
+            line = self._line = OrderQueue(choice._runtime, choice._layout.waiting, "", choice._acl)
             line._kept = choice._layout.kept
             with suppress(LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from zkwire.errors import OperationTimeoutError
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import OrderQueue
 from zkwire.wire.paths import sequence_number
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
-    from zkwire.recipes.lost import OwnNodeWatch
     from zkwire.recipes.runtime import Runtime
 
 PATIENCE = 3.0  # seconds to wait for a turn: the one that has it may be cut off
@@ -28,7 +27,7 @@ SLICE = 0.03
 AT_ONCE = 0.002  # seconds between two calls
 
 
-class Turn(SequentialQueue):
+class Turn(OrderQueue):
     """One place in the queue; ``alone``: no other stood there when this one came."""
 
     alone: bool = False
@@ -38,9 +37,6 @@ class Turn(SequentialQueue):
         names = await super()._join(attempt, deadline)
         self.alone = sum(sequence_number(name) is not None for name in names) == 1
         return names
-
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
-        """Its loss changes nothing."""
 
 
 class Turns:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from zkwire.errors import LockLostError, LockTakenError, LockTimeoutError, OperationTimeoutError
 from zkwire.recipes.attempt import LockInUseError
-from zkwire.recipes.runtime import in_time
+from zkwire.recipes.runtime import within
 from zkwire.recipes.view import View
 from zkwire.session.waitable import check_timeout
 
@@ -129,11 +129,7 @@ class Acquirable(View):
         loss that shows only here is not told by ``lost`` any more, to which the lock is released.
         """
         self._check_place()
-        deadline = None
-        if timeout is not None:
-            check_timeout("timeout", timeout)
-            deadline = self._runtime.now() + timeout
-        await self._release_by(in_time(self._runtime, deadline))
+        await self._release_by(within(self._runtime, timeout))
 
     def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
         """The lock, to be entered within ``timeout`` seconds.

@@ -20,6 +20,7 @@ agreed on another one.
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from functools import partial
 
 from zkwire.errors import (
@@ -30,8 +31,7 @@ from zkwire.errors import (
     NoNodeError,
 )
 from zkwire.recipes.attempt import permanent
-from zkwire.recipes.locks.sequential import SequentialQueue, before
-from zkwire.recipes.lost import OwnNodeWatch
+from zkwire.recipes.locks.sequential import OrderQueue, SequentialQueue, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import check_path, sequence_number
@@ -52,13 +52,6 @@ class LastTry:
     """What the leases of one semaphore object tell each other."""
 
     full = False  # all leases were taken
-
-
-class Queue(SequentialQueue):
-    """The lock ``locks``: no guard stands for it, since its loss changes nothing."""
-
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
-        pass
 
 
 class SemaphoreLease(SequentialQueue):
@@ -83,7 +76,7 @@ class SemaphoreLease(SequentialQueue):
         self._base = path
         self._places = count
         self._last_try = last_try or LastTry()
-        self._queue = Queue(runtime, f"{path}/locks", text, acl)
+        self._queue = OrderQueue(runtime, f"{path}/locks", text, acl)
         self._kept = self._queue._kept = path
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -177,16 +170,12 @@ class SemaphoreLease(SequentialQueue):
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
         """The leases, as soon as they are others than ``names``."""
-        watch = Watch()
-        try:
+        # Without a node all of it was deleted; the list will say so.
+        with suppress(NoNodeError), closing(Watch()) as watch:
             read = self._runtime.operations.get_children
             now = await persist(self._runtime, deadline, read, self._path, watch=watch)
             if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
                 raise self._taken_error(None)
-        except NoNodeError:
-            pass  # all of it was deleted; the list will say so
-        finally:
-            watch.close()
         return await self._list(deadline)
 
     async def _agree(self, deadline: float | None) -> None:

@@ -169,6 +169,13 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
         return None if self._granted is None else self._name(self._granted)
 
 
+class OrderQueue(SequentialQueue):
+    """A lock for order and quiet alone: no guard stands for it, since its loss changes nothing."""
+
+    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
+        pass
+
+
 def predecessor(names: list[str], own: str) -> str | None:
     """The contender right before ``own``; None if there is none.
 

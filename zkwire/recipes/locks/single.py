@@ -10,6 +10,8 @@ nothing says which one wins: :mod:`zkwire.recipes.locks.sequential` is the fair 
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
+
 from zkwire.errors import BadVersionError, LockTimeoutError, MultiError, NoNodeError
 from zkwire.operations.multi import Check
 from zkwire.recipes.locks.lock import Lock
@@ -32,8 +34,7 @@ class SingleNodeLock(SingleEntry, Lock):
                 return True
             if not wait:
                 return False
-            watch = Watch()
-            try:
+            with suppress(NoNodeError), closing(Watch()) as watch:  # freed since the create
                 # get_data and not exists: it leaves no watch behind on a node that is gone.
                 read = self._runtime.operations.get_data
                 seen = await persist(self._runtime, deadline, read, self._path, watch=watch)
@@ -42,10 +43,6 @@ class SingleNodeLock(SingleEntry, Lock):
                         return True
                 elif await self._runtime.event(watch, deadline) is None:
                     raise LockTimeoutError(f"{self._path} was not free in time")
-            except NoNodeError:
-                pass  # freed between the create and the look
-            finally:
-                watch.close()
 
     async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         runtime, operations = self._runtime, self._runtime.operations

@@ -16,6 +16,7 @@ where these prove that there was none, else True.
 
 from __future__ import annotations
 
+from contextlib import closing
 from operator import attrgetter
 
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError
@@ -49,13 +50,13 @@ class Follower(StateReader):
         refused = False
         while True:
             await runtime.wait_for(self._asked)
-            watch = Watch()
             try:
-                if refused:
-                    await runtime.operations.exists(self._path)
-                    refused = False
-                if await self._look(runtime.operations, watch):
-                    await runtime.event(watch, None)
+                with closing(Watch()) as watch:
+                    if refused:
+                        await runtime.operations.exists(self._path)
+                        refused = False
+                    if await self._look(runtime.operations, watch):
+                        await runtime.event(watch, None)
             except (ConnectionLossError, *BUSY):
                 pass  # only reads were asked for: they are repeated, each with a watch of its own
             except RuntimeError:
@@ -64,8 +65,6 @@ class Follower(StateReader):
                 if refused:
                     raise
                 refused = True
-            finally:
-                watch.close()
 
     async def _look(self, operations: Operations, watch: Watch) -> bool:
         """Read once; False if it must be read again, since the node was created in between."""

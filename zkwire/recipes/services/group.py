@@ -22,7 +22,7 @@ Invariants:
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from zkwire.errors import BUSY, ConnectionLossError, NoAuthError, NoNodeError
 from zkwire.recipes.services.member import Member
@@ -44,8 +44,7 @@ class MemberGroup(GroupOwner):
     async def _serve(self, runtime: Background) -> None:
         self._names, self._known = None, {}
         self._hidden = set[str]()
-        watch = Watch()
-        try:
+        with closing(Watch()) as watch:
             while not self._leaving:
                 try:
                     await self._read(runtime, watch)
@@ -54,8 +53,6 @@ class MemberGroup(GroupOwner):
                 if self._names is not None:
                     await runtime.wait_for(watch, self._asked)
                     self._note(watch)
-        finally:
-            watch.close()
         self._end()
 
     async def _read(self, runtime: Background, watch: Watch) -> None:

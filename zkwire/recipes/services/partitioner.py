@@ -21,7 +21,7 @@ Invariants:
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
 from zkwire.recipes.runtime import persist
@@ -56,18 +56,15 @@ class Partitioning(Sharing):
         member = self._member = self._partition.join(runtime, self._tell)
         roll: dict[str, tuple[int, bytes]] = {}
         while not self._leaving:
-            watch, stat, self._dirty = Watch(), member._stat, False
-            try:
+            stat, self._dirty = member._stat, False
+            # Only reads are asked for: those that a lost connection ends are repeated.
+            with suppress(ConnectionLossError, *BUSY), closing(Watch()) as watch:
                 self._plan = await self._look(runtime, watch, roll)
                 signals = [self._todo] if self._plan is None else [self._todo, watch]
                 while member._stat is stat and not (self._leaving or signals[-1].ready):
                     self._step(runtime)
                     await runtime.wait_for(*signals)
                     self._dirty = False
-            except (ConnectionLossError, *BUSY):
-                pass  # of reads
-            finally:
-                watch.close()
         self._step(runtime)
         with suppress(ServerError):  # the locks are released before this is answered
             await persist(runtime, None, runtime.operations.sync, self._path)

@@ -21,6 +21,8 @@ same version, the other contender's is hit.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from zkwire.errors import NodeExistsError, NoNodeError, NotReadOnlyError, ZooKeeperError
 from zkwire.recipes.services.node_owner import LOOK_AGAIN, NodeOwner
 from zkwire.recipes.trees import ensure_path
@@ -56,20 +58,18 @@ class NodeKeeper(NodeOwner):
 
     async def _keep(self, runtime: Any) -> None:
         """Provide the node, and wait until it has to be looked at again."""
-        watch = Watch()
         try:
-            settled = await self._provide(runtime, watch)
-            self._changed()
-            while settled and not (self._leaving or watch.ready):
-                await runtime.wait_for(watch, self._todo)
-                if self._stat is not None and self._wishes:
-                    await self._write(runtime.operations, self._stat)
+            with closing(Watch()) as watch:
+                settled = await self._provide(runtime, watch)
+                self._changed()
+                while settled and not (self._leaving or watch.ready):
+                    await runtime.wait_for(watch, self._todo)
+                    if self._stat is not None and self._wishes:
+                        await self._write(runtime.operations, self._stat)
         except NotReadOnlyError:
             await runtime.another_state()
         except (NoNodeError, *LOOK_AGAIN):
             pass
-        finally:
-            watch.close()
 
     async def _provide(self, runtime: Any, watch: Watch) -> bool:
         """Create the node if it is missing; whether one is there, watched and looked at."""
