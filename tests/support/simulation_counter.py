@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zkwire.errors import ZooKeeperError
+from zkwire.jute.records import Stat
 from zkwire.operations.multi import Operation, SetData
 from zkwire.recipes.classic.counter import SharedCounter
 from zkwire.recipes.classic.mark import Mark, Marks
@@ -137,31 +138,32 @@ def with_marks(kind: type[Marks]) -> Callable[..., SharedCounter]:
 class RepeatsBlindly(Marks):
     """A change that was not answered is made again."""
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
         return None
 
 
 class BelievesInLuck(Marks):
     """A change that was not answered was made."""
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
-        return 1
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+        return Stat(1, 1, 0, 0, mark.version + 1, 0, 0, 0, 0, 0, 1)
 
 
 class LooksForAnything(Marks):
     """Takes a mark that is there for the change's own, whatever stands in it."""
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
-        stat = await self._runtime.until(self._runtime.operations.exists(mark.node or ""), deadline)
-        return None if stat is None else stat.mzxid
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+        return await self._runtime.until(self._runtime.operations.exists(mark.node or ""), deadline)
 
 
 class KeepsDoubt(Marks):
     """Does not say that what it could not look at may have been made."""
 
-    async def change(self, mark: Mark, operations: list[Operation], deadline: float | None) -> int:
+    async def execute(
+        self, mark: Mark, operations: list[Operation], deadline: float | None
+    ) -> tuple[list[Any], int]:
         try:
-            return await super().change(mark, operations, deadline)
+            return await super().execute(mark, operations, deadline)
         except ZooKeeperError as error:
             error.maybe_applied = False
             raise
@@ -177,15 +179,16 @@ class LeavesMarks(Marks):
 class KeepsNoMark(Marks):
     """Makes a mark for each change, and deletes none."""
 
-    def keep(self, mark: Mark) -> None:
+    def give_back(self, mark: Mark) -> None:
         pass
 
 
 class KeepsMark(Marks):
     """Goes on with the mark of a change that has ended in doubt, as if it had not been made."""
 
-    def drop(self, mark: Mark) -> None:
-        self.keep(mark)
+    def give_back(self, mark: Mark) -> None:
+        mark.in_doubt = False
+        super().give_back(mark)
 
 
 class BlindSet(SharedCounter):
@@ -200,7 +203,7 @@ class BlindSet(SharedCounter):
         step = SetData(PATH, self._format.encode(new))
         if version < 0:
             return await super()._set(mark, change, deadline)
-        self._version = await self._marks.change(mark, [step], deadline)
+        _, self._version = await self._marks.execute(mark, [step], deadline)
         return new
 
 

@@ -18,10 +18,12 @@ from zkwire.errors import (
     ServerError,
     ZooKeeperError,
 )
+from zkwire.jute.records import Stat
 from zkwire.operations import Operations
 from zkwire.operations.multi import Appended, Delete, Operation
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.once import Mark
+from zkwire.recipes.classic.mark import Mark
+from zkwire.recipes.classic.marks import PassingMarks
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import QueueEmptyError, QueueItem, item
@@ -268,14 +270,13 @@ class Queues:
 
     queue: type[ItemQueue] = ItemQueue
     taking: type[AsyncQueueTaking] = AsyncQueueTaking
-    mark: type[Mark] | None = None
+    marks: type[PassingMarks] | None = None
     choice: type[Choice] | None = None
 
     def make(self, client: Client, flat: bool) -> ItemQueue:
         queue = self.queue(client.world, ITEMS if flat else PATH, flat=flat)
-        if self.mark is not None:
-            mark, arguments = self.mark, queue._marks._arguments
-            queue._marks.lend = lambda: mark(*arguments)  # type: ignore[method-assign]
+        if self.marks is not None:
+            queue._marks = self.marks(client.world, queue._layout.marks, queue._layout.kept)
         if self.choice is not None:
             queue._choice = self.choice(client.world, queue._layout, None)
         return queue
@@ -325,13 +326,11 @@ def various(kind: Queues = Queues()) -> Scenario:
 # --- planted bugs ---------------------------------------------------------------------------------
 
 
-class RepeatsBlindly(Mark):
+class RepeatsBlindly(PassingMarks):
     """Sends a multi again without anything that tells whether it was executed."""
 
-    def _change(self, attempt: Attempt) -> list[Operation]:
-        self._version, self._number = 0, self._number + 1
-        attempt.id = attempt.id[:-4] + f"{self._number:04x}"
-        return super()._change(attempt)
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+        return None
 
 
 class LooksForTheItem(ItemQueue):
@@ -382,12 +381,13 @@ class IgnoresClaims(ItemQueue):
 
     async def get(self, timeout: float | None = None) -> QueueItem:
         search = Search(self._choice, self._runtime.now() + (timeout or 0.0), True)
-        mark = self._marks.lend()
+        mark = await self._marks.lend(search._deadline)
         try:
             while True:
                 name, (data, stat) = await search.next()
                 with suppress(MultiError):
-                    await mark.execute([Delete(f"{ITEMS}/{name}")], search._deadline)
+                    removal = [Delete(f"{ITEMS}/{name}")]
+                    await self._marks.execute(mark, removal, search._deadline)
                     return item(name, data, stat)
                 self._choice.missed()
         finally:
@@ -415,7 +415,8 @@ class RemovesAnything(AsyncQueueTaking):
     async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
         try:
             assert attempt.node is not None
-            await mark.execute([Delete(attempt.node), Delete(f"{ITEMS}/{taken.name}")], None)
+            removal = [Delete(attempt.node), Delete(f"{ITEMS}/{taken.name}")]
+            await self._queue._marks.execute(mark, removal, None)
         except (MultiError, ServerError):
             raise LockLostError("lost") from None
 
@@ -459,11 +460,11 @@ class SeesNoReturn(Choice):
         return names
 
 
-class LeavesMarks(Mark):
+class LeavesMarks(PassingMarks):
     """A mark is not deleted."""
 
-    def discard(self) -> None:
-        self._attempt = self._pending_cleanup = None
+    def give_back(self, mark: Mark) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -484,7 +485,7 @@ def _planted(
 
 PLANTED: dict[str, Planted] = {
     "repeats blindly": _planted(
-        Queues(mark=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE", Plan(items=2)
+        Queues(marks=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE", Plan(items=2)
     ),
     "looks for the item": _planted(Queues(LooksForTheItem), ("linger", "cut"), "ONCE"),
     "forgets its removal": _planted(Queues(ForgetsItsRemoval), ("linger", "cut"), "LOST", Plan()),
@@ -506,5 +507,5 @@ PLANTED: dict[str, Planted] = {
         Queues(choice=SeesNoReturn), (), "STARVED LIVE",
         Plan(consumers=("fail", "get"), patience=30.0),
     ),
-    "leaves marks": _planted(Queues(mark=LeavesMarks), (), "LEFT"),
+    "leaves marks": _planted(Queues(marks=LeavesMarks), (), "LEFT"),
 }  # fmt: skip

@@ -26,8 +26,8 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Create, Delete
-from zkwire.recipes.classic.marks import USES, Marks
-from zkwire.recipes.classic.once import Mark
+from zkwire.recipes.classic.mark import USES
+from zkwire.recipes.classic.marks import PassingMarks
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_items import is_item
 from zkwire.recipes.classic.queue_taking import Taking
@@ -35,6 +35,7 @@ from zkwire.wire.model import DataAndStat
 
 WORK = [Delete("/x")]
 ZXID = STAT.mzxid
+IDLE = "unique"
 
 
 def at(version: int) -> Stat:
@@ -49,148 +50,135 @@ def refused(error: ServerError, index: int, of: int = 3) -> MultiError:
 
 def made() -> list[object]:
     """The results of the multi that makes the mark."""
-    return ["/m/id", at(1), None]
+    return [None, "/m/id", at(1)]
 
 
 def changed(version: int) -> list[object]:
-    return [at(version), None]
+    return [None, at(version)]
 
 
-def mark(**answers: list[object]) -> tuple[Mark, Any]:
-    world: Any = Runtime(**answers)
-    return Mark(world, "/q/marks", "/q"), world
+class Marked:
+    """Changes with one mark of a queue."""
 
+    def __init__(self, **answers: list[object]) -> None:
+        world: Any = Runtime(**answers)
+        self.world = world
+        self.world.idle_marks = []
+        self.marks = PassingMarks(world, "/q/marks", "/q")
+        self.mark = run(self.marks.lend(None))
 
-def executed(own: Mark) -> int:
-    return run(own.execute(list(WORK), None))[1]
+    def execute(self) -> int:
+        """One change; its zxid."""
+        return run(self.marks.execute(self.mark, list(WORK), None))[1]
 
 
 def test_a_mark_is_made_once_and_then_changed() -> None:
-    own, world = mark(multi=[made(), changed(2), changed(3)])
-    assert [executed(own) for _ in range(3)] == [ZXID] * 3
-    assert own in world.engaged
-    own.discard()
-    own.discard()
-    assert own not in world.engaged
-    assert len(world.spawned) == 1
+    own = Marked(multi=[made(), changed(2), changed(3)])
+    assert [own.execute() for _ in range(3)] == [ZXID] * 3
+    assert own.mark.version == 3
 
 
 @pytest.mark.parametrize("lost", [NotSentError(), ThrottledOpError()])
 def test_what_was_not_executed_is_sent_again(lost: Exception) -> None:
-    own, world = mark(multi=[lost, made()])
-    assert executed(own) == ZXID
-    assert world.asked == ["multi", "multi"]
+    own = Marked(multi=[lost, made()])
+    assert own.execute() == ZXID
+    assert own.world.asked == ["multi", "multi"]
 
 
-@pytest.mark.parametrize("doubt", [OutcomeUnknownError(maybe_applied=True), "busy"])
-def test_the_mark_tells_what_a_lost_reply_would_have(doubt: Any) -> None:
-    if doubt == "busy":
-        doubt = RequestTimeoutError()
-        doubt.maybe_applied = True
-    seen = DataAndStat(b"1", at(1))
-    own, world = mark(
-        multi=[doubt, refused(NodeExistsError(), 0)], get_data=[OutcomeUnknownError(), seen]
-    )
-    assert executed(own) == ZXID
-    assert world.asked == ["multi", "multi", *["sync", "get_data"] * 2]
+@pytest.mark.parametrize("doubt", ["lost", "busy"])
+def test_the_mark_tells_what_a_lost_reply_would_have(doubt: str) -> None:
+    error: Any = OutcomeUnknownError() if doubt == "lost" else RequestTimeoutError()
+    error.maybe_applied = True
+    more = [] if doubt == "lost" else [refused(NodeExistsError(), 1)]
+    seen = DataAndStat(IDLE.encode(), at(1))
+    own = Marked(multi=[error, *more], get_data=[OutcomeUnknownError(), seen])
+    assert own.execute() == ZXID
+    assert own.world.asked == ["multi"] * (1 + len(more)) + ["sync", "get_data"] * 2
 
 
-def test_an_outsider_that_writes_into_the_mark_decides_nothing() -> None:
-    """With the number there it was executed, at an unknown zxid; without, it was not."""
-    lost, bad = OutcomeUnknownError(), refused(BadVersionError(), 0, 2)
-    theirs = DataAndStat(b"scribble", at(9))
-    touched = DataAndStat(b"3", at(12))
-    own, world = mark(multi=[made(), lost, bad, changed(10), lost, bad], get_data=[theirs, touched])
-    assert [executed(own) for _ in range(3)] == [ZXID, ZXID, 0]
-    assert world.asked.count("multi") == 6
+def test_a_mark_that_an_outsider_has_written_into_is_taken_as_it_is() -> None:
+    bad = refused(BadVersionError(), 1, 2)
+    own = Marked(multi=[made(), bad, changed(10)], exists=[at(9)])
+    assert [own.execute(), own.execute()] == [ZXID] * 2
+    assert own.mark.version == 10
 
 
-@pytest.mark.parametrize("seen", [True, False])
-def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none(seen: bool) -> None:
-    gone = refused(BadVersionError() if seen else NoNodeError(), 0, 2)
-    answers: Any = {"get_data": [NoNodeError()] if seen else []}
-    own, world = mark(multi=[made(), gone, made()], **answers)
-    assert [executed(own), executed(own)] == [ZXID, ZXID]
-    answers = {"get_data": [NoNodeError()] if seen else []}
-    own, world = mark(multi=[made(), OutcomeUnknownError(), gone], **answers)
-    executed(own)
-    with pytest.raises(OutcomeUnknownError, match="outsider") as caught:
-        executed(own)
+def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
+    own = Marked(multi=[made(), refused(NoNodeError(), 1, 2), made()], exists=[None])
+    assert [own.execute(), own.execute()] == [ZXID] * 2
+    assert "create" in own.world.asked  # the folder may have gone with it
+    own = Marked(multi=[made(), OutcomeUnknownError()], get_data=[NoNodeError()])
+    own.execute()
+    with pytest.raises(OutcomeUnknownError, match="its mark was deleted") as caught:
+        own.execute()
     assert caught.value.maybe_applied
-    assert len(world.spawned) == 1
+    own.marks.give_back(own.mark)
+    assert len(own.world.spawned) == 1
 
 
 def test_a_refusal_of_the_work_leaves_the_mark_as_it_was() -> None:
-    own, world = mark(multi=[refused(NoNodeError(), 2), made(), refused(NoNodeError(), 1, 2)])
+    own = Marked(multi=[refused(NoNodeError(), 0), made(), refused(NoNodeError(), 0, 2)])
     for known in (False, True):
         if known:
-            executed(own)
-        with pytest.raises(MultiError) as caught:
-            executed(own)
-        assert caught.value.index == 0
-        assert (own in world.engaged) == known
-    assert world.spawned == []
+            own.execute()
+        with pytest.raises(MultiError):
+            own.execute()
+        own.marks.give_back(own.mark)
+        assert own.world.idle_marks == [own.mark] * known
+    assert own.world.spawned == []
 
 
-@pytest.mark.parametrize("error", [SessionExpiredError(), refused(NoAuthError(), 0)])
+@pytest.mark.parametrize("error", [SessionExpiredError(), refused(NoAuthError(), 1)])
 def test_what_ends_it_behind_a_lost_reply_says_that_it_is_in_doubt(error: Exception) -> None:
-    for before, doubt in (([], False), ([OutcomeUnknownError()], True)):
-        own, _ = mark(multi=[*before, error])
+    """A look that tells has the last word."""
+    told, busy = isinstance(error, MultiError), RequestTimeoutError()
+    busy.maybe_applied = True
+    for before, doubt in (([], False), ([busy], True)):
+        own = Marked(multi=[*before, error], get_data=[DataAndStat(b"another", at(1))])
         with pytest.raises((SessionExpiredError, NoAuthError)) as caught:
-            executed(own)
-        assert caught.value.maybe_applied == doubt
+            own.execute()
+        assert caught.value.maybe_applied == (doubt and not told)
         caught.value.maybe_applied = False
 
 
-def test_a_folder_that_is_missing_is_made() -> None:
-    own, world = mark(multi=[refused(NoNodeError(), 0), made()])
-    assert executed(own) == ZXID
-    assert "create" in world.asked
-
-
 def test_marks_are_lent_again_until_they_are_idle_or_used_up() -> None:
-    world: Any = Runtime(multi=[made(), made()])
-    marks = Marks(world, "/q/marks", "/q")
-    first, second = marks.lend(), marks.lend()
-    executed(first)
-    executed(second)
-    marks.give_back(first)
-    assert marks.lend() is first
-    marks.give_back(first)
-    first._version = USES + 1
-    second._version = USES + 1
-    marks.give_back(second)
-    assert len(world.spawned) == 1
-    for late in world.late:
+    own = Marked(multi=[made(), changed(USES + 1), made()])
+    own.execute()
+    own.marks.give_back(own.mark)
+    assert run(own.marks.lend(None)) is own.mark
+    own.execute()
+    own.marks.give_back(own.mark)
+    assert (own.world.idle_marks, len(own.world.spawned)) == ([], 1)
+    own.mark = run(own.marks.lend(None))
+    own.execute()
+    own.marks.give_back(own.mark)
+    for late in own.world.late:
         late()
-    assert len(world.spawned) == 2
-    marks.give_back(marks.lend())
-    assert not marks._idle
+    assert (own.world.idle_marks, len(own.world.spawned)) == ([], 2)
 
 
 def test_a_mark_goes_with_its_session() -> None:
-    world: Any = Runtime(multi=[made()])
-    marks = Marks(world, "/q/marks", "/q")
-    own = marks.lend()
-    executed(own)
+    own = Marked(multi=[made()])
+    own.execute()
 
     def ended() -> None:
         raise SessionExpiredError
 
-    world.check_open = ended
-    marks.give_back(own)
-    assert (marks._idle, world.late, own in world.engaged) == ([], [], False)
+    own.world.check_open = ended
+    own.marks.give_back(own.mark)
+    assert own.world.late == []
 
 
 def test_a_mark_that_another_thread_borrows_meanwhile_is_not_deleted() -> None:
     class Borrowed(list[Any]):
-        def pop(self, *_: Any) -> Any:
-            raise IndexError
+        def remove(self, _: Any) -> None:
+            raise ValueError
 
-    marks = Marks(Runtime(), "/q/marks", "/q")  # type: ignore[arg-type]
-    marks._idle = Borrowed(["a mark"])
-    marks._tidy()
-    assert marks._idle == ["a mark"]
+    own = Marked()
+    own.world.idle_marks = Borrowed([own.mark])
+    own.marks._tidy()
+    assert own.world.idle_marks == [own.mark]
+    assert own.world.spawned == []
 
 
 # --- the queue ------------------------------------------------------------------------------------
@@ -198,6 +186,7 @@ def test_a_mark_that_another_thread_borrows_meanwhile_is_not_deleted() -> None:
 
 def a_queue(**answers: list[object]) -> tuple[ItemQueue, Any]:
     world: Any = Runtime(**answers)
+    world.idle_marks = []
     return ItemQueue(world, "/q"), world
 
 
@@ -205,7 +194,7 @@ ITEM = "entry-100-0000000001"
 
 
 def test_a_server_whose_counter_is_at_its_end_is_told_of() -> None:
-    queue, _ = a_queue(multi=[refused(NodeExistsError(), 2)])
+    queue, _ = a_queue(multi=[refused(NodeExistsError(), 0)])
     with pytest.raises(SequenceExhaustedError):
         run(queue.put(b""))
 
@@ -228,9 +217,9 @@ def test_a_read_that_is_lost_is_repeated(gone: bool) -> None:
 
 
 def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
-    queue, world = a_queue(multi=[refused(NoNodeError(), 2, 5), made()])
+    queue, world = a_queue(multi=[refused(NoNodeError(), 0, 4), made()])
     claim = [Create("/claim"), *WORK]
-    assert run(queue._claimed(queue._marks.lend(), claim, None))
+    assert run(queue._claimed(run(queue._marks.lend(None)), claim, None))
     assert "create" in world.asked
 
 
@@ -238,8 +227,8 @@ def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
 def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -> None:
     queue, world = a_queue(
         get_children=[[ITEM], []],
-        get_data=[DataAndStat(b"data", STAT)],
-        multi=[OutcomeUnknownError(), SessionExpiredError()],
+        get_data=[DataAndStat(b"data", STAT), SessionExpiredError()],
+        multi=[OutcomeUnknownError()],
     )
     taking = Taking(queue, None)
     with pytest.raises(SessionExpiredError):

@@ -113,7 +113,6 @@ class SharedCounter(CounterView):
     ) -> int | None:
         """Make the number what ``change`` says, and return that; None if it says None."""
         deadline, begun, tries = within(self._runtime, timeout), self._runtime.now(), 0
-        await self._runtime.connected(deadline)
         turns, fresh = self._turns, False
         turn = turns.begin()
         try:
@@ -131,24 +130,20 @@ class SharedCounter(CounterView):
     async def _try(
         self, change: Callable[[int], int | None], deadline: float, fresh: bool
     ) -> int | None:
-        mark = self._marks.take() or self._marks.new()
+        mark = await self._marks.lend(deadline)
+        if fresh:
+            mark.seen = None
         try:
-            if fresh:
-                mark.seen = None
-            new = await self._set(mark, change, deadline)
+            return await self._set(mark, change, deadline)
         except (BadVersionError, NodeExistsError):
             mark.seen = None
-            self._marks.keep(mark)
             raise
         except NoNodeError:  # of the number, or of the mark, which goes with it
-            self._marks.drop(mark)
+            mark.in_doubt = True
             await ensure_path(self._runtime, parent(self._path), self._acl, deadline)
             raise BadVersionError from None
-        except BaseException:
-            self._marks.drop(mark)
-            raise
-        self._marks.keep(mark)
-        return new
+        finally:
+            self._marks.give_back(mark)
 
     async def _set(
         self, mark: Mark, change: Callable[[int], int | None], deadline: float
@@ -165,10 +160,8 @@ class SharedCounter(CounterView):
         if version < 0:
             operations.insert(0, Create(self._path, data, self._acl))
         try:
-            self._version = await self._marks.change(mark, operations, deadline)
+            _, self._version = await self._marks.execute(mark, operations, deadline)
         except MultiError as error:
-            if error.index == len(operations):  # an outsider has deleted the mark, or written to it
-                raise NoNodeError(path=mark.node) from None
             raise error.results[error.index] or error from None
         mark.seen = data, max(version, 0) + 1
         return new

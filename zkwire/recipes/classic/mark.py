@@ -1,18 +1,15 @@
 """A mark: what tells, after a lost reply, whether a change was made.
 
 A multi makes a change and writes a token, which no other change has, into an ephemeral node, the
-mark: the client's own, and in the hands of one change at a time.  Each try of a change names the
+mark: the client's own, and in the hands of one call at a time.  Each try of a change names the
 same version of the mark, so only one of them can take effect, also if one arrives late; and one
-look at the mark says whether one has.  Its mzxid is that of the change.
+look at the mark says whether one has.  Its mzxid is that of the change.  To look for what the
+change has made would not tell: another client may have removed it by then.
 
-The mark is a child of the node that is changed: it cannot outlive it, so what a change has left in
-the mark (the node's data and version, for the next change to begin with) is about this very node
-and not about another one that was created on its path since.
-
-A client keeps the marks that no change uses, ``KEPT`` of them at most, for the next changes.  One
-whose change has not ended well is deleted.  All go with the session.  Invariant: nothing but the
-client deletes its marks; where an outsider does, a change that is in doubt says so, but for a
-mark's first one, which may be made twice.
+A client keeps the marks that no call uses, ``KEPT`` of them at most, for the next calls.  One of
+which the state is unknown is deleted.  All go with the session.  Invariant: nothing but the client
+deletes its marks; where an outsider does, a change that is in doubt says so, but for a mark's first
+one, which may be made twice.
 """
 
 from __future__ import annotations
@@ -20,60 +17,83 @@ from __future__ import annotations
 from contextlib import suppress
 
 from zkwire.errors import (
+    BUSY,
+    BadVersionError,
     ConnectionLossError,
     MultiError,
+    NodeExistsError,
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
     ZooKeeperError,
 )
-from zkwire.jute.records import Stat
 from zkwire.operations.multi import Create, SetData
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
 
 KEPT = 64
+USES = 1_000_000
+"""Of one mark: a version has 31 bits."""
 
 
 class Mark(Attempt):
-    """A mark below one node; ``version`` is -1 while it is not there."""
+    """A mark in one folder; ``version`` is 0 while it is not there.
 
-    __slots__ = ("below", "seen", "version")
+    ``in_doubt``: its state is unknown.  ``seen``: what a change has left for the next one to begin
+    with, the data and version of the folder's own node.
+    """
 
-    def __init__(self, session_id: int, unique: str, below: str) -> None:
+    __slots__ = ("folder", "in_doubt", "seen", "version")
+
+    def __init__(self, session_id: int, unique: str, folder: str) -> None:
         super().__init__(session_id, unique)
-        self.below: str = below
-        self.node = f"{below}/{self.id}-mark"
-        self.version: int = -1
-        self.seen: tuple[bytes, int] | None = None  # data and version that the change has left
+        self.folder: str = folder
+        self.node = f"{folder}/{self.id}-mark"
+        self.version: int = 0
+        self.in_doubt: bool = False
+        self.seen: tuple[bytes, int] | None = None
+
+    def written(self, token: bytes, acl: Sequence[ACL] | None) -> list[Operation]:
+        """What writes the token into it; the last of these has a stat for its result."""
+        node = self.node or ""
+        if self.version:
+            return [SetData(node, token, self.version)]
+        return [Create(node, b"", acl, ephemeral=True), SetData(node, token, 0)]
 
 
 class Marks(Entry):
-    """The marks of one client below one node."""
+    """The marks of one client in one folder."""
 
-    def new(self) -> Mark:
-        """A mark for one change; it is to be kept or dropped behind that."""
-        return Mark(self._runtime.session_id, self._runtime.unique(), self._path)
+    async def lend(self, deadline: float | None) -> Mark:
+        """A mark that no other call uses; :meth:`give_back` is to follow."""
+        await self._runtime.connected(deadline)  # its name begins with the session
+        mark = self._take()
+        return mark or Mark(self._runtime.session_id, self._runtime.unique(), self._path)
 
-    def take(self) -> Mark | None:
-        """The same, one that is there already, if there is one."""
+    def _take(self) -> Mark | None:
         idle = self._runtime.idle_marks
         for mark in reversed(tuple(idle)):
-            if mark.below == self._path:
+            if mark.folder == self._path:
                 with suppress(ValueError):  # another thread has taken it
                     idle.remove(mark)
                     return mark
         return None
 
-    def keep(self, mark: Mark) -> None:
-        """The change has ended well."""
+    def give_back(self, mark: Mark) -> None:
+        """The call is over: the mark is for the next one if it is there for sure."""
         idle = self._runtime.idle_marks
-        if mark.version >= 0:
+        if mark.in_doubt or mark.version > USES:
+            self.drop(mark)
+        elif mark.version:
             idle.append(mark)
         if len(idle) > KEPT:
             with suppress(IndexError):  # other threads have taken them
@@ -83,47 +103,53 @@ class Marks(Entry):
         """Delete the mark, in the background; called where nothing may await."""
         self._clean_up_after(mark)
 
-    async def change(self, mark: Mark, operations: list[Operation], deadline: float | None) -> int:
-        """Execute the operations, a SetData among them, exactly once; the zxid of the change.
+    async def execute(
+        self, mark: Mark, operations: list[Operation], deadline: float | None
+    ) -> tuple[list[Any], int]:
+        """Execute the operations exactly once: their results, none after a lost reply; the zxid.
 
-        MultiError: none of it is done; the mark itself is behind the operations.  Any other error
-        says whether it may be: ``maybe_applied``.
+        MultiError if one of them is refused, NoNodeError if an outsider has deleted the mark, or
+        written into it, or if there is no folder: nothing was executed.  Any other error says by
+        ``maybe_applied`` whether it may be.
         """
-        token = self._runtime.unique().encode()
-        step = SetData(mark.node or "", token, mark.version)
-        if mark.version < 0:
-            step = Create(mark.node or "", token, self._acl, ephemeral=True)
-        mark.entered, tried, doubt = True, False, False
+        runtime, token = self._runtime, self._runtime.unique().encode()
+        steps = [*operations, *mark.written(token, self._acl)]
+        tried = doubt = False
+        mark.entered = mark.in_doubt = True
         try:
             while True:
+                refusal: MultiError | None = None
                 try:
-                    multi = self._runtime.operations.multi([*operations, step])
-                    results = await self._runtime.until(multi, deadline)
-                    zxid = max(result.mzxid for result in results if isinstance(result, Stat))
-                    break
+                    results = await runtime.until(runtime.operations.multi(steps), deadline)
+                    return self._done(mark, results[-1], results[: len(operations)])
                 except NotSentError:
                     continue
-                except (MultiError, OutcomeUnknownError) as error:
-                    refused = isinstance(error, MultiError)
-                    if refused and not tried:
-                        mark.entered = mark.version >= 0
-                        raise
+                except BUSY as error:  # a server that takes its time to refuse is asked again
+                    tried, doubt = True, doubt or error.maybe_applied
+                    continue
+                except OutcomeUnknownError:
                     tried = doubt = True
-                    found = await self._look(mark, token, deadline)
+                except MultiError as error:
+                    refusal = error
+                if tried:
+                    stat = await self._look(mark, token, deadline)
+                    if stat is not None:
+                        return self._done(mark, stat, [])
                     doubt = False
-                    if found is None and refused:
-                        raise
-                if found is not None:
-                    zxid = found
-                    break
+                elif refusal is not None:
+                    mark.entered, mark.in_doubt = mark.version > 0, False
+                if refusal is not None:
+                    raise _meaning(refusal, len(operations), mark)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or doubt
             raise
-        mark.version += 1
-        return zxid
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> int | None:
-        """The zxid of the change if it has been made."""
+    def _done(self, mark: Mark, stat: Stat, results: list[Any]) -> tuple[list[Any], int]:
+        mark.version, mark.in_doubt = stat.version, False
+        return results, stat.mzxid
+
+    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+        """The mark's stat if the change has been made."""
         operations, node = self._runtime.operations, mark.node or ""
         while True:
             # sync: a server that is behind could still show the mark as it was before.
@@ -131,11 +157,11 @@ class Marks(Entry):
             try:
                 await self._runtime.until(synced, deadline)
                 data, stat = await self._runtime.until(read, deadline)
-                return stat.mzxid if data == token else None
+                return stat if data == token else None
             except ConnectionLossError:
                 continue
             except NoNodeError:
-                if mark.version < 0:
+                if not mark.version:
                     return None
                 raise OutcomeUnknownError(
                     "its mark was deleted, perhaps with all of the node: read it and decide",
@@ -144,3 +170,13 @@ class Marks(Entry):
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         await operations.delete(attempt.node or "")
+
+
+def _meaning(refusal: MultiError, count: int, mark: Mark) -> ZooKeeperError:
+    """The refusal itself if it is one of the ``count`` operations, else what the mark's is."""
+    if refusal.index < count:
+        return refusal
+    error = refusal.results[refusal.index] or refusal
+    if isinstance(error, (BadVersionError, NodeExistsError, NoNodeError)):
+        return NoNodeError(path=mark.node)
+    return error

@@ -1,57 +1,55 @@
-"""The marks of one object, which are used again: one for each call that is under way.
+"""The marks of a queue, in a folder of their own: deleted some milliseconds after the last call.
 
-Those that lie idle are deleted some milliseconds after the last call.
+The folder goes with its last mark.  No change begins with what the one before has left, so a mark
+that an outsider has deleted, or written into, is made anew or taken as it is.
 """
 
 from __future__ import annotations
 
-from zkwire.errors import ZooKeeperError
-from zkwire.recipes.classic.once import Mark
+from contextlib import suppress
+
+from zkwire.errors import NoNodeError, ZooKeeperError
+from zkwire.recipes.classic.mark import Mark, Marks
+from zkwire.recipes.runtime import persist
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from zkwire.jute.records import ACL
+    from zkwire.operations.multi import Operation
     from zkwire.recipes.runtime import Runtime
 
-USES = 1_000_000
-"""Of one mark: a version has 31 bits."""
 
-
-class Marks:
-    """See the module's docstring."""
+class PassingMarks(Marks):
+    """See the module's docstring.  ``kept``, which is above the folder, stays."""
 
     def __init__(
         self, runtime: Runtime, folder: str, kept: str, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._runtime = runtime
-        self._arguments = runtime, folder, kept, acl
-        self._idle: list[Mark] = []
+        super().__init__(runtime, folder, acl)
+        self._kept = kept
 
-    def lend(self) -> Mark:
-        """A mark that no other call uses; ``give_back`` is to follow."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return Mark(*self._arguments)
+    async def execute(
+        self, mark: Mark, operations: list[Operation], deadline: float | None
+    ) -> tuple[list[Any], int]:
+        while True:
+            try:
+                return await super().execute(mark, operations, deadline)
+            except NoNodeError:
+                look = self._runtime.operations.exists
+                stat = await persist(self._runtime, deadline, look, mark.node or "")
+                mark.version = 0 if stat is None else stat.version
+                if stat is None:
+                    await self._provide(self._path, deadline)
 
     def give_back(self, mark: Mark) -> None:
-        try:
+        super().give_back(mark)
+        with suppress(ZooKeeperError):  # the session is over, and its marks with it
             self._runtime.check_open()
-        except ZooKeeperError:
-            mark.discard()  # it has gone with the session
-            return
-        if mark._version > USES:
-            mark.discard()
-        elif mark._owned:
-            self._idle.append(mark)
             self._runtime.defer(self._tidy)
 
     def _tidy(self) -> None:
-        while self._idle:
-            try:
-                mark = self._idle.pop()
-            except IndexError:  # lent to another thread
-                return
-            mark.discard()
+        while (mark := self._take()) is not None:
+            self.drop(mark)

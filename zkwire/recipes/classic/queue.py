@@ -1,6 +1,6 @@
 """A queue: each item is put once, and removed by one consumer.
 
-A removal is a multi that is executed exactly once (:mod:`zkwire.recipes.classic.once`).  It
+A removal is a multi that is executed exactly once (:mod:`zkwire.recipes.classic.mark`).  It
 creates and deletes the item's claim, so it cannot hit an item that a consumer has claimed; it
 names the version of the item that was read, so it hits that and no later state of it.  In the flat
 layout, where claims are zkwire's alone, version 0 says that the item never was claimed.
@@ -15,7 +15,7 @@ from zkwire.operations.multi import Create, Delete
 from zkwire.recipes.classic.queue_items import item
 from zkwire.recipes.classic.queue_putting import PuttingQueue
 from zkwire.recipes.classic.queue_search import Search
-from zkwire.recipes.runtime import in_time, persist
+from zkwire.recipes.runtime import in_time, persist, within
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.classic.once import Mark
+    from zkwire.recipes.classic.mark import Mark
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
@@ -42,7 +42,8 @@ class ItemQueue(PuttingQueue):
         ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
         no item may be lost, use :meth:`take`.
         """
-        search, mark = self._search(timeout), self._marks.lend()
+        search = self._search(timeout)
+        mark = await self._marks.lend(search._deadline)
         try:
             while True:
                 name, (data, stat) = await search.next()
@@ -60,7 +61,7 @@ class ItemQueue(PuttingQueue):
 
     async def peek(self, *, timeout: float | None = None) -> QueueItem | None:
         """The first item that no consumer has claimed, which stays in the queue; None without."""
-        deadline = self._deadline(None if timeout is None else check_timeout("timeout", timeout))
+        deadline = within(self._runtime, timeout)
         read = self._runtime.operations.get_data
         while names := await self._choice.list(deadline):
             name = names[0]
@@ -76,8 +77,9 @@ class ItemQueue(PuttingQueue):
     def _search(self, timeout: float | None) -> Search:
         self._runtime.check()
         limit = check_timeout("timeout", timeout)
-        wait = limit is None or limit > 0
-        return Search(self._choice, None if limit is None else self._deadline(limit or None), wait)
+        # With 0 the answers have their usual time.
+        deadline = None if limit is None else within(self._runtime, limit or None)
+        return Search(self._choice, deadline, limit != 0)
 
     def _removal(self, name: str, version: int) -> list[Operation]:
         """What removes an item that no consumer has claimed, in this version."""
@@ -93,7 +95,7 @@ class ItemQueue(PuttingQueue):
         """Whether this removal or claim was executed; else another consumer was faster."""
         while True:
             try:
-                await mark.execute(operations, in_time(self._runtime, deadline))
+                await self._marks.execute(mark, operations, in_time(self._runtime, deadline))
                 return True
             except MultiError as error:
                 refusal = error.results[error.index] or error

@@ -2,7 +2,7 @@
 
     /path/entries/entry-<priority>-<number>   an item; its data is the node's
     /path/taken/entry-<priority>-<number>     its claim, ephemeral
-    /path/marks, /path/waiting                see `once` and `queue_choice`
+    /path/marks, /path/waiting                see `mark` and `queue_choice`
 
 That is the layout of kazoo's LockingQueue.  ``flat`` is that of kazoo's Queue: the items stand in
 the path itself, and the rest below ``<path>-zkwire-queue``.

@@ -1,6 +1,6 @@
 """How items get into a queue: each one once, and not too many.
 
-A put is a multi that is executed exactly once (:mod:`zkwire.recipes.classic.once`).  To look for
+A put is a multi that is executed exactly once (:mod:`zkwire.recipes.classic.mark`).  To look for
 the item after a lost reply would not do: a consumer may have removed it before the look, and a
 second put would deliver it twice.
 """
@@ -16,12 +16,11 @@ from zkwire.errors import (
 )
 from zkwire.operations.checks import check_acl
 from zkwire.operations.multi import Appended
-from zkwire.recipes.classic.marks import Marks
+from zkwire.recipes.classic.marks import PassingMarks
 from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
 from zkwire.recipes.locks.sequential_entry import SPARE_NUMBERS
-from zkwire.recipes.runtime import in_time, persist
-from zkwire.session.waitable import check_timeout
+from zkwire.recipes.runtime import persist, within
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
 TYPE_CHECKING = False
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.classic.once import Mark
+    from zkwire.recipes.classic.mark import Mark
     from zkwire.recipes.runtime import Runtime
 
 TOGETHER = 100  # items of one request, and their bytes
@@ -55,7 +54,7 @@ class PuttingQueue:
         self._layout = Layout(path, flat)
         self._max_items = max_items
         self._acl = None if acl is None else check_acl(acl)
-        self._marks = Marks(runtime, self._layout.marks, self._layout.kept, self._acl)
+        self._marks = PassingMarks(runtime, self._layout.marks, self._layout.kept, self._acl)
         self._choice = Choice(runtime, self._layout, self._acl)
         self._number = 0  # of the last item that was put here
 
@@ -77,11 +76,11 @@ class PuttingQueue:
         put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
         producers each may be too late to see that.  ValueError if the item is too large.
         """
-        checked = [check_item(data)]
-        limit = None if timeout is None else check_timeout("timeout", timeout)
-        beginning, mark = f"{self._layout.items}/{prefix(priority)}", self._marks.lend()
+        checked, deadline = [check_item(data)], within(self._runtime, timeout)
+        beginning = f"{self._layout.items}/{prefix(priority)}"
+        mark = await self._marks.lend(deadline)
         try:
-            return await self._add(mark, beginning, checked, self._deadline(limit))
+            return await self._add(mark, beginning, checked, deadline)
         finally:
             self._marks.give_back(mark)
             self._choice.forget()
@@ -96,13 +95,13 @@ class PuttingQueue:
         whether some may have been put; these are the first ones.  See :meth:`put`.
         """
         beginning = f"{self._layout.items}/{prefix(priority)}"
-        limit = None if timeout is None else check_timeout("timeout", timeout)
         checked = [check_item(data) for data in items]
         zxids: list[int] = []
-        mark = self._marks.lend()
+        mark = await self._marks.lend(within(self._runtime, timeout))
         try:
             for together in _together(checked):
-                zxid = await self._add(mark, beginning, together, self._deadline(limit))
+                deadline = within(self._runtime, timeout)
+                zxid = await self._add(mark, beginning, together, deadline)
                 zxids += [zxid] * len(together)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or bool(zxids)
@@ -114,15 +113,11 @@ class PuttingQueue:
 
     async def size(self, *, timeout: float | None = None) -> int:
         """How many items there are, claimed ones included."""
-        deadline = self._deadline(None if timeout is None else check_timeout("timeout", timeout))
-        look = self._runtime.operations.exists
+        look, deadline = self._runtime.operations.exists, within(self._runtime, timeout)
         stat = await persist(self._runtime, deadline, look, self._layout.items)
         return 0 if stat is None else stat.num_children
 
     # --- inside -----------------------------------------------------------------------------------
-
-    def _deadline(self, limit: float | None) -> float:
-        return in_time(self._runtime, None if limit is None else self._runtime.now() + limit)
 
     async def _refuse_if_full(self, most: int, more: int, deadline: float) -> None:
         size = await self.size(timeout=deadline - self._runtime.now())
@@ -144,7 +139,7 @@ class PuttingQueue:
         creates: list[Operation] = [Appended(beginning, items, self._acl)]
         while True:
             try:
-                paths, zxid = await mark.execute(creates, deadline)
+                paths, zxid = await self._marks.execute(mark, creates, deadline)
                 if paths:
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid

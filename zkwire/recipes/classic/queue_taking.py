@@ -27,7 +27,7 @@ from zkwire.recipes.runtime import in_time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.operations import Operations
-    from zkwire.recipes.classic.once import Mark
+    from zkwire.recipes.classic.mark import Mark
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
@@ -46,8 +46,9 @@ class Taking(Entry):
     async def _enter(self) -> QueueItem:
         if self._busy or self._owned or self._item is not None:
             raise LockInUseError("a taking is for one block: call take() again")
-        search, mark = self._queue._search(self._timeout), self._queue._marks.lend()
-        self._mark, self._busy = mark, True
+        search = self._queue._search(self._timeout)
+        self._mark = mark = await self._queue._marks.lend(search._deadline)
+        self._busy = True
         try:
             self._runtime.engaged.add(self)
             while True:
@@ -101,7 +102,7 @@ class Taking(Entry):
         assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
-            await mark.execute(removal, in_time(self._runtime, None))
+            await self._queue._marks.execute(mark, removal, in_time(self._runtime, None))
         except MultiError as error:
             refusal = error.results[error.index] or error
             if not isinstance(refusal, (NoNodeError, BadVersionError)):
