@@ -17,33 +17,25 @@ Invariants, for every lock, beside those of :mod:`zkwire.recipes.entry` and
 
 from __future__ import annotations
 
-from functools import partial
-
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
-    LockLostError,
     LockTimeoutError,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
     ZooKeeperError,
 )
-from zkwire.operations.multi import Check
 from zkwire.recipes.attempt import NOT_NOW, Attempt, LockInUseError
 from zkwire.recipes.locks.acquirable import Acquirable
-from zkwire.recipes.locks.claim import Claim
-from zkwire.recipes.locks.guarded import guarded
+from zkwire.recipes.locks.guarded import GuardedClaim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from zkwire.operations.multi import Operation
+    pass
 
 
-class Lock(Claim, Acquirable):
+class Lock(GuardedClaim, Acquirable):
     """A lock's state and the parts of its life that do not depend on its kind."""
 
     # --- what a kind of lock adds -----------------------------------------------------------------
@@ -63,12 +55,6 @@ class Lock(Claim, Acquirable):
         """
         assert attempt.node is not None
         await self._runtime.until(self._runtime.operations.delete(attempt.node, version), deadline)
-
-    def _proof(self, attempt: Attempt) -> list[Operation]:
-        """Checks that the server passes as long as the attempt's grant lasts."""
-        assert attempt.node is not None
-        # Of any version: what writes into the node does not take the lock away.
-        return [Check(attempt.node)]
 
     def _check_place(self) -> None:
         self._runtime.check()
@@ -195,10 +181,6 @@ class Lock(Claim, Acquirable):
         if self._runtime.now() >= self._runtime.lease_deadline:
             raise self._lost_before("no server has answered for a session timeout")
 
-    def _lost_before(self, reason: str, done: str = "released") -> LockLostError:
-        """The error for something that only a holder may do."""
-        return LockLostError(f"{self._path} had been lost before it was {done}: {reason}")
-
     def _in_doubt(self) -> OperationTimeoutError:
         return OperationTimeoutError(
             f"no server has confirmed in time that {self._path} is free; it is not held here, and "
@@ -222,32 +204,3 @@ class Lock(Claim, Acquirable):
             )
         if self._owned:
             self._release_later()
-
-    # --- what a holder may ask --------------------------------------------------------------------
-
-    async def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        self._check_place()
-        lost = partial(self._lost_before, "the server does not find its node", "used")
-        return await guarded(self._runtime, self._checks(), operations, lost)
-
-    def _checks(self) -> list[Operation]:
-        """What the server finds true as long as the lock is held; raises if it is not."""
-        attempt = self._granted
-        if attempt is None or attempt.node is None:
-            raise RuntimeError("this lock object does not hold the lock")
-        if not self._holds:
-            raise self._lost_before(self._lost.reason or "no server has answered in time", "used")
-        return self._proof(attempt)
