@@ -18,10 +18,10 @@ PACKAGE = ROOT / "zkwire"
 
 # Lines of code that a room may have.  A feature may raise its room's budget, nothing else.
 BUDGET = {
-    "errors": 150, "jute": 665, "wire": 300, "session": 2205, "operations": 500, "recipes": 5550,
-    "net": 2090, "blocking": 1805, "aio": 1280, "zkwire": 160,
+    "errors": 150, "jute": 665, "wire": 300, "session": 2205, "operations": 500, "recipes": 5370,
+    "net": 2090, "blocking": 1800, "aio": 1230, "zkwire": 160,
 }  # fmt: skip
-RECIPE = 175  # a recipe's file; a new recipe should do with 120
+RECIPE = 155  # a recipe's file; a new recipe should do with 120
 FILE = 400  # lines of any file, with its prose
 LONGER = {"session/session.py": 645, "net/driver.py": 420}
 
