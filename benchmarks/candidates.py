@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.jobs import Job
 from benchmarks.processes import WorkerProcess
-from benchmarks.programs import MissingError, c_client, java_client
+from benchmarks.programs import MissingError, c_client, curator, java_client
 from benchmarks.wire import Address
 
 
@@ -42,6 +43,7 @@ CANDIDATES = [
     Candidate("kazoo", "kazoo", needs="kazoo"),
     Candidate("C client", program=c_client),
     Candidate("Java client", program=java_client, compiles=True),
+    Candidate("Curator", program=partial(curator, program="Recipes"), compiles=True),
     Candidate("asyncio floor", "asyncio-floor", floor="asyncio floor"),
     Candidate("zkwire asyncio", "zkwire-asyncio", floor="asyncio floor"),
     Candidate("aiozk", "aiozk", needs="aiozk", floor="asyncio floor"),
@@ -50,7 +52,6 @@ BY_TITLE = {candidate.title: candidate for candidate in CANDIDATES}
 WARMING = [way + verb for way in ("", "pipelined-") for verb in ("get", "create", "set", "delete")]
 WARMING_CALLS = 20_000
 WARM_FACTOR = 3.0
-NEVER = {"Curator (locks)": "not installed: Debian has no package of it"}
 
 
 @dataclass
@@ -67,7 +68,6 @@ class Workers(AbstractContextManager["Workers"]):
         """Find out who can be measured here; floors always can."""
         ends = [f"{host}:{port}" for host, port in addresses]
         self._real = addresses[0]
-        self.missing.update(NEVER)
         for candidate in CANDIDATES:
             if not (fnmatch(candidate.title, pattern) or "floor" in candidate.title):
                 continue

@@ -13,6 +13,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.api.CuratorWatcher;
 import org.apache.curator.framework.api.transaction.CuratorOp;
 import org.apache.curator.framework.recipes.cache.CuratorCache;
 import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
@@ -93,6 +94,7 @@ public final class Recipes {
             case "take" -> take(job);
             case "watch_data" -> watchData(job);
             case "cache" -> cache(job);
+            case "callbacks" -> callbacks(job);
             default -> "{\"error\": \"not offered\"}";
         };
     }
@@ -313,6 +315,26 @@ public final class Recipes {
                 return job.count;
             });
         }
+    }
+
+    /** One watch for each node, set in the background; the benchmark deletes the nodes. */
+    private String callbacks(Job job) throws Exception {
+        System.out.println("{\"ask\": \"nodes " + job.count + "\"}");
+        String parent = input.readLine();
+        CountDownLatch set = new CountDownLatch(job.count);
+        CountDownLatch events = new CountDownLatch(job.count);
+        CuratorWatcher watcher = event -> events.countDown();
+        for (int n = 0; n < job.count; n++) {
+            client.getData().usingWatcher(watcher).inBackground((from, done) -> set.countDown())
+                    .forPath(String.format("%s/t%06d", parent, n));
+        }
+        set.await();
+        return measured(() -> {
+            System.out.println("{\"ask\": \"delete\"}");
+            events.await();
+            input.readLine();
+            return job.count;
+        });
     }
 
     /** The tree of benchmarks/cache.py, whose `count` nodes are there. */

@@ -25,6 +25,7 @@ PRINTED = {
         "held: True for 10 more seconds\n",
     ],
     "watches": ["NODE_DATA_CHANGED\nb'a=3'\n"],
+    "how-fast": ["1000\n{b'1'}\n"],
     "fences": ["there is time for one step\n", "True False\n", "b'done'\n"],
     "how-to/leader-election": ["a fence\n"],
     "how-to/registration": ["['10.0.0.5:8080']\n"],
@@ -36,7 +37,7 @@ PRINTED = {
 }
 
 
-EXPLANATIONS = ("index", "tutorial", "sessions", "watches", "fences", "design")
+EXPLANATIONS = ("index", "tutorial", "sessions", "watches", "fences", "design", "how-fast")
 """Pages beside the guides; those about one recipe or command have tests of their own."""
 
 

@@ -14,7 +14,7 @@ from zkwire.session.states import TRANSITIONS
 from zkwire.wire.model import State
 
 
-def _svg(title: str, about: str, size: tuple[int, int], lines: Iterable[str]) -> str:
+def drawing(title: str, about: str, size: tuple[int, int], lines: Iterable[str]) -> str:
     width, height = size
     return "\n".join(
         [
@@ -31,11 +31,11 @@ def _svg(title: str, about: str, size: tuple[int, int], lines: Iterable[str]) ->
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "middle", kind: str = "ink") -> str:
+def words(x: float, y: float, text: str, anchor: str = "middle", kind: str = "ink") -> str:
     return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{as_xml(text)}</text>'
 
 
-def _box(x: float, y: float, width: float, height: float, kind: str) -> str:
+def box(x: float, y: float, width: float, height: float, kind: str) -> str:
     return (
         f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4"/>'
     )
@@ -92,18 +92,18 @@ def arrows() -> set[tuple[str, str, str]]:
 
 def states() -> str:
     """The states; KeyError for a transition that has no place yet."""
-    lines = [_box(10, 20, 910, 265, "lane"), _text(20, 38, ALL, "start", "dim")]
-    lines += [_box(480, 45, 420, 155, "lane"), _text(490, 62, CONNECTION, "start", "dim")]
+    lines = [box(10, 20, 910, 265, "lane"), words(20, 38, ALL, "start", "dim")]
+    lines += [box(480, 45, 420, 155, "lane"), words(490, 62, CONNECTION, "start", "dim")]
     for arrow in sorted(arrows()):
         path, tip, (x, y, anchor) = ROUTES[arrow]
         lines.append(f'<path class="line" d="{path}"/>')
         lines.append(f'<path class="tip" d="M{tip[1:]}{_TIPS[tip[0]]}"/>')
-        lines.append(_text(x, y, arrow[1], anchor))
+        lines.append(words(x, y, arrow[1], anchor))
     for state in TRANSITIONS:
         x, y, kind = PLACES[state]
-        lines += [_box(x, y, 150, 30, kind), _text(x + 75, y + 19, state.name)]
+        lines += [box(x, y, 150, 30, kind), words(x + 75, y + 19, state.name)]
     about = "; ".join(f"{a} - {word} - {b}" for a, word, b in sorted(arrows()))
-    return _svg("The states of a client", about, (930, 375), lines)
+    return drawing("The states of a client", about, (930, 375), lines)
 
 
 # --- the rooms of the package ---------------------------------------------------------------------
@@ -120,26 +120,26 @@ def rooms() -> str:
         if room(other) != room(module)
     }
     used = [name for name in ROOMS if any(there == name for _, there in pairs)]
-    lines = [_text(SIDE - 8, HEAD - 10, "modules of", "end", "dim")]
+    lines = [words(SIDE - 8, HEAD - 10, "modules of", "end", "dim")]
     for column, name in enumerate(used):
         x = SIDE + column * CELL + CELL / 2
         turn = f'transform="translate({x + 4:g} {HEAD - 8}) rotate(-90)"'
         lines.append(f'<text class="ink" {turn}>{name}</text>')
     for row, name in enumerate(ROOMS):
         y = HEAD + row * CELL
-        lines.append(_text(SIDE - 8, y + 23, name, "end"))
+        lines.append(words(SIDE - 8, y + 23, name, "end"))
         for column, other in enumerate(used):
             x, imports = SIDE + column * CELL, (name, other) in pairs
             kind = "held" if imports else "blind" if name == other else "head"
-            lines.append(_box(x + 1, y + 1, CELL - 2, CELL - 2, kind))
+            lines.append(box(x + 1, y + 1, CELL - 2, CELL - 2, kind))
             if imports:
                 circle = f'cx="{x + CELL / 2:g}" cy="{y + CELL / 2:g}" r="4"'
                 lines.append(f'<circle class="tip" {circle}/>')
-    lines.append(_text(SIDE, HEAD + len(ROOMS) * CELL + 20, "import", "start", "dim"))
+    lines.append(words(SIDE, HEAD + len(ROOMS) * CELL + 20, "import", "start", "dim"))
     title = "The rooms of the package, and which rooms each imports"
     about = "; ".join(f"{a}: {', '.join(b for c, b in sorted(pairs) if c == a)}" for a in ROOMS)
     size = (SIDE + len(used) * CELL + 20, HEAD + len(ROOMS) * CELL + 36)
-    return _svg(title, about, size, lines)
+    return drawing(title, about, size, lines)
 
 
 # --- a plot ---------------------------------------------------------------------------------------
@@ -158,11 +158,11 @@ def plot(numbers: list[int], lines: dict[str, list[int]]) -> str:
         return 40 + HIGH - log(value) / log(most) * HIGH
 
     shown = [f'<path class="lane" d="M{EDGE} 40V{40 + HIGH}H{EDGE + WIDE}"/>']
-    shown += [_text(x(number), 58 + HIGH, str(number)) for number in numbers]
-    shown.append(_text(EDGE + WIDE / 2, 78 + HIGH, "contenders", kind="dim"))
-    shown.append(_text(EDGE, 24, "wake-ups", kind="dim"))
+    shown += [words(x(number), 58 + HIGH, str(number)) for number in numbers]
+    shown.append(words(EDGE + WIDE / 2, 78 + HIGH, "contenders", kind="dim"))
+    shown.append(words(EDGE, 24, "wake-ups", kind="dim"))
     for tick in [10**power for power in range(len(str(most)))]:
-        shown.append(_text(EDGE - 8, y(tick) + 4, str(tick), "end"))
+        shown.append(words(EDGE - 8, y(tick) + 4, str(tick), "end"))
         shown.append(f'<path class="lane" d="M{EDGE - 4} {y(tick):.1f}h4"/>')
     for (name, values), kind in zip(lines.items(), ("event", "back"), strict=True):
         points = [(x(n), y(value)) for n, value in zip(numbers, values, strict=True)]
@@ -171,10 +171,10 @@ def plot(numbers: list[int], lines: dict[str, list[int]]) -> str:
         for (a, b), value in zip(points, values, strict=True):
             shown.append(f'<circle class="{kind}-tip" cx="{a:.1f}" cy="{b:.1f}" r="3"/>')
             if value > 1:  # as the axis says
-                shown.append(_text(round(a, 1), round(b - 8, 1), str(value), "end"))
+                shown.append(words(round(a, 1), round(b - 8, 1), str(value), "end"))
         a, b = points[-1]
-        shown.append(_text(round(a + 10, 1), round(b + 4, 1), name, "start"))
+        shown.append(words(round(a + 10, 1), round(b + 4, 1), name, "start"))
     about = "; ".join(f"{name}: {values}" for name, values in lines.items())
-    return _svg(
+    return drawing(
         "Wake-ups until all have held", f"Contenders: {numbers}; {about}", (710, 400), shown
     )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from tests.support.diagrams import plot, rooms, states
 from tests.support.lesson_page import drawn as lesson_drawn
+from tests.support.speed_pictures import OPERATIONS, flame, speed_plot
 from zkwire import AsyncSequentialLock, State, Watch
 from zkwire.cli.lessons.event import TABLE, Event
 from zkwire.cli.lessons.herd import LESSON as HERD
@@ -134,6 +135,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "holder-without-fence": lambda: lesson_drawn("svg", "paused-holder", "--no-token"),
     "states": states,
     "rooms": rooms,
+    "speed-plot": speed_plot,
+    **{f"speed-{name}": partial(flame, name) for name in OPERATIONS},
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.diagrams import ROUTES, arrows
 from tests.support.pictures import FOLDER, PICTURES, picture
+from tests.support.speed_pictures import PAGE, written
 
 PAGES = [*FOLDER.rglob("*.md"), *FOLDER.parent.glob("*.md")]
 
@@ -35,6 +36,11 @@ def test_each_picture_is_on_a_page_with_words_for_readers_who_do_not_see_it() ->
     assert shown.keys() == {file.name for file in FOLDER.glob("*.svg")}
     assert shown.keys() == {f"{name}.svg" for name in PICTURES} | {"spy.svg"}
     assert all(len(words) > 40 for words in shown.values()), shown
+
+
+def test_the_table_of_where_time_goes_is_that_of_the_kept_run() -> None:
+    """Else: python3 -m tests.support.speed_pictures."""
+    assert PAGE.read_text() == written()
 
 
 def test_the_states_are_those_of_the_table() -> None:
