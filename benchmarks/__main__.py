@@ -35,7 +35,7 @@ from tests.support.server_control import NoBackendError
 def effort(options: argparse.Namespace) -> Effort:
     if options.quick:
         return Effort(options.rounds or 5, 3, 0.04, 0.03, 3.5)
-    return Effort(options.rounds or 15, 5, 0.06, 0.1, 20.0)
+    return Effort(options.rounds or 15, 5, 0.06, 0.1, 13.0 if options.targets else 20.0)
 
 
 def measured(

@@ -122,8 +122,10 @@ class ReaderFloor(Shared):
         return measure()
 
     def _read(self) -> None:
-        while self.receive():
-            pass
+        going_on = True
+        while going_on:
+            with suppress(BlockingIOError):  # the socket's own limit, between two segments
+                going_on = self.receive()
 
     def in_threads(self, verb: str, arguments: Arguments, threads: int) -> Outcome:
         return self._with_reader(lambda: timed_threads(self.call, arguments, threads))
