@@ -21,7 +21,7 @@ from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.locks.lock import Lock
 from zkwire.recipes.locks.multi_lock import AllLocks
 from zkwire.recipes.locks.read_write import ReadLockQueue, WriteLockQueue, is_reader
-from zkwire.recipes.locks.sequential import SequentialQueue, before, predecessor
+from zkwire.recipes.locks.sequential import SequentialQueue, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
@@ -486,23 +486,24 @@ def various_multi_lock(core: type[AllLocks] = AllLocks) -> Scenario:
 class IgnoresWriters(ReadLockQueue):
     """Nobody is before a reader."""
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
-        return None
+    def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
+        return []
 
 
 class WaitsForLaterWriters(ReadLockQueue):
     """A reader lets every writer go first."""
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
+    def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
         mine = self._write._node_name
-        return max((n for n in names if not is_reader(n) and n != mine), default=None)
+        writers = sorted(n for n in names if not is_reader(n) and n != mine)
+        return list(enumerate(writers))
 
 
 class WaitsForReaders(ReadLockQueue):
     """A reader waits for everybody."""
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
-        return predecessor(names, own)
+    def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
+        return before(names, own)
 
 
 class QueuesAgain(ReadLockQueue):
@@ -545,8 +546,8 @@ class ForgetsFirstTry(ReadLockQueue):
 class IgnoresReaders(WriteLockQueue):
     """A writer waits for writers only."""
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
-        return predecessor([name for name in names if not is_reader(name)], own)
+    def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
+        return before([name for name in names if not is_reader(name)], own)
 
 
 class BelievesTheEvent(WriteLockQueue):

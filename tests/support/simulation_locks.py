@@ -18,7 +18,7 @@ from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.locks.lock import Lock
 from zkwire.recipes.locks.multi_lock import AllLocks
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import SequentialQueue, before
 from zkwire.recipes.locks.single import SingleNodeLock
 from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.recipes.lost import Loss, OwnNodeWatch
@@ -32,7 +32,6 @@ from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.invariants import Claim, Claims, Fifo, Herd, Orphans
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import OPEN_ACL_UNSAFE, DataAndStat
-from zkwire.wire.paths import sequence_number
 
 PATH = "/lock"
 
@@ -327,16 +326,16 @@ class SingleLateEnd(LateEnd, SingleNodeLock):
 class ByName(SequentialQueue):
     """Contenders are ordered by their names, which begin with the session's id (B14)."""
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
-        return max((name for name in names if name < own), default=None)
+    def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
+        return [(place, name) for place, name in enumerate(sorted(names)) if name < own]
 
 
 class LowestWatched(SequentialQueue):
     """Everybody watches the holder."""
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
-        first = min(names, key=lambda name: sequence_number(name) or 0)
-        return None if first == own else first
+    def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
+        ahead = before(names, own)
+        return [min(ahead)] * 2 if ahead else []  # the event alone does not decide
 
 
 class BlindRepeat(SequentialQueue):

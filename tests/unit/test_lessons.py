@@ -24,7 +24,7 @@ from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.main import main
 from zkwire.jute.records import CreateRequest
 from zkwire.recipes.locks.lock import Lock
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import SequentialQueue, before
 from zkwire.session import own_frames
 from zkwire.session.authentication import Authentication
 from zkwire.session.handshake import Identity
@@ -209,9 +209,9 @@ async def _look_for_nothing(*_: object) -> list[str]:
     return []
 
 
-def _the_first(_: SequentialQueue, names: list[str], own: str) -> str | None:
-    first = min(names, key=lambda name: name[-10:])
-    return None if first == own else first
+def _the_first(_: SequentialQueue, names: list[str], own: str) -> list[tuple[int, str]]:
+    ahead = before(names, own)
+    return [min(ahead)] * 2 if ahead else []  # the event alone does not decide
 
 
 _greeting = Identity.greeting

@@ -141,7 +141,7 @@ def test_a_lock_that_waits_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None
     lock.tell = lambda: told.append(lock.waits)
     for _ in range(2):
         attempt: Any = None
-        assert run(lock._look_again(attempt, [], "", None)) == []
+        assert run(lock._look_again(attempt, [], [], None)) == []
     assert told == [True]
 
 

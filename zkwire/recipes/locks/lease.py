@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.locks.sequential import Place
     from zkwire.recipes.runtime import Runtime
 
 SHOWN_BYTES = 40  # of what others have written
@@ -118,9 +119,7 @@ class SemaphoreLease(SequentialQueue):
                 if watch is not None:
                     watch.close()
 
-    async def _change(
-        self, watch: Watch, leases: list[tuple[int, str]], deadline: float | None
-    ) -> None:
+    async def _change(self, watch: Watch, leases: list[Place], deadline: float | None) -> None:
         """Return at the event; the nodes of the leases are looked at if that takes a while."""
         soon = self._runtime.now() + LOOK_CLOSER
         if deadline is None or soon < deadline:
@@ -148,18 +147,18 @@ class SemaphoreLease(SequentialQueue):
         """Stand among the leases until few enough are ahead."""
         return await super()._contend(attempt, deadline, wait)
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
+    def _ahead(self, names: list[str], own: str) -> list[Place]:
         ahead = before(names, own)
-        return None if len(ahead) < self._places else max(ahead)[1]
+        return [] if len(ahead) < self._places else ahead
 
     async def _look_again(
-        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+        self, attempt: Attempt, names: list[str], ahead: list[Place], deadline: float | None
     ) -> list[str]:
         self._last_try.full = True
-        await self._expect_one_to_go(before(names, self._name(attempt)), deadline)
+        await self._expect_one_to_go(ahead, deadline)
         return await self._await_change(names, deadline)
 
-    async def _expect_one_to_go(self, ahead: list[tuple[int, str]], deadline: float | None) -> None:
+    async def _expect_one_to_go(self, ahead: list[Place], deadline: float | None) -> None:
         """Raise NodeExistsError if none of the leases ahead ends with a session."""
         nodes = [f"{self._path}/{name}" for _, name in sorted(ahead, reverse=True)]
         for node in nodes:

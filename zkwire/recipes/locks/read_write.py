@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.locks.sequential import Place
     from zkwire.recipes.runtime import Runtime
 
 _READERS = ("__READ__", "__rlock__")
@@ -91,9 +92,8 @@ class ReadLockQueue(SequentialQueue):
         self._write = write
         write._read = self
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
-        writers = [place for place in before(names, own) if not is_reader(place[1])]
-        return max(writers)[1] if writers else None
+    def _ahead(self, names: list[str], own: str) -> list[Place]:
+        return [place for place in before(names, own) if not is_reader(place[1])]
 
     def _leaves_its_place(self, ahead: str) -> bool:
         return True  # a reader there need not be waited for

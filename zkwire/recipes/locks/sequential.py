@@ -31,6 +31,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Place = tuple[int, str]  # number and name of a contender
+
 
 class SequentialQueue(Contended, SequentialEntry, Lock):
     """The algorithm of the sequential lock; subclasses wait for other contenders."""
@@ -75,9 +77,9 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
         finally:
             self._on_position = None  # interrupt-safe: last, the lock may be held
 
-    def _ahead(self, names: list[str], own: str) -> str | None:
-        """The contender to wait for; None if it is this one's turn."""
-        return predecessor(names, own)
+    def _ahead(self, names: list[str], own: str) -> list[Place]:
+        """The contenders to wait for, in no order; none if it is this one's turn."""
+        return before(names, own)
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         names = await self._join(attempt, deadline)
@@ -92,13 +94,15 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
             await self._prune(attempt, names, deadline)
             self._tell_position(names, own)
             ahead = self._ahead(names, own)
-            if ahead is None:
+            if not ahead:
                 return True
-            if not (wait or ahead.startswith(attempt.going)):
+            last = max(ahead)[1]
+            if not (wait or last.startswith(attempt.going)):
                 await self._step_back(attempt, deadline)
                 return False
-            in_the_way = [*(name for _, name in before(names, ahead)), ahead]
-            await self._refuse_former(attempt, in_the_way, deadline)
+            if self._runtime.resumed:
+                in_the_way = [*(name for _, name in before(names, last)), last]
+                await self._refuse_former(attempt, in_the_way, deadline)
             names = await self._look_again(attempt, names, ahead, deadline)
 
     async def _refuse_former(
@@ -114,19 +118,19 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
                 raise former(path)
 
     async def _look_again(
-        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+        self, attempt: Attempt, names: list[str], ahead: list[Place], deadline: float | None
     ) -> list[str]:
         """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
-        left = [name for name in names if name != ahead]
-        is_next = self._leaves_its_place(ahead) and self._ahead(left, self._name(attempt)) is None
+        last = max(ahead)[1]
+        is_next = len(ahead) == 1 and self._leaves_its_place(last)
         if is_next and self._guard is None:
             self._guard = OwnNodeWatch()
             self._stand_guard(attempt, self._guard)
         connection = self._runtime.connection
-        gone = await self._wait_for(ahead, deadline)
+        gone = await self._wait_for(last, deadline)
         # After a reconnection events come in another order than the changes.
         if is_next and gone and connection is self._runtime.connection and self._lasts:
-            return left
+            return [name for name in names if name != last]
         return await self._list(deadline)
 
     def _leaves_its_place(self, ahead: str) -> bool:
@@ -176,22 +180,15 @@ class OrderQueue(SequentialQueue):
         pass
 
 
-def predecessor(names: list[str], own: str) -> str | None:
-    """The contender right before ``own``; None if there is none.
+def before(names: list[str], own: str) -> list[Place]:
+    """The contenders before ``own``, in no order, each with its number.
 
     Order is by number alone: prefixes differ between sessions and between implementations
     (ZOOKEEPER-2931).  Children that end in no sequence number are not contenders.
     """
-    ahead = before(names, own)
-    return max(ahead)[1] if ahead else None
-
-
-def before(names: list[str], own: str) -> list[tuple[int, str]]:
-    """The contenders before ``own``, in no order, each with its number."""
-    place = sequence_number(own)
-    assert place is not None
+    digits = own[-SEQUENCE_DIGITS:]  # all numbers have as many, so their texts have their order
     return [
         (number, name)
         for name in names
-        if (number := sequence_number(name)) is not None and number < place
+        if name[-SEQUENCE_DIGITS:] < digits and (number := sequence_number(name)) is not None
     ]

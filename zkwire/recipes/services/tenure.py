@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.locks.sequential import Place
     from zkwire.recipes.services.service import Background
 
 
@@ -28,7 +29,7 @@ class ItemLock(SequentialQueue):
     tell: Callable[[], object]
 
     async def _look_again(
-        self, attempt: Attempt, names: list[str], ahead: str, deadline: float | None
+        self, attempt: Attempt, names: list[str], ahead: list[Place], deadline: float | None
     ) -> list[str]:
         if not self.waits:
             self.waits = True
