@@ -37,7 +37,7 @@ SIGNS = {
     "Java client": ("J", "over", "the Java client"),
     "Curator": ("R", "blind", "Curator"),
 }
-LEFT, WIDE, ROW, TOP = 330, 560, 38, 60
+LEFT, WIDE, ROW, TOP = 310, 450, 38, 60
 ROUND = 8
 
 
@@ -110,7 +110,7 @@ def _sign(x: float, y: float, sign: str, kind: str) -> Iterator[str]:
 
 # --- where the microseconds go --------------------------------------------------------------------
 
-FLAME, DEEP, EDGE = 900, 22, 20
+FLAME, DEEP, EDGE = 760, 22, 20
 KINDS = {
     "recipes": "doubt",
     **dict.fromkeys(("operations", "wire", "jute", "errors"), "alive"),
