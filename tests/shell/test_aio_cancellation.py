@@ -22,7 +22,6 @@ from tests.support.aio_helpers import (
     AsyncLock,
     Cancelling,
     Stepped,
-    async_kinds,
     async_waiting_kinds,
     awaited,
     blocking,
@@ -353,44 +352,32 @@ async def assert_nothing_left(b: Bed, lock: AsyncLock, kind: AsyncKind, path: st
 
 
 @pytest.mark.parametrize(("how", "cut"), every_way)
-@pytest.mark.parametrize("call", ["acquire", "try_acquire", "enter", "missing"])
-@async_kinds
+@pytest.mark.parametrize("there", [True, False], ids=["there", "missing"])
+@async_waiting_kinds
 async def test_a_free_lock_cancelled_anywhere(
-    kind: AsyncKind, call: str, how: str, cut: str
+    kind: AsyncKind, there: bool, how: str, cut: str
 ) -> None:
     async with bed() as b:
-        if call != "missing":
-            await b.observer.create("/locks")
-            if kind is AsyncSequentialLock:
-                await b.observer.create("/locks/l")
+        if there:
+            await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
         points = 0
         for cancelling in every_point(how, b.cutting(cut)):
-            path = f"/locks{cancelling.nth}/a/b/l" if call == "missing" else "/locks/l"
+            path = "/locks/l" if there else f"/locks{cancelling.nth}/a/b/l"
             lock = kind(b.client, path)
 
-            async def cycle(lock: AsyncLock = lock) -> bool:
-                if call == "enter":
-                    async with lock:
-                        assert lock.held
-                    return False
-                asked = lock.try_acquire() if call == "try_acquire" else lock.acquire()
-                return await asked
+            async def cycle(lock: AsyncLock = lock) -> None:
+                async with lock:
+                    assert lock.held
 
-            held = await cancelled_at(cycle(), cancelling)
-            if held:
-                assert lock.held
-                await lock.release()
+            await cancelled_at(cycle(), cancelling)
             await assert_nothing_left(b, lock, kind, path)
             points += cancelling.happened
-        assert points >= (2 if call == "enter" else 1)
+        assert points >= 2
 
 
 @pytest.mark.parametrize(("how", "cut"), every_way)
-@pytest.mark.parametrize("timed", [False, True], ids=["endless", "timed"])
 @async_waiting_kinds
-async def test_a_taken_lock_cancelled_anywhere(
-    kind: AsyncKind, timed: bool, how: str, cut: str
-) -> None:
+async def test_a_taken_lock_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
     """The holder gives it up once the waiter has seen it, so that every step is come by."""
     async with bed() as b:
         await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
@@ -406,7 +393,7 @@ async def test_a_taken_lock_cancelled_anywhere(
                     to.append(asyncio.ensure_future(rival.release()))
 
             cancelling.also = release
-            held = await cancelled_at(lock.acquire(PATIENCE if timed else None), cancelling)
+            held = await cancelled_at(lock.acquire(PATIENCE), cancelling)
             assert bool(held) != cancelling.happened
             if held:
                 assert lock.held
@@ -420,33 +407,8 @@ async def test_a_taken_lock_cancelled_anywhere(
         assert points >= 3
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("cut", CUTS)
-@async_kinds
-async def test_a_try_on_a_taken_lock_cancelled_anywhere(
-    kind: AsyncKind, how: str, cut: str
-) -> None:
-    async with bed() as b:
-        await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
-        for cancelling in every_point(how, b.cutting(cut)):
-            rival, lock = kind(b.observer, "/locks/l"), kind(b.client, "/locks/l")
-            assert await rival.acquire()
-            assert not await cancelled_at(lock.try_acquire(), cancelling)
-            assert not lock.held
-
-            async def only_the_holder() -> bool:
-                with suppress(ZooKeeperError):
-                    return len(await b.nodes("/locks/l")) == 1
-                return False
-
-            await eventually("only the holder's node is left", only_the_holder)
-            assert rival.held
-            await rival.release()
-            await assert_nothing_left(b, lock, kind, "/locks/l")
-
-
 @pytest.mark.parametrize(("how", "cut"), every_way)
-@async_kinds
+@async_waiting_kinds
 async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
     """It frees the lock nevertheless; the claim has ended before."""
     async with bed() as b:
@@ -465,7 +427,7 @@ async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str)
 
 
 @pytest.mark.parametrize("how", HOWS)
-@async_kinds
+@async_waiting_kinds
 async def test_a_release_without_a_connection_cancelled_anywhere(kind: AsyncKind, how: str) -> None:
     """It waits for a connection first; cancelled then, the node goes on the next one."""
     async with bed() as b:
@@ -486,7 +448,7 @@ async def test_a_release_without_a_connection_cancelled_anywhere(kind: AsyncKind
                 break
 
 
-@async_kinds
+@async_waiting_kinds
 async def test_a_closed_client_while_cancelled_leaves_nothing(kind: AsyncKind) -> None:
     """The session ends right behind the cancellation; nobody is left to clean up, nor is a node."""
     with Server() as server:
