@@ -116,7 +116,7 @@ def ends(
     return figures, found
 
 
-SOME = {"blocking, trying, 2": ("crash",), "sequential, trying, 2": ("delete",)}
+SOME = {"blocking, trying, 2": ("crash",)}
 
 
 @pytest.mark.parametrize("name", [name for name in SHORT if "2" in name])
