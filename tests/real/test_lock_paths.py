@@ -32,38 +32,6 @@ from zkwire import ClientClosedError, Lost, SequentialLock
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.testing.proxy import Gate, hold
 
-# --- others on the path ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("holder", ["kazoo", "zkwire"])
-def test_kazoo_and_zkwire_exclude_each_other(stage: Stage, fresh_path: str, holder: str) -> None:
-    kazoo = pytest.importorskip("kazoo.client").KazooClient(stage.hosts)
-    kazoo.start(PATIENCE)
-    try:
-        theirs = kazoo.Lock(fresh_path, extra_lock_patterns=["-lock-"])
-        ours = stage.lock(SequentialLock, fresh_path)
-        if holder == "kazoo":
-            assert theirs.acquire(timeout=GRACE)
-            assert not ours.try_acquire()
-            waiter = Running(lambda: ours.acquire(PATIENCE))
-            wait_until_waiting(stage)
-            assert not waiter.ended
-            theirs.release()
-        else:
-            assert ours.acquire(GRACE)
-            assert not theirs.acquire(blocking=False)
-            waiter = Running(lambda: bool(theirs.acquire(timeout=PATIENCE)))
-            poll("kazoo queues", lambda: len(stage.nodes(fresh_path)) == 2 or None, PATIENCE)
-            assert not waiter.ended
-            ours.release()
-        assert waiter.result(GRACE)
-        (theirs if holder == "zkwire" else ours).release()
-        stage.wait_no_nodes(fresh_path)
-    finally:
-        kazoo.stop()
-        kazoo.close()
-
-
 # --- nodes that go --------------------------------------------------------------------------------
 
 

@@ -60,14 +60,6 @@ def test_free_lock_is_acquired_and_released(stage: Stage, kind: Kind, fresh_path
 
 
 @all_kinds
-def test_missing_parents_are_made(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock = stage.lock(kind, f"{fresh_path}/a/b")
-    assert lock.try_acquire()
-    lock.release()
-    assert stage.nodes(lock.path) == []
-
-
-@all_kinds
 def test_missing_chroot_is_made_or_refused(stage: Stage, kind: Kind, fresh_path: str) -> None:
     """A client can make the last name of its chroot, and nothing above it."""
     lock = kind(stage.client(direct=True, chroot=fresh_path), "/lock")
@@ -90,23 +82,6 @@ def test_try_on_a_taken_lock_is_false(stage: Stage, kind: Kind, fresh_path: str)
     lock.release()
 
 
-@waiting_kinds
-def test_timed_acquire_ends_in_time(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
-    with holding(rival):
-        times = []
-        for _ in range(3):
-            acquired, seconds = timed(lambda: lock.acquire(0.3))
-            assert not acquired
-            times.append(seconds)
-        assert min(times) >= 0.3
-        assert_in_time(0.3, *times)
-        assert_exclusive(rival, lock)
-        soon("only the holder's node is left", lambda: len(stage.nodes(fresh_path)) == 1)
-    assert lock.acquire(GRACE)
-    lock.release()
-
-
 def test_non_blocking_lock_does_not_wait(stage: Stage, fresh_path: str) -> None:
     lock = stage.lock(NonBlockingLock, fresh_path)
     with holding(stage.rival(NonBlockingLock, fresh_path)):
@@ -114,20 +89,6 @@ def test_non_blocking_lock_does_not_wait(stage: Stage, fresh_path: str) -> None:
             acquired, seconds = timed(partial(lock.acquire, timeout))
             assert not acquired
             assert_in_time(0, seconds)
-
-
-@waiting_kinds
-def test_waiter_gets_the_lock_at_the_release(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
-    with holding(rival):
-        waiter = Running(lock.acquire)
-        wait_until_waiting(stage)
-        assert not waiter.ended
-        assert_exclusive(rival, lock)
-    assert waiter.result(GRACE)
-    assert_exclusive(lock, rival)
-    assert lock.fence > rival.fence
-    lock.release()
 
 
 @waiting_kinds

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 import pytest
 
 from tests.support.family_helpers import (
     Queue,
-    lose,
-    soon,
 )
 from tests.support.lock_helpers import (
     GRACE,
@@ -21,16 +17,12 @@ from tests.support.lock_helpers import (
     Running,
     Stage,
     Workers,
-    assert_in_time,
-    make_path,
-    requests,
-    timed,
     wait_until_waiting,
 )
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
 from zkwire.blocking.locks import PathLock
 from zkwire.recipes.locks.read_write import is_reader
-from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Gate, hold
 
 SIDES = ("read", "write")
 sides = pytest.mark.parametrize("side", SIDES)
@@ -86,37 +78,6 @@ def test_order_of_arrival(stage: Stage, fresh_path: str) -> None:
         queue.expect_nobody()
         queue.leave(*together)
     assert stage.nodes(fresh_path) == []
-
-
-def test_reader_does_not_wait_for_a_later_writer(stage: Stage, fresh_path: str) -> None:
-    """The writer in between waits for the reader, so the reader must not look at it."""
-    queue = Queue(stage, fresh_path)
-    for name, side in (("W1", "write"), ("R", "read"), ("W2", "write")):
-        queue.join(name, side_of(far(stage, fresh_path), side))
-    queue.expect("W1")
-    queue.leave("W1")
-    queue.expect("R")
-    queue.expect_nobody()
-    queue.leave("R")
-    queue.expect("W2")
-    queue.leave("W2")
-
-
-def test_later_reader_waits_for_a_writer_that_waits(stage: Stage, fresh_path: str) -> None:
-    """Or readers after readers would keep a writer out for ever."""
-    queue = Queue(stage, fresh_path)
-    queue.join("R", far(stage, fresh_path).read)
-    queue.expect("R")
-    queue.join("W", far(stage, fresh_path).write)
-    late = far(stage, fresh_path)
-    assert not late.read.try_acquire()
-    assert not late.read.acquire(0.02)
-    queue.leave("R")
-    queue.expect("W")
-    assert not late.read.try_acquire()
-    queue.leave("W")
-    soon("the reader holds", late.read.try_acquire)
-    late.read.release()
 
 
 def test_readers_do_not_wake_each_other(stage: Stage, fresh_path: str) -> None:
@@ -272,31 +233,6 @@ def test_downgrade_of_a_lost_write_lock_waits_like_everybody(stage: Stage, fresh
         lock.write.release()
 
 
-@pytest.mark.parametrize("fault", [cut_before, cut_after])
-@pytest.mark.parametrize("nth", range(4))
-def test_downgrade_survives_a_lost_connection(
-    stage: Stage, fresh_path: str, fault: Action, nth: int
-) -> None:
-    lock, writer = near(stage, fresh_path), far(stage, fresh_path)
-    make_path(stage.observer, fresh_path)
-    assert lock.write.acquire(GRACE)
-    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_children2" and bool(frames[-1].zxid))
-    queue = Queue(stage, fresh_path)
-    queue.join("W", writer.write)
-    before = len(requests(stage.proxy.frames()))
-    stage.proxy.on_frame(before + nth, fault)
-    assert lock.read.acquire(PATIENCE)
-    assert len(stage.nodes(fresh_path)) == 3
-    lock.write.release()
-    queue.expect_nobody()
-    stage.heal()
-    lock.read.release()
-    queue.expect("W")
-    queue.leave("W")
-    stage.wait_no_nodes(fresh_path)
-    assert len(requests(stage.proxy.frames())) > before + nth, "the fault did not happen"
-
-
 def test_another_thread_does_not_read_beside_the_writer(stage: Stage, fresh_path: str) -> None:
     """Neither has a thread that uses the same object any place in the queue of its own."""
     lock = far(stage, fresh_path)
@@ -353,85 +289,6 @@ def test_expired_holder_makes_way(stage: Stage, fresh_path: str, held: str, wait
         holder.acquire(GRACE)
     queue.leave("waiter")
     assert stage.nodes(fresh_path) == []
-
-
-@sides
-def test_lost_when_somebody_deletes_the_node(stage: Stage, fresh_path: str, side: str) -> None:
-    lock = far(stage, fresh_path)
-    holder = side_of(lock, side)
-    assert holder.acquire(GRACE)
-    (node,) = stage.nodes(fresh_path)
-    lose(stage, holder, node)
-    assert not holder.held
-    with pytest.raises(LockLostError):
-        holder.release()
-    assert lock.write.try_acquire()
-    lock.write.release()
-
-
-@sides
-def test_timeouts_leave_no_node(stage: Stage, fresh_path: str, side: str) -> None:
-    lock, rival = near(stage, fresh_path), far(stage, fresh_path)
-    waiter = side_of(lock, side)
-    with rival.write:
-        times = []
-        for _ in range(10):
-            acquired, seconds = timed(lambda: waiter.acquire(0.02))
-            assert not acquired
-            times.append(seconds)
-            assert not waiter.try_acquire()
-        assert_in_time(0.02, *times)
-        soon("only the holder is left", lambda: len(stage.nodes(fresh_path)) == 1)
-    assert waiter.acquire(GRACE)
-    waiter.release()
-
-
-# --- others on the path ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def kazoo(stage: Stage) -> Iterator[Any]:
-    client = pytest.importorskip("kazoo.client").KazooClient(stage.hosts)
-    client.start(PATIENCE)
-    yield client
-    client.stop()
-    client.close()
-
-
-@pytest.mark.parametrize("ours", SIDES)
-@pytest.mark.parametrize("theirs", SIDES)
-def test_kazoo_and_zkwire_share_the_path(
-    stage: Stage, kazoo: Any, fresh_path: str, ours: str, theirs: str
-) -> None:
-    """Told what zkwire's nodes are called, kazoo waits for them."""
-    names = {"read": ["__WRIT__"], "write": ["__WRIT__", "__READ__"]}[theirs]
-    make = kazoo.ReadLock if theirs == "read" else kazoo.WriteLock
-    other, lock = make(fresh_path, extra_lock_patterns=names), near(stage, fresh_path)
-    mine = side_of(lock, ours)
-    if ours == theirs == "read":
-        assert other.acquire(timeout=GRACE)
-        assert mine.try_acquire()
-        assert other.is_acquired
-        mine.release()
-        other.release()
-        with mine:
-            assert other.acquire(timeout=GRACE)
-            other.release()
-        return
-    assert other.acquire(timeout=GRACE)
-    assert not mine.try_acquire()
-    waiter = Running(lambda: mine.acquire(PATIENCE))
-    wait_until_waiting(stage)
-    other.release()
-    assert waiter.result()
-    assert not other.acquire(blocking=False)
-    queued = Running(lambda: bool(other.acquire(timeout=PATIENCE)))
-    soon("kazoo queues", lambda: len(stage.nodes(fresh_path)) == 2)
-    assert not queued.ended
-    mine.release()
-    assert queued.result()
-    other.release()
-    stage.wait_no_nodes(fresh_path)
 
 
 # --- processes ------------------------------------------------------------------------------------

@@ -30,13 +30,10 @@ from tests.support.lock_helpers import (
     Stage,
     Workers,
     answers,
-    assert_in_time,
     assert_strictly_rising,
     make_path,
-    timed,
 )
 from zkwire import (
-    Client,
     Lease,
     LockLostError,
     LockTimeoutError,
@@ -295,22 +292,6 @@ def test_holders_come_first(stage: Stage, fresh_path: str) -> None:
 # --- how it ends ----------------------------------------------------------------------------------
 
 
-def test_expired_holder_makes_way(stage: Stage, fresh_path: str, client: Client) -> None:
-    lease, queue = lease_of(client, fresh_path), LeaseQueue(stage, fresh_path)
-    assert lease.acquire(GRACE)
-    queue.join("waiter", lease_of(stage.client(direct=True), fresh_path))
-    stage.expire(client)
-    queue.expect("waiter")
-    stage.proxy.cut_all()
-    assert lease.lost.wait(PATIENCE)
-    with pytest.raises(LockLostError):
-        lease.release()
-    with pytest.raises(SessionExpiredError):
-        lease.acquire(GRACE)
-    queue.leave("waiter")
-    wait_no_nodes(stage, fresh_path)
-
-
 @pytest.mark.parametrize("waits_for", ["queue", "lease"])
 def test_expired_waiter_makes_way(stage: Stage, fresh_path: str, waits_for: str) -> None:
     """Behind it is somebody who waits; it is woken when the lease is free, not before."""
@@ -333,22 +314,6 @@ def test_expired_waiter_makes_way(stage: Stage, fresh_path: str, waits_for: str)
         queue.leave("first")
     queue.expect("last")
     queue.leave("last")
-    wait_no_nodes(stage, fresh_path)
-
-
-def test_timeouts_leave_no_node(stage: Stage, fresh_path: str) -> None:
-    semaphore = near(stage, fresh_path, 1)
-    with far(stage, fresh_path, 1).lease().within(GRACE):
-        times = []
-        for _ in range(10):
-            assert not semaphore.lease().acquire(0)
-            lease = lease_of(stage.observer, fresh_path)
-            acquired, seconds = timed(lambda lease=lease: lease.acquire(0.02))  # type: ignore[misc]
-            assert not acquired
-            times.append(seconds)
-        assert_in_time(0.02, *times)
-        soon("only the holder is left", lambda: len(lease_nodes(stage, fresh_path)) == 1)
-    leased(semaphore, GRACE).release()
     wait_no_nodes(stage, fresh_path)
 
 
