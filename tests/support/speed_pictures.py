@@ -50,7 +50,7 @@ def rows() -> dict[str, dict[str, float]]:
     for line in lines[2:]:
         cells = dict(zip(head, map(str.strip, line), strict=False))
         others = {
-            peer: 1 / float(cells[column])
+            peer: 1 / float(cells[column].replace(",", ""))
             for peer, column in PEERS.items()
             if peer in SIGNS and cells.get(column)
         }
@@ -98,7 +98,7 @@ def _signs(places: dict[str, float], y: int) -> Iterator[str]:
     for who in sorted(places, key=lambda who: (who != "zkwire", places[who])):
         at = places[who]
         near = {level for other, level in taken if abs(at - other) < 2 * ROUND}
-        level = next(each for each in (0, -1, 1, 2) if each not in near)
+        level = next(each for each in (0, -1, 1, -2, 2, -3) if each not in near)
         taken.append((at, level))
         yield from _sign(at, y + level * (2 * ROUND - 2), *SIGNS[who][:2])
 
