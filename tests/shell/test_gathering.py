@@ -146,9 +146,9 @@ class Received:
         """So long behind the one before, in a receive of ``size`` bytes; whether it gathers."""
         self._now += seconds
         gathers = self.connection.streams(self._now)
-        self.connection.reads += 1
+        self.connection.read_at = self._now
         self.connection.got = size
-        self.connection.taken = self.connection.reads, self._now
+        self.connection.taken = self._now, self._now
         return gathers
 
 
@@ -169,7 +169,7 @@ def test_events_do_not_gather_where_answers_are_read_between_them() -> None:
     link = Received()
     for _ in range(10 * STREAM):
         assert not link.event(SOON, ONE)
-        link.connection.reads += 1  # by a caller
+        link.connection.read_at += SOON / 2  # by a caller
 
 
 def test_events_do_not_gather_behind_others_that_came_together() -> None:

@@ -114,7 +114,7 @@ def _any_session(identity: Identity, answer: ConnectResponse) -> bool:
 
 
 def _too_long(live: Liveness) -> float:
-    return 0.0 if live._contact is None else live._contact + 1.5 * live.timeout
+    return max(0.0, live._contact + 1.5 * live.timeout)
 
 
 def _close_and_claim(session: Session, now: float) -> Request | None:

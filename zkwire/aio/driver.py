@@ -281,7 +281,6 @@ class LoopDriver(LoopBound):
             data = None if connection.closed_because else connection.receive()
             connection.inbox.clear()
             if data:
-                connection.reads += 1
                 now = self.now()
                 session.receive_data(data, now)
                 if now >= connection.deadlines_at:
@@ -319,13 +318,15 @@ class LoopDriver(LoopBound):
     def flush(self) -> None:
         """Send what there is to send, as far as the kernel takes it."""
         connection = self.current_connection
-        while connection is not None and self.session.has_output and connection.writable:
+        if connection is None or connection.closed_because:
+            return
+        while self.session.has_output and connection.writable:
             self._send(connection, self.session.data_to_send(self.now()))
 
     def _send(self, connection: Connection, data: bytes) -> None:
         connection.written += len(data)
         connection.send(data)
-        if connection.backlog or connection.broken_pipe:
+        if not connection.writable:
             self._turn_soon()  # to listen until it is writable, or to end it
 
     send_rest: Final = uninterruptible(Driver.send_rest)

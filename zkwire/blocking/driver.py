@@ -163,9 +163,13 @@ class ThreadDriver(LeaderFollower):
         What :meth:`submit` and :meth:`wait` do, with one check of the state instead of four.  The
         request need not have ended afterwards.
         """
-        busy = self.deferred.waiting or self.closing is not None or self.owned()
-        replaced = self.threads is not threading.get_ident
-        if busy or replaced or not self._read_as_leader(request, None, request):
+        if (
+            self.deferred.waiting
+            or self.closing is not None
+            or self.owned()
+            or self.threads is not threading.get_ident
+            or not self._read_as_leader(request, None, request)
+        ):
             self.submit(request)
 
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:

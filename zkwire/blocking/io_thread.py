@@ -65,7 +65,7 @@ class IOThread:
         self.call_deferred_at: float | None = None
         self._rearm_at: float | None = None
         self._rearm = REARM
-        self._reads_seen = 0
+        self._read_seen_at: float = 0.0
         self._calm_at: float = 0.0  # a reader that rearms it only later reads no flood
         self._bell: select.epoll | None = None  # the bell that the selector listens to
         self._equipped: Connection | None = None  # has got its bell, if it can have one
@@ -175,11 +175,11 @@ class IOThread:
         others = due, self._close_at, self.call_deferred_at
         if connection is None or connection.closed_because or connection.bell:
             return False
-        if at is None or now < at or at == _AT_ONCE or connection.reads == self._reads_seen:
+        if at is None or now < at or at == _AT_ONCE or connection.read_at == self._read_seen_at:
             return False
         if any(t is not None and now >= t for t in others):
             return False
-        self._reads_seen = connection.reads
+        self._read_seen_at = connection.read_at
         self._rearm = min(2 * self._rearm, LONGEST_REARM)
         again = now + self._rearm
         if self._rearm_at == at:  # else a thread waits for an event by now
@@ -218,8 +218,8 @@ class IOThread:
             connection.use_bell(bell_for(connection.sock))
         at, now = self._rearm_at, self._driver.now()
         if at is not None and now >= at:
-            progress = connection.reads != self._reads_seen and at != _AT_ONCE
-            self._reads_seen = connection.reads
+            progress = connection.read_at != self._read_seen_at and at != _AT_ONCE
+            self._read_seen_at = connection.read_at
             self._rearm_at = now + self._rearm if progress and not connection.bell else None
             if not progress:
                 self._take(connection)
@@ -248,7 +248,7 @@ class IOThread:
             self._rearm = min(2 * self._rearm, LONGEST_REARM) if again else first
             self._rearm_at = now + self._rearm
             self._calm_at = now + self._rearm + MOMENT
-            self._reads_seen = connection.reads
+            self._read_seen_at = connection.read_at
 
     def _take(self, connection: Connection) -> None:
         """Read, and go on with what that leaves undone."""

@@ -170,11 +170,7 @@ class LeaderFollower(CallingDriver):
         """
         connection = self.current_connection
         me: list[object] = [threading.get_ident()]
-        if (
-            connection is None
-            or connection.closed_because
-            or not ((before := connection.reader) is None or before == me)
-        ):
+        if connection is None or not ((before := connection.reader) is None or before == me):
             return False
         try:
             if not self._take_roles(connection, me, before, fresh):
@@ -187,12 +183,11 @@ class LeaderFollower(CallingDriver):
         except BaseException:
             if connection.writer is me:
                 connection.closed_because = connection.closed_because or INTERRUPTED
+                connection.writer = None
             # The kernel may have told only this thread, and others have left it their requests.
             self._have_it_read(connection)
             raise
         finally:
-            if connection.writer is me:
-                connection.writer = None
             if connection.reader is me:
                 connection.reader = before
                 if before is not None:
@@ -219,7 +214,7 @@ class LeaderFollower(CallingDriver):
         """
         session, data = self.session, b""
         with self.mutex:
-            if connection is not self.current_connection or connection.reader is not before:
+            if connection.closed_because or connection.reader is not before:
                 return False
             connection.reader = me
             if connection.writer is None and connection.writable:
@@ -233,11 +228,11 @@ class LeaderFollower(CallingDriver):
             connection.send(data)
         if connection.writer is me:
             connection.writer = None
-        if session.has_output:
+        if session.queue or session.own_frames:
             self.flush()  # what others have submitted meanwhile
-        if connection.backlog:
+        if not connection.writable:
             self._done_with_connection()  # it must leave before the answer can come
-        return bool(data) or fresh is None
+        return fresh is None or data != b""
 
     def _read_until(
         self, connection: Connection, waitable: Waitable, deadline: float | None
@@ -292,7 +287,7 @@ class LeaderFollower(CallingDriver):
             time.sleep(GATHER)
         self.read(connection)
         connection.gathering = False
-        connection.taken = connection.reads, self.now()
+        connection.taken = connection.read_at, self.now()
         if connection.reader is not None:
             connection.ring()
         if not session.usable and session.challenge is not None:
@@ -301,39 +296,35 @@ class LeaderFollower(CallingDriver):
 
     def read(self, connection: Connection) -> None:
         """One receive, of what has come, and all that follows from it; by any thread."""
-        session, sleepers, begun = self.session, None, False
+        session, sleepers, data = self.session, None, None
         with self.mutex:
-            if connection.closed_because or connection is not self.current_connection:
+            if connection.closed_because:
                 return
             try:
                 data = connection.receive()
                 if data and not connection.closed_because:
-                    begun = True
                     now = self.now()
                     session.receive_data(data, now)
                     if now >= connection.deadlines_at:
                         # In a flood the I/O thread may not get the mutex in time for its pings.
                         connection.deadlines_at = now + DEADLINES_EVERY
                         session.on_deadline(now)
-                    connection.reads += 1
+                    connection.read_at = now
                     if session.broken or session.ended:
                         connection.closed_because = session.broken or "the session is over"
-                begun = False
                 if connection.inbox:
                     del connection.inbox[0]
-                    connection.full = connection.full or bool(connection.inbox)
+                    if connection.inbox:
+                        connection.full = True
             except BaseException:
-                if begun or (connection.inbox and not connection.exact):
+                if data or (connection.inbox and not connection.exact):
                     connection.closed_because = connection.closed_because or INTERRUPTED
                 raise
             if session.callbacks:
                 sleepers = self._take_sleepers()
         if sleepers is not None:
-            for sleeper in sleepers:
-                sleeper()
-            if self.callbacks and self.thread is not threading.current_thread():
-                self.wake()  # else that thread is about to call them
-        if session.has_output:
+            self._wake_sleepers(sleepers)
+        if session.queue or session.own_frames:
             self.flush()
 
     def _take_sleepers(self) -> list[Sleeper]:
@@ -344,6 +335,13 @@ class LeaderFollower(CallingDriver):
             sleepers.append(self.callbacks[0])
             self.callbacks.popleft()
         return sleepers
+
+    def _wake_sleepers(self, sleepers: list[Sleeper]) -> None:
+        """Wake them, and have the callbacks behind them called."""
+        for sleeper in sleepers:
+            sleeper()
+        if self.callbacks and self.thread is not threading.current_thread():
+            self.wake()  # else that thread is about to call them
 
     def flush(self) -> None:
         """Send what there is to send, unless another thread does: that one checks once more."""
@@ -357,9 +355,8 @@ class LeaderFollower(CallingDriver):
         me: list[object] = [threading.get_ident()]
         try:
             with self.mutex:
-                if connection is not self.current_connection or connection.writer is not None:
-                    return False
-                if not connection.writable:
+                free = connection.writer is None and connection.writable
+                if not free or connection.closed_because:
                     return False
                 connection.writer = me
                 data = self.session.data_to_send(self.now())
@@ -374,6 +371,6 @@ class LeaderFollower(CallingDriver):
         finally:
             if connection.writer is me:
                 connection.writer = None
-            if not connection.writable:
+            if connection.closed_because or not connection.writable:
                 self._done_with_connection()
         return True

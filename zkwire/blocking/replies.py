@@ -70,13 +70,11 @@ class BlockingOperations(Submitter, _Operations):
     _kind = BlockingReply
     _operation_timeout: float | None
 
-    def _submit(self, request: Request) -> Any:
-        reply: Any = request  # of this kind
-        driver: Waiting = self._driver
-        reply.driver = driver
+    def _submit(self, request: Any) -> Any:
+        driver = request.driver = self._driver
         limit = self._operation_timeout
         if limit is None:
             driver.round_trip(request)
         else:
             driver.submit(request)  # with a time limit the caller must not get stuck in a receive
-        return reply.result(limit) if request.outcome is None else request.value()
+        return request.result(limit) if request.outcome is None else request.value()

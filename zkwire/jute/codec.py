@@ -19,7 +19,7 @@ offset behind it, too.
         try:
             n, = unpack_from_i(data, at)
             at += 4
-            if n >= 0: f_path = read_text(data[at : at + n]); at += n
+            if n >= 0: f_path = read_text(data[at : (at := at + n)])
             else: raise bad_length(n, 'DeleteRequest.path')
             f_version, = unpack_from_i(data, at)
             at += 4
@@ -185,9 +185,9 @@ def _decode_field(cls: Coded, field: Field, out: _Writer) -> str:
     else:
         out.run.append(("i", "n"))
         _end_run(out)
-        piece = "data[at : at + n]"
+        piece = "data[at : (at := at + n)]"
         value = f"read_text({piece})" if field.word == "UString" else piece
-        out.lines.append(f"if n >= 0: {local} = {value}; at += n")
+        out.lines.append(f"if n >= 0: {local} = {value}")
         if field.nullable:
             out.lines.append(f"elif n == -1: {local} = None")
         out.lines.append(f"else: raise bad_length(n, {what!r})")

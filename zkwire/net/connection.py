@@ -59,8 +59,8 @@ class Connection:
 
     __slots__ = (
         "_recv", "_send", "_taken", "backlog", "bell", "broken_pipe", "closed_because",
-        "deadlines_at", "full", "gathering", "got", "inbox", "least", "listener", "reader", "reads",
-        "room", "sock", "stream", "taken", "wait", "writer", "written",
+        "deadlines_at", "full", "gathering", "got", "inbox", "least", "listener", "read_at",
+        "reader", "room", "sock", "stream", "taken", "wait", "writable", "writer", "written",
     )  # fmt: skip
 
     exact = True  # an interrupt before the session has begun changes nothing
@@ -76,8 +76,8 @@ class Connection:
         self.reader: object = None  # what a thread with the read role has put there
         self.writer: object = None  # the same for the write role
         self.listener: object = None  # a thread that waits for an event, and reads if none does
-        self.reads: int = 0
-        self.taken: tuple[int, float] = 0, 0.0  # reads and time, when events were last taken in
+        self.read_at: float = 0.0  # when something was taken in last
+        self.taken: tuple[float, float] = 0.0, 0.0  # that and the time, when events were it last
         self.stream: int = 0  # how often in a row that was just behind the time before
         self.least: int = 0  # bytes, by a receive of these
         self.gathering: bool = False  # a thread lets events gather, and will read
@@ -87,6 +87,7 @@ class Connection:
         self.deadlines_at: float = 0.0  # when the reader checks the deadlines
         self.written: int = 0  # what the kernel may have taken
         self.backlog: memoryview[int] = memoryview(b"")  # what it did not take at once
+        self.writable: bool = True  # it has taken all, and the pipe is not known to be broken
         self.broken_pipe: str | None = None
         self.closed_because: str | None = None
 
@@ -94,11 +95,6 @@ class Connection:
     def pending(self) -> bool:
         """Whether something waits for the kernel to take it."""
         return bool(self.backlog)
-
-    @property
-    def writable(self) -> bool:
-        """Whether the next bytes may be sent now."""
-        return not (self.backlog or self.broken_pipe or self.closed_because)
 
     def use_bell(self, bell: Bell | None) -> None:
         """Wait by this bell from now on."""
@@ -119,8 +115,8 @@ class Connection:
 
         By a thread that is about to receive, nothing but events as far as it knows.
         """
-        reads, at = self.taken
-        behind = reads == self.reads and now - at < GATHER and self.got < SPARSE
+        read_at, at = self.taken
+        behind = read_at == self.read_at and now - at < GATHER and self.got < SPARSE
         if self.stream >= STREAM and self.got < self.least + EVENT:
             behind = False  # none has come meanwhile, as where each event answers the one before
         self.least = min(self.least, self.got) if self.stream else self.got
@@ -147,8 +143,8 @@ class Connection:
         self.got = got = len(data)
         if not got:
             self.closed_because = self.broken_pipe or CLOSED
-        self.full = got >= self.room
-        self.room = MANY_BYTES if self.full else FEW_BYTES
+        self.full = full = got >= self.room
+        self.room = MANY_BYTES if full else FEW_BYTES
         return data
 
     def close(self) -> None:
@@ -172,7 +168,7 @@ class Connection:
             if isinstance(error, OSError) and error.errno is not None:
                 # It took nothing.  Answers may have come before, so the readers get to the end
                 # first.
-                self.broken_pipe = kernel_says(error)
+                self.broken_pipe, self.writable = kernel_says(error), False
                 self.written -= size
                 shut_down(self.sock)
                 return
@@ -182,7 +178,7 @@ class Connection:
             del taken[0]
         if sent < size:
             self.written -= size - sent
-            self.backlog = memoryview(data)[sent:]
+            self.backlog, self.writable = memoryview(data)[sent:], False
         if interrupt is not None:
             self.writer = None
             raise interrupt

@@ -339,7 +339,7 @@ class Driver(Serving):
                 connection.pending and not connection.closed_because and connection.writer is None
             )
             if mine:
-                connection.writer = self
+                connection.writer, connection.writable = self, True
         if mine:
             try:
                 data, connection.backlog = connection.backlog, memoryview(b"")
@@ -355,6 +355,7 @@ class Driver(Serving):
         connection, io = self.current_connection, self.io
         self.current_connection = self.io = None
         if connection is not None:
+            connection.closed_because = "it is the parent process's"
             connection.close()
         if io is not None:
             io.after_fork()

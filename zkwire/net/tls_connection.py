@@ -32,8 +32,10 @@ class TLSConnection(Connection):
 
     exact = False
     __slots__ = ("_ciphertext", "_mutex", "_tls")
+    backlog: memoryview[int]
     end: str | None
     broken_pipe: str | None
+    writable: bool
     writer: object
     written: int
     closed_because: str | None
@@ -50,11 +52,6 @@ class TLSConnection(Connection):
     def pending(self) -> bool:
         """Whether something waits for the kernel to take it."""
         return bool(self._ciphertext or self.backlog)
-
-    @property
-    def writable(self) -> bool:
-        """Whether the next bytes may be sent now."""
-        return not self._ciphertext and super().writable
 
     def receive(self) -> bytes | None:
         """The plaintext that has come; None for none yet.  An end of the stream is noted down."""
@@ -89,12 +86,12 @@ class TLSConnection(Connection):
             self.broken_pipe = (
                 describe(error) if isinstance(error, ssl.SSLError) else kernel_says(error)
             )
-            self._ciphertext = memoryview(b"")
+            self._ciphertext, self.writable = memoryview(b""), False
             self.written -= len(data)
             shut_down(self.sock)
             return
         self.written -= len(data)
-        self.backlog = data
+        self.backlog, self.writable = data, not (self._ciphertext or data)
         if interrupt is not None:  # what is sent is known all the same, see Connection.send
             self.writer = None
             raise interrupt

@@ -93,8 +93,7 @@ class Requests:
         full = check_path(path, sequential)
         if self._chroot:
             full = join(self._chroot, full, sequential)
-        assert op.request is not None
-        body = op.request.pack(full, *fields)
+        body = op.request.pack(full, *fields)  # type: ignore[union-attr]  # it has a path
         if watch is not None:
             assert op.watch is not None
             return self._send_watching(op, path, body, finish, watch, full, op.watch, own_czxid)

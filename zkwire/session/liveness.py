@@ -88,7 +88,7 @@ class Liveness:
 
     def __init__(self, timeout: float) -> None:
         self.timeout: float = timeout
-        self._contact: float | None = None
+        self._contact = -math.inf  # when the last answered request was sent
         self.open(0.0)
 
     def open(self, now: float) -> None:
@@ -121,23 +121,20 @@ class Liveness:
         """
         self.timeout = timeout
         self._counts = not read_only
-        # A follower asks its leader first, whose timer starts then (REVALIDATE, createSession).
-        Liveness.answered(self, self._opened, self._opened)
+        if self._counts:
+            # A follower asks its leader first, whose timer starts then (REVALIDATE, createSession).
+            self._contact = self._opened
 
     def doubt(self, now: float) -> None:
         """The session that the server has accepted may have ended a moment later."""
         self._proof_at = now + SETTLED
 
     def answered(self, sent_at: float, now: float) -> None:
-        """A request sent at ``sent_at`` has been answered at ``now``."""
-        if self._counts and (self._contact is None or sent_at > self._contact):
-            self._contact = sent_at
-
-    def heard(self, sent_at: float, now: float) -> None:
-        """:meth:`received` and :meth:`answered` in one, for an answer that arrived whole."""
+        """A request sent at ``sent_at`` has been answered; the answer was whole at ``now``."""
         self.last_receive = self.last_answer = now
         self._trickle = 0
-        self.answered(sent_at, now)
+        if self._counts and sent_at > self._contact:
+            self._contact = sent_at
 
     def ping(self, now: float) -> None:
         """A ping is being sent."""
@@ -154,8 +151,7 @@ class Liveness:
 
         A connection that breaks at its first request, again and again, is of no use.
         """
-        answered = self._contact is not None and self._contact > self._opened
-        return answered or now - self._opened >= STEADY
+        return self._contact > self._opened or now - self._opened >= STEADY
 
     @property
     def _ping_interval(self) -> float:
@@ -191,7 +187,7 @@ class Liveness:
 
         But for the two gaps, no server has expired the session before then.
         """
-        return 0.0 if self._contact is None else self._contact + self.timeout
+        return max(0.0, self._contact + self.timeout)
 
 
 class Reported(Liveness):
@@ -211,20 +207,18 @@ class Reported(Liveness):
     def open(self, now: float) -> None:
         """A new connection: whether the last server has reported its answers stays unknown."""
         super().open(now)
-        self._sent_at: float | None = None  # of the answer that does not count yet
-        self._answered_at = now
+        self._sent_at = self._answered_at = -math.inf  # of the answer that does not count yet
 
     def answered(self, sent_at: float, now: float) -> None:
         """A request sent at ``sent_at`` has been answered: an earlier one may count now."""
-        if self._sent_at is not None:
-            if sent_at < self._answered_at + self._margin:
-                return
-            super().answered(self._sent_at, now)
-        self._sent_at, self._answered_at = sent_at, now
+        reported = sent_at >= self._answered_at + self._margin
+        super().answered(self._sent_at if reported else -math.inf, now)
+        if reported:
+            self._sent_at, self._answered_at = sent_at, now
 
     def has_served(self, now: float) -> bool:
         """Whether the connection was of use: a request was answered on it, or it has lasted."""
-        return self._sent_at is not None or super().has_served(now)
+        return self._sent_at >= self._opened or super().has_served(now)
 
     @property
     def _ping_interval(self) -> float:

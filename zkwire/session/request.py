@@ -166,8 +166,7 @@ class Request(Waitable):
 
     def value(self) -> Any:
         """The result; raises the error that the request ended with, RuntimeError before its end."""
-        outcome = self.outcome
-        if outcome is ANSWERED:
+        if self.outcome is ANSWERED:
             return self.record if self.finish is None else self.finish(self.record)
         error = self.error()
         if error is None:

@@ -67,7 +67,7 @@ class RequestQueue:
     def new_xid(self) -> int:
         """The next xid."""
         xid = self._next_xid
-        self._next_xid = xid + 1 if xid < LAST_XID else 1
+        self._next_xid = xid % LAST_XID + 1
         return xid
 
     def since(self, before: int) -> list[Request]:
@@ -86,7 +86,7 @@ class RequestQueue:
     def send(self, request: Request, now: float) -> bytes:
         """The frame of a request, which from now on counts as sent at ``now``."""
         body, xid = request.body, self._next_xid
-        self._next_xid = xid + 1 if xid < LAST_XID else 1
+        self._next_xid = xid % LAST_XID + 1
         size = HEADER_BYTES + len(body)
         request.end = self.position = self.position + size
         request.xid, request.sent_at = xid, now
@@ -104,10 +104,9 @@ class RequestQueue:
         unanswered, have, at, request = self.unanswered, len(data), 0, None
         newest = self.last_zxid
         try:
-            while unanswered and have - at >= _REPLY_BYTES:
+            while unanswered and (start := at + _REPLY_BYTES) <= have:
                 length, xid, zxid, code = _read_reply(data, at)
-                head, start = unanswered[0], at + _REPLY_BYTES
-                end = at + LENGTH_BYTES + length
+                head, end = unanswered[0], at + LENGTH_BYTES + length
                 op = head.op
                 if code or xid != head.xid or head.watch is not None or end > have:
                     break
@@ -129,7 +128,7 @@ class RequestQueue:
         except ProtocolError:
             pass
         if request is not None:
-            live.heard(request.sent_at, now)
+            live.answered(request.sent_at, now)
         return at
 
     def advance(self, xid: int) -> None:

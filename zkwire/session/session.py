@@ -81,6 +81,7 @@ class Session(SessionStatus):
     callbacks: list[Waker]
     ended: bool
     last_failure: str
+    own_frames: list[bytes]
     server: tuple[str, int] | None
     usable: bool
 
@@ -126,7 +127,7 @@ class Session(SessionStatus):
         self._splitter = FrameSplitter(self._receive_limit)
         self._handshake = Handshake(self._identity)
         self._read_write_search.stop()
-        self._own_frames.clear()
+        self.own_frames.clear()
         self._requests.position = 0
 
     def ending(self, op: str | None = None, path: str | None = None) -> ZooKeeperError:
@@ -171,9 +172,9 @@ class Session(SessionStatus):
         try:
             if request.watch is not None:
                 self._watches.expect(request, request.watch)
-            self._requests.queue.append(request)
+            self.queue.append(request)
         except BaseException:  # refused, or interrupted
-            if request.watch is not None and request not in self._requests.queue:
+            if request.watch is not None and request not in self.queue:
                 self._watches.fail(request, request.watch, self.last_zxid, withdrawn=True)
             raise
 
@@ -187,7 +188,7 @@ class Session(SessionStatus):
             return 0
         if request.op in self._unknown.local:
             return 0
-        queue = self._requests.queue
+        queue = self.queue
         queue.append(request)
         return len(queue)
 
@@ -201,7 +202,7 @@ class Session(SessionStatus):
         """The caller no longer waits.  True if the request was queued and is never sent."""
         if request.sent or request.ready:
             return False
-        queue = self._requests.queue
+        queue = self.queue
         try:
             if queue and queue[-1] is request:  # thousands are withdrawn from the end
                 queue.pop()
@@ -219,7 +220,7 @@ class Session(SessionStatus):
 
     def _authenticate(self, credential: Credential) -> None:
         if self._handshake.restored and not self.refused:
-            self._own_frames.append(self._identity.authentication.send(credential))
+            self.own_frames.append(self._identity.authentication.send(credential))
 
     def _remove_watches(self, request: Request) -> None:
         outcome = self._watches.remove_asked(request, self.last_zxid, self.usable)
@@ -228,7 +229,7 @@ class Session(SessionStatus):
         elif request.op in self._unknown.ops:
             request.complete(UNKNOWN, self.callbacks)
         else:
-            self._requests.queue.append(request)
+            self.queue.append(request)
         self._tell_server()
 
     def forget_watch(self, watch: Watch, *, tell: bool = True) -> None:
@@ -243,7 +244,7 @@ class Session(SessionStatus):
         """Queue what the server must be told about watches; while restoring, that waits."""
         if self._watches.requests and not self._restoring:
             if self.usable and not self._closing:
-                self._requests.queue.extend(self._unknown.known(self._watches.requests))
+                self.queue.extend(self._unknown.known(self._watches.requests))
             self._watches.requests.clear()
 
     def hold(self, holder: LeaseHolder) -> None:
@@ -299,7 +300,7 @@ class Session(SessionStatus):
         has happened.
         """
         if (
-            not self.usable or self._closing or self._requests.queue or self._own_frames
+            not self.usable or self._closing or self.queue or self.own_frames
             or self.trace is not None or request.op in self._unknown.local
         ):  # fmt: skip
             return b""
@@ -313,11 +314,11 @@ class Session(SessionStatus):
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the server; from now on their requests count as sent."""
-        if not self._own_frames and not self._requests.queue:
+        if not self.own_frames and not self.queue:
             return b""
         parts: list[bytes] = []
-        if self._own_frames:
-            parts, self._own_frames = self._own_frames, parts
+        if self.own_frames:
+            parts, self.own_frames = self.own_frames, parts
             self._requests.position += sum(map(len, parts))
             if self.trace is not None:
                 self.trace.own_frames(parts, now)
@@ -343,7 +344,7 @@ class Session(SessionStatus):
         self._unknown.connected(self._address)
         self._forget_connection()
         self._live.open(now)
-        self._own_frames.append(self._identity.greeting(self.last_zxid))
+        self.own_frames.append(self._identity.greeting(self.last_zxid))
         self._enter("dialled")
 
     def _receive_greeting(self, chunk: bytes, at: int, end: int, now: float) -> None:
@@ -369,12 +370,12 @@ class Session(SessionStatus):
     def sasl_token(self, token: bytes) -> None:
         """The mechanism's answer to the challenge."""
         if self._handshake.challenge is not None:
-            self._own_frames.append(self._handshake.sasl_token(token, self._requests.new_xid()))
+            self.own_frames.append(self._handshake.sasl_token(token, self._requests.new_xid()))
 
     def sasl_done(self, now: float) -> None:
         """The mechanism has finished, or there is none."""
         if self._handshake.greeted and not self._handshake.restored:
-            self._own_frames += self._handshake.restore(self._watches.table, self.last_zxid)
+            self.own_frames += self._handshake.restore(self._watches.table, self.last_zxid)
             self._become_usable(now)
 
     def sasl_failed(self, why: str) -> None:
@@ -393,7 +394,7 @@ class Session(SessionStatus):
             self._fail(request, UNKNOWN)
         # Before the queue: a request in it may set a watch there again.
         first = self._unknown.known([*self._watches.requests, *self._watches.take_repeats()])
-        self._requests.queue.extendleft(reversed(first))
+        self.queue.extendleft(reversed(first))
         self._watches.requests.clear()
         if read_only:
             self._read_write_search.start(now)
@@ -406,14 +407,17 @@ class Session(SessionStatus):
             self._lapse(now)
         if self.broken or not (self.usable or self.state is State.HANDSHAKE or self.refused):
             return
-        size, at = len(data), 0
+        size = have = len(data)
         if self._splitter.partial:
             data = self._splitter.join(data)
-        if self.usable and self.trace is None and len(data) <= self._receive_limit:
+            have = len(data)
+        if self.usable and self.trace is None and have <= self._receive_limit:
             at = self._requests.complete_plain(data, self._live, self.callbacks, now)
-        if at == 0 or at < len(data):
+        else:
+            at = 0
+        if not at or at < have:
             whole = self._receive_frames(data, at, now)
-            self._live.received(len(data) - at if at else size, whole, now)
+            self._live.received(have - at if at else size, whole, now)
 
     def _receive_frames(self, data: bytes, at: int, now: float) -> bool:
         """Handle frame by frame what begins at ``at``; whether a frame was whole."""
@@ -492,7 +496,6 @@ class Session(SessionStatus):
                 raise
             if op is ops.MULTI:
                 code = about_session(record)
-        self._live.last_answer = now
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
         if request.watch is not None:
@@ -515,7 +518,7 @@ class Session(SessionStatus):
     def _stop_sending(self, now: float) -> None:
         """The server closes this connection; it may still execute and answer what it has read."""
         if self.usable:
-            for request in self._requests.queue:
+            for request in self.queue:
                 request.deadline = None  # what is submitted from now on has one
             self.act_at = now + self._connect_timeout
             self.usable = False
@@ -563,7 +566,7 @@ class Session(SessionStatus):
                 self.hosts.served()
             for request in self._requests.take_lost(self.usable):
                 self._lose(request, now, written, why)
-            self._watches.expect_nothing(self._requests.queue)
+            self._watches.expect_nothing(self.queue)
             for request in self._identity.authentication:
                 request.deadline = now + self.timeout
         self._watches.forget_server()
@@ -578,7 +581,7 @@ class Session(SessionStatus):
         """End a request that was given to the connection which has broken."""
         if request.op is ops.CLOSE_SESSION:
             request.xid, request.deadline = 0, now + self.timeout  # for the next connection
-            self._requests.queue.append(request)
+            self.queue.append(request)
         elif request.op in self._unknown.ops:
             self._fail(request, UNKNOWN)
         else:
@@ -601,7 +604,7 @@ class Session(SessionStatus):
             if self._read_write_search.at is not None:
                 due = min(due, self._read_write_search.at)
         else:
-            waiting = [*islice(self._requests.queue, 1), *self._identity.authentication]
+            waiting = [*islice(self.queue, 1), *self._identity.authentication]
             due = min([self.give_up_at, *(r.deadline for r in waiting if r.deadline is not None)])
         return min(due, self.lease_deadline) if self._lease_holders.holders else due
 
@@ -616,7 +619,7 @@ class Session(SessionStatus):
                 self.broken = self._live.silence(now)
             elif now >= self._live.ping_at:
                 self._live.ping(now)
-                self._own_frames.append(own_frames.PING)
+                self.own_frames.append(own_frames.PING)
             self._read_write_search.on_deadline(now)
             return
         overdue = self._requests.overdue(now), self._identity.authentication.overdue(now)

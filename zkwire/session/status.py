@@ -19,10 +19,12 @@ from zkwire.wire.model import Credentials, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Collection
 
     from zkwire.session.hosts import HostList
     from zkwire.session.liveness import LeaseHolder
+    from zkwire.session.request import Request
     from zkwire.session.states import Observers, StateChange
     from zkwire.session.trace import Tracer
     from zkwire.session.waitable import Waker
@@ -69,6 +71,7 @@ class SessionStatus:
         self._live = Reported(timeout, lease_margin) if lease_margin else Liveness(timeout)
         self._lease_holders = LeaseHolders(self.callbacks)
         self._requests = RequestQueue(first_xid)
+        self.queue: deque[Request] = self._requests.queue
         self._watches = WatchManager(chroot, self.callbacks)
         self._unknown = UnknownOperations()
         self._address: object = None  # of the connection
@@ -78,7 +81,7 @@ class SessionStatus:
         self._all_ended = False  # everything that waited knows of the session's end
         self._reason: str | None = None  # why the session ended, if its state does not say it all
         self._receive_limit = receive_limit
-        self._own_frames: list[bytes] = []  # to be sent before any request
+        self.own_frames: list[bytes] = []  # to be sent before any request
         self._garbled = False  # ``broken`` because of bytes that are not the protocol's
         self._splitter = FrameSplitter(receive_limit)
         self._handshake = Handshake(self._identity)
@@ -153,12 +156,12 @@ class SessionStatus:
     @property
     def has_output(self) -> bool:
         """Whether :meth:`~zkwire.session.session.Session.data_to_send` would return anything."""
-        return bool(self._own_frames or (self._requests.queue and self.usable))
+        return bool(self.own_frames or (self.queue and self.usable))
 
     @property
     def queued(self) -> int:
         """How many requests are not sent yet."""
-        return len(self._requests.queue)
+        return len(self.queue)
 
     @property
     def unanswered(self) -> int:
