@@ -21,7 +21,7 @@ LIMIT = 1800
 """Seconds for the tests on one Python."""
 
 ABOUT_SOURCES = (
-    *("check", "house", "import", "java_bytes", "layers", "pictures", "tiers"),
+    *("benchmarks_table", "check", "house", "import", "java_bytes", "layers", "pictures", "tiers"),
     *("type_completeness", "typing_examples"),
 )
 ABOUT_A_SOURCE = ("test_exports.py::test_types_are_promised",)
