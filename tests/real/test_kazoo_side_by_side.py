@@ -1,4 +1,6 @@
-"""kazoo and zkwire on one real server: the same calls have the same effects, and locks are shared.
+"""kazoo and zkwire on one real server: the same calls have the same effects.
+
+Locks and other recipes on one path are in `test_kazoo_neighbours`.
 
 A script is carried out twice, by each client below a root of its own. What is normalised: zxids
 count from the root's creation, the session that owns an ephemeral node is "own", times are left
@@ -8,19 +10,17 @@ out. Everything else must be equal, down to the zxids: a request too many would 
 from __future__ import annotations
 
 import random
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from functools import partial
 from typing import Any, Protocol
 
 import pytest
 
-from tests.support.lock_helpers import PATIENCE, Running
+from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer, poll
-from zkwire import Client, ClientClosedError, Event, NoNodeError, SequentialLock, ServerError
+from zkwire import Client, Event, ServerError
 from zkwire.jute import records
 
 SESSION_SECONDS = 15.0
@@ -436,175 +436,3 @@ def test_watches_see_the_same_events(sides: tuple[Side, Side], root: str) -> Non
         assert our == their, f"part {part}, {WATCHED[part]}"
     kinds = {kind for part in ours for _, kind, _ in part}
     assert kinds == {"CREATED", "DELETED", "CHANGED", "CHILD"}
-
-
-# --- locks ----------------------------------------------------------------------------------------
-
-CREW = 3
-TIMES = 20
-
-KINDS = tuple(SIDES)
-first_kind = pytest.mark.parametrize("first", KINDS)
-
-
-def lock_of(client: Any, path: str) -> Any:
-    """The client's own lock; both kinds have ``acquire`` and ``release``.
-
-    kazoo only waits for names that it has been told of.
-    """
-    if isinstance(client, Client):
-        return SequentialLock(client, path)
-    return client.Lock(path, extra_lock_patterns=["-lock-"])
-
-
-def contender(clients: Clients, server: ZooKeeperServer, kind: str, path: str) -> Any:
-    """A lock on a client of its own."""
-    return lock_of(getattr(clients, kind)(server), path)
-
-
-class Queue:
-    """The nodes on one path, as the server has them."""
-
-    def __init__(self, observer: Client, path: str) -> None:
-        self.observer = observer
-        self.path = path
-
-    def names(self) -> list[str]:
-        try:
-            return sorted(self.observer.get_children(self.path), key=lambda name: name[-10:])
-        except NoNodeError:
-            return []
-
-    def wait_for_length(self, length: int) -> None:
-        poll(
-            f"{length} contenders on {self.path}",
-            lambda: len(self.names()) == length or None,
-            PATIENCE,
-        )
-
-
-@pytest.fixture
-def queue(clients: Clients, zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Queue]:
-    queue = Queue(clients.zkwire(zookeeper), fresh_path)
-    yield queue
-    queue.wait_for_length(0)
-    queue.observer.delete(fresh_path)
-
-
-def test_no_update_is_lost_between_both(
-    clients: Clients, zookeeper: ZooKeeperServer, queue: Queue
-) -> None:
-    """The counter is read and written without a version: two at a time would count once."""
-    counter = queue.path + "-counter"
-    queue.observer.create(counter, b"0")
-    sides = [SIDES[kind](getattr(clients, kind)(zookeeper)) for kind in KINDS * CREW]
-
-    def count(side: Side) -> None:
-        lock = lock_of(side.client, queue.path)
-        for _ in range(TIMES):
-            assert lock.acquire(timeout=4 * PATIENCE)
-            number = int(side.get(counter)[0])
-            side.set(counter, b"%d" % (number + 1), ANY)
-            lock.release()
-
-    crew = [Running(partial(count, side)) for side in sides]
-    for member in crew:
-        member.result(4 * PATIENCE)
-    data, stat = queue.observer.get_data(counter)
-    queue.observer.delete(counter)
-    assert (int(data), stat.version) == (len(crew) * TIMES, len(crew) * TIMES)
-
-
-@first_kind
-def test_both_queue_in_order_of_arrival(
-    clients: Clients, zookeeper: ZooKeeperServer, queue: Queue, first: str
-) -> None:
-    second = KINDS[first == KINDS[0]]
-    holder = contender(clients, zookeeper, first, queue.path)
-    assert holder.acquire(timeout=PATIENCE)
-    waiters: list[Running[None]] = []
-    served: list[int] = []
-
-    def wait(number: int, lock: Any) -> Callable[[], None]:
-        def turn() -> None:
-            assert lock.acquire(timeout=2 * PATIENCE)
-            served.append(number)
-            lock.release()
-
-        return turn
-
-    for number, kind in enumerate((second, first, second, second, first)):
-        lock = contender(clients, zookeeper, kind, queue.path)
-        waiters.append(Running(wait(number, lock)))
-        queue.wait_for_length(number + 2)
-    assert served == []
-    holder.release()
-    for waiter in waiters:
-        waiter.result(2 * PATIENCE)
-    assert served == [0, 1, 2, 3, 4]
-
-
-@first_kind
-def test_one_look_at_what_the_other_holds(
-    clients: Clients, zookeeper: ZooKeeperServer, queue: Queue, first: str
-) -> None:
-    """Who will not wait is refused, leaves no node, and gets the lock once it is free."""
-    looks = {
-        "kazoo": lambda lock: lock.acquire(blocking=False),
-        "zkwire": lambda lock: lock.try_acquire(),
-    }
-    second = KINDS[first == KINDS[0]]
-    holder = contender(clients, zookeeper, first, queue.path)
-    rival = contender(clients, zookeeper, second, queue.path)
-    assert holder.acquire(timeout=PATIENCE)
-    assert not looks[second](rival)
-    queue.wait_for_length(1)
-    holder.release()
-    assert looks[second](rival)
-    assert not looks[first](holder)
-    rival.release()
-
-
-@pytest.mark.apache  # as wait_until_watched asks
-@first_kind
-def test_the_end_of_a_waiter_is_not_the_next_ones_turn(
-    kazoo: Any, clients: Clients, zookeeper: ZooKeeperServer, queue: Queue, first: str
-) -> None:
-    """Who watched a node that goes looks again, and then waits for the holder's."""
-    second = KINDS[first == KINDS[0]]
-    holder = contender(clients, zookeeper, first, queue.path)
-    assert holder.acquire(timeout=PATIENCE)
-    leaving_client = getattr(clients, second)(zookeeper)
-    leaving = lock_of(leaving_client, queue.path)
-    between = Running(lambda: leaving.acquire(timeout=2 * PATIENCE))
-    queue.wait_for_length(2)
-    last = SIDES[first](getattr(clients, first)(zookeeper))
-    lock = lock_of(last.client, queue.path)
-    behind = Running(lambda: lock.acquire(timeout=2 * PATIENCE))
-    queue.wait_for_length(3)
-    holders, leavers, _ = (f"{queue.path}/{name}" for name in queue.names())
-    wait_until_watched(zookeeper, leavers, last)
-    if second == "zkwire":
-        leaving_client.close()
-    else:
-        leaving.cancel()
-    with pytest.raises((ClientClosedError, kazoo.exceptions.CancelledError)):
-        between.result()
-    wait_until_watched(zookeeper, holders, last)
-    assert not behind.ended
-    holder.release()
-    assert behind.result()
-    lock.release()
-
-
-def wait_until_watched(server: ZooKeeperServer, path: str, side: Side) -> None:
-    """Wait until this side has a data watch on a node, as the server says."""
-    session = f"0x{side.session() % 2**64:x}"
-
-    def watched() -> bool | None:
-        listed = re.split(r"^(?=/)", server.four_letter("wchp"), flags=re.MULTILINE)
-        return (
-            any(node.split()[:1] == [path] and session in node.split() for node in listed) or None
-        )
-
-    poll(f"{side.name} watches {path}", watched, PATIENCE)
