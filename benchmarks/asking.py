@@ -4,7 +4,8 @@ A question is a line of JSON, `{"ask": "cpu"}`, its answer a line of plain text:
 
 * `cpu`: the nanoseconds of CPU time the worker has used, -1 where the kernel does not say.  A Java
   virtual machine by itself only knows it in steps of 10 ms.
-* `nodes N`: create so many nodes to be watched, `t000000` and so on; the answer is their parent.
+* `nodes N TOGETHER`: create so many nodes to be watched, `t000000` and so on, of which so many are
+  to be deleted by one request; the answer is their parent.
 * `delete`: delete them all; the answer comes when the requests are sent.
 """
 
@@ -14,7 +15,7 @@ import json
 from contextlib import ExitStack
 from typing import Self
 
-from benchmarks.firing import Targets
+from benchmarks.firing import Targets, targets
 from benchmarks.measure import cpu_of
 from benchmarks.wire import Address
 
@@ -40,7 +41,8 @@ class Answers:
         if word == "cpu":
             return str(cpu_of(self._pid))
         if word == "nodes":
-            self._targets = self._stack.enter_context(Targets(self._real, int(rest)))
+            count, together = map(int, rest.split())
+            self._targets = self._stack.enter_context(targets(self._real, count, together))
             return self._targets.parent
         if word == "delete" and self._targets is not None:
             self._targets.delete_all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.firing import Targets
+from benchmarks.firing import targets
 from benchmarks.jobs import Job, Outcome
 from benchmarks.measure import timed
 from benchmarks.wire import Address, Bare, watching
@@ -20,12 +20,12 @@ def specials(address: Address) -> dict[str, Callable[[Job], Outcome]]:
 def fired(address: Address, job: Job) -> Outcome:
     """Receive one event for each node that is deleted."""
     watcher = Bare(address)
-    with Targets(address, job.count) as targets:
-        watcher.do_all([watching(path) for path in targets.paths])
-        expected = sum(32 + len(path) for path in targets.paths)
+    with targets(address, job.count, job.width) as nodes:
+        watcher.do_all([watching(path) for path in nodes.paths])
+        expected = sum(32 + len(path) for path in nodes.paths)
 
         def work() -> None:
-            targets.delete_all()
+            nodes.delete_all()
             watcher.skip(expected)
 
         result = timed(job.count, work)

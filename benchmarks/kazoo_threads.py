@@ -122,4 +122,4 @@ class KazooThreads(Candidate):
             for reply in replies:
                 reply.get()
 
-        return called_back(self.address, job.count, watch)
+        return called_back(self.address, job, watch)

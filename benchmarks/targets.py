@@ -146,6 +146,8 @@ TARGETS = (
     ),
     Target("10,000 watches fired, waited for, real server", (Bound(most=10),)),
     Target("10,000 watches fired, to callbacks, real server", (Bound(most=15),)),
+    Target("10,000 watches fired one by one, waited for, real server", (Bound(most=10),)),
+    Target("10,000 watches fired one by one, to callbacks, real server", (Bound(most=10),)),
     Target("decode a Stat", (Bound(most=0.75, versus="kazoo"),)),
     Target("decode a GetData reply", (Bound(most=0.75, versus="kazoo"),)),
     Target(imports.TITLE, (Bound(most=15_000, above="socket"),)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from benchmarks.firing import Targets
-from benchmarks.jobs import Outcome
+from benchmarks.firing import targets
+from benchmarks.jobs import Job, Outcome
 from benchmarks.measure import timed
 from benchmarks.wire import Address
 
@@ -31,15 +31,15 @@ class Countdown:
 
 
 def called_back(
-    address: Address, count: int, watch: Callable[[Sequence[str], Countdown], object]
+    address: Address, job: Job, watch: Callable[[Sequence[str], Countdown], object]
 ) -> Outcome:
     """`watch` sets the same callback on every path."""
-    countdown = Countdown(count)
-    with Targets(address, count) as targets:
-        watch(targets.paths, countdown)
+    countdown = Countdown(job.count)
+    with targets(address, job.count, job.width) as nodes:
+        watch(nodes.paths, countdown)
 
         def work() -> None:
-            targets.delete_all()
+            nodes.delete_all()
             countdown.wait()
 
-        return timed(count, work)
+        return timed(job.count, work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.firing import TOGETHER
 from benchmarks.jobs import SMALL, Job
 
 SYNC_VERBS = ("get", "create", "set", "delete", "exists", "children")
@@ -166,11 +167,16 @@ def recipes() -> list[Workload]:
 
 def events() -> list[Workload]:
     return [
-        Workload(title=title, kind=kind, exactly=10_000, rounds=FEWER, quick=False)
-        for title, kind in (
-            ("10,000 watches fired, waited for", "watches"),
-            ("10,000 watches fired, to callbacks", "callbacks"),
+        Workload(
+            title=f"10,000 watches fired{how}, {way}",
+            kind=kind,
+            width=width,
+            exactly=10_000,
+            rounds=FEWER,
+            quick=False,
         )
+        for how, width in (("", TOGETHER), (" one by one", 1))
+        for way, kind in (("waited for", "watches"), ("to callbacks", "callbacks"))
     ]
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from benchmarks import decoding, locks
 from benchmarks.candidate import Arguments, Candidate
-from benchmarks.firing import Targets
+from benchmarks.firing import targets
 from benchmarks.jobs import Job, Outcome
 from benchmarks.measure import timed
 from benchmarks.threads import calling, timed_beside, timed_threads
@@ -103,17 +103,17 @@ class ZkwireBlocking(Candidate):
 
     def _watches(self, job: Job) -> Outcome:
         watches = [Watch() for _ in range(job.count)]
-        with Targets(self.address, job.count) as targets:
+        with targets(self.address, job.count, job.width) as nodes:
             pipeline = self.client.pipeline
             replies = [
                 pipeline.get_data(path, watch=watch)
-                for path, watch in zip(targets.paths, watches, strict=True)
+                for path, watch in zip(nodes.paths, watches, strict=True)
             ]
             for reply in replies:
                 reply.result()
 
             def work() -> None:
-                targets.delete_all()
+                nodes.delete_all()
                 for watch in watches:
                     if watch.wait(LIMIT_SECONDS) is None:
                         raise TimeoutError("an event has not come")
@@ -127,4 +127,4 @@ class ZkwireBlocking(Candidate):
             for reply in replies:
                 reply.result()
 
-        return called_back(self.address, job.count, watch)
+        return called_back(self.address, job, watch)

@@ -329,7 +329,7 @@ public final class Measured {
 
     private String watches(Job job) throws Exception {
         ZooKeeper client = client(job);
-        ask("nodes " + job.count);
+        ask("nodes " + job.count + " " + job.width);
         String parent = input.readLine();
         CountDownLatch events = new CountDownLatch(job.count);
         Watcher watcher = event -> {

@@ -254,7 +254,7 @@ static void watches(const struct job *j) {
     char question[PATH], word[PATH];
     struct countdown events = {.left = j->count, .code = ZOK};
     sem_init(&events.done, 0, 0);
-    snprintf(question, PATH, "nodes %ld", j->count);
+    snprintf(question, PATH, "nodes %ld %ld", j->count, j->width);
     ask(question);
     answered(word);
     watch_all(z, word, j->count, &events);

@@ -674,7 +674,7 @@ def test_an_event_that_another_thread_is_delivering_has_come(
 ) -> None:
     """The watch is spent already, and the event not there yet."""
     watch._disarm()
-    owner.half_done.append(lambda: watch._events.append(event()))
+    owner.half_done.append(lambda: watch._deliver(event()))
     assert look(watch) == event()
     with pytest.raises(RuntimeError, match="is not set"):
         watch.take()

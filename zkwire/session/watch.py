@@ -38,6 +38,11 @@ class ClosedWatchError(ValueError):
     """A closed watch was passed to a read."""
 
 
+# Most watches have no event yet, and a deque takes 760 bytes, a set 216.  These stay empty: a watch
+# gets its own with the first element.
+_NO_EVENTS: deque[Event] = deque(maxlen=0)
+_NO_PLACES: Any = frozenset[object]()
+
 # What a wait raises when the watch is closed or no longer set: an iteration ends then.
 _OVER = (ClientClosedError, RuntimeError)
 
@@ -71,13 +76,13 @@ class Watch(Waitable):
             raise TypeError(f"the callback of a watch must be callable: {callback!r}")
         self.callback: Callable[[Event], object] | None = callback
         self._owner: WatchOwner | None = None
-        self._events: deque[Event] = deque()
+        self._events: deque[Event] = _NO_EVENTS
         self._latest: Event | None = None
         self._error: Callable[[], ZooKeeperError] | None = None
         self._armed = 0  # how many reads have set it, or may set it, and it has not fired
         self._lasting = 0  # how many registrations are persistent
         self._closed = False
-        self._places: set[tuple[WatchKind, str]] = set()  # where it stands in the table
+        self._places: set[tuple[WatchKind, str]] = _NO_PLACES  # where it stands in the table
 
     def __repr__(self) -> str:
         armed = self._armed + self._lasting
@@ -211,18 +216,21 @@ class Watch(Waitable):
     def _deliver(self, event: Event, spent: bool = True) -> None:
         """The watch fires; ``spent``: for a read, which set it once.  Idempotent."""
         if event is not self._latest:
-            # The one call comes last, so no interrupt separates these three: interrupt-safe.
+            events = self._events or deque()
+            # The one call comes last, so no interrupt separates these four: interrupt-safe.
             self._latest = event
             self._armed -= spent and self._armed > 0
-            self._events.append(event)
+            self._events = events
+            events.append(event)
 
     def _end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
         """The session has ended in ``state``: no event can arrive any more.  Idempotent."""
         if self._error is None:
-            event = Event(EventType.NONE, "", state)
+            event, events = Event(EventType.NONE, "", state), self._events or deque()
             self._error = error
             if self.callback is not None:
-                self._events.append(event)  # interrupt-safe: last
+                self._events = events
+                events.append(event)  # interrupt-safe: last
 
     def _take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; with a callback, one more for each event."""

@@ -77,6 +77,7 @@ class WatchTable:
         if watch._identity in watches:
             watch._disarm(lasting=kind in LASTING)
         else:
+            watch._places = watch._places or set()
             watches[watch._identity] = watch
             watch._places.add((kind, path))
         return watches[watch._identity]
@@ -124,7 +125,8 @@ class WatchTable:
     def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
         """Remove one registration; False if it is not there."""
         watches = self._set[kind].get(path, {})
-        watch._places.discard((kind, path))
+        if watch._places:
+            watch._places.discard((kind, path))
         found = watches.pop(watch._identity, None) is not None
         if not watches:
             self._set[kind].pop(path, None)
