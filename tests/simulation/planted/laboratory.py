@@ -9,6 +9,7 @@ package.  A fork imports the one module from the changed source, all others from
 
 from __future__ import annotations
 
+import gc
 import importlib.abc
 import importlib.machinery
 import json
@@ -19,6 +20,8 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.simulation.planted.bugs import ROOT
@@ -41,6 +44,7 @@ OPTIONS = (
     "-q",
     "--tb=short",
     "-p", "no:cacheprovider",
+    "-p", "no:xdist",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",  # hypothesis is there before pytest begins
     "--hypothesis-profile=planted",
     "-m", "not real",
@@ -204,7 +208,11 @@ def main() -> None:
     import ssl  # noqa: F401
 
     import hypothesis  # noqa: F401
-    import pytest  # noqa: F401
+    import pytest
+
+    with redirect_stdout(StringIO()):
+        pytest.main(["--version"])  # loads pytest's plugins
+    gc.freeze()  # no fork looks through all this again
 
     for line in sys.stdin:
         print(_in_a_fork(json.loads(line)), flush=True)
