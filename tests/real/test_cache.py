@@ -458,6 +458,7 @@ def test_each_release_shows_the_same(version: Any) -> None:
 # --- bad input ------------------------------------------------------------------------------------
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [

@@ -180,6 +180,7 @@ def test_walk_is_lazy_and_may_be_left(stage: Stage, fresh_path: str, client: Cli
     assert client.exists(fresh_path) is not None
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize("wrong", ["", "a", "/a/", "/a//b", "/a/../b"])
 def test_wrong_paths_are_refused_at_once(stage: Stage, wrong: str, client: Client) -> None:
     calls: list[Callable[[], Any]] = [

@@ -116,6 +116,7 @@ def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str)
         assert waiting.result()
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize("path", ["/", "relative", "/a//b"])
 def test_path_is_checked_early(stage: Stage, path: str) -> None:
     with pytest.raises(ValueError, match=r"path|root"):

@@ -431,6 +431,7 @@ def test_a_member_that_may_not_be_read_is_left_out(
     assert f"{fresh_path}/secret" in told[0]
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize(
     ("kind", "arguments", "error"),
     [
@@ -450,6 +451,7 @@ def test_wrong_arguments(observer: Client, kind: Any, arguments: Any, error: Any
         kind("127.0.0.1:2181", "/a")
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize("name", ["", "a/b", "/", ".", 7])
 def test_wrong_names_leave_nothing(observer: Client, fresh_path: str, name: Any) -> None:
     with Group(observer, fresh_path) as group, pytest.raises((ValueError, TypeError)):

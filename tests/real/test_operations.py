@@ -1,4 +1,7 @@
-"""Every operation of the client on a real server: both ways to ask, with and without a chroot."""
+"""Every operation of the client: both ways to ask, with and without a chroot.
+
+A real server gets one of them, a blocking call with a chroot.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,7 @@ def outside(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Client]:
         client.delete_tree(fresh_path)
 
 
-@pytest.fixture(params=["whole", "chroot"])
+@pytest.fixture(params=[pytest.param("whole", marks=pytest.mark.own_server), "chroot"])
 def scene(
     request: pytest.FixtureRequest, zookeeper: ZooKeeperServer, outside: Client, fresh_path: str
 ) -> Iterator[Scene]:
@@ -119,7 +122,7 @@ def scene(
         yield Scene(client, base, outside, top)
 
 
-@pytest.fixture(params=["blocking", "pipeline"])
+@pytest.fixture(params=["blocking", pytest.param("pipeline", marks=pytest.mark.own_server)])
 def ways(request: pytest.FixtureRequest, scene: Scene) -> Scene:
     """The scene with both ways to ask."""
     return scene.asked(pipelined=request.param == "pipeline")

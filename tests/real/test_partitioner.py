@@ -389,6 +389,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize(("arguments", "kind", "match"), BAD, ids=str)
 def test_bad_arguments(
     stage: Stage, fresh_path: str, arguments: dict[str, Any], kind: type[Exception], match: str

@@ -213,12 +213,14 @@ def test_something_else_in_the_node_is_no_count(stage: Stage, fresh_path: str) -
     assert lease_nodes(stage, fresh_path) == []
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "2", None])
 def test_count_is_a_positive_number(stage: Stage, fresh_path: str, count: object) -> None:
     with pytest.raises(ValueError, match="at least one lease"):
         Semaphore(stage.observer, fresh_path, count)  # type: ignore[arg-type]
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize("path", ["/", "relative", "/a//b", "/a/"])
 def test_path_is_checked_early(stage: Stage, path: str) -> None:
     with pytest.raises(ValueError, match="path"):
