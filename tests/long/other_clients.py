@@ -5,7 +5,8 @@
     python3 -m tests.long.other_clients zkCli           one of them
 
 The programs are those of `tests/other_clients/`.  The real server is the installed one (see
-`tests/support/real_servers.py`).  What each program has said is in `.check/clients`.
+`tests/support/real_servers.py`); `ZKWIRE_TEST_RELEASE`, 3.7 or newer, is the release of both.
+What each program has said is in `.check/clients`.
 """
 
 from __future__ import annotations

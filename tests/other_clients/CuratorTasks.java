@@ -35,7 +35,7 @@ import org.apache.zookeeper.data.Id;
 import org.apache.zookeeper.data.Stat;
 
 public class CuratorTasks {
-    private static final int SESSION_MILLISECONDS = 6_000;
+    private static final int SESSION_MILLISECONDS = 10_000;
     private static final int CONNECTION_MILLISECONDS = 60_000;
     private static final byte[] X = "x".getBytes(StandardCharsets.UTF_8);
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);

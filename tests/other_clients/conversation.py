@@ -13,6 +13,8 @@ killed, and what it has said ends with a line that tells so.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -36,20 +38,27 @@ def transcript(command: Sequence[str], hosts: str, log: Path, limit: float = LIM
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            process_group=0,
         )
-        timer = threading.Timer(limit, process.kill)
+        timer = threading.Timer(limit, kill, [process])
         timer.start()
         try:
             lines = list(_converse(process, proxy, hosts))
             status = process.wait()
         finally:
             timer.cancel()
-            process.kill()
+            kill(process)
             process.wait()
     if status:
         how = f"within {limit:g} s" if status < 0 else f"but with status {status}"
         lines.append(f"end: not done {how}; see {log.name}")
     return lines
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End a program and all that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _converse(process: subprocess.Popen[str], proxy: FaultProxy, hosts: str) -> list[str]:
@@ -72,6 +81,8 @@ def _converse(process: subprocess.Popen[str], proxy: FaultProxy, hosts: str) -> 
 def act(action: str, paths: Sequence[str], proxy: FaultProxy, hosts: str) -> None:
     """Do what a program has asked for."""
     with Client(hosts) as client:
+        for path in paths:
+            client.exists(path)  # it is connected, and the other is away for a moment only
         proxy.refuse(True)
         proxy.cut_all()
         for path in paths:

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zookeeper/zookeeper.h>
 
-#define TIMEOUT 6000
+#define TIMEOUT 10000
 #define ALL 64 /* events that wait, and children of a node */
 #define LINE 1024
 

@@ -17,7 +17,7 @@ from aiozk.states import States
 
 OUT, sys.stdout = sys.stdout, sys.stderr  # it prints unknown codes
 TYPES = {1: "CREATED", 2: "DELETED", 3: "CHANGED", 4: "CHILDREN"}
-SESSION_SECONDS = 6.0
+SESSION_SECONDS = 10.0
 
 
 def shown(value: Any) -> str:
@@ -90,14 +90,21 @@ class Tasks:
         await self.told_events()
 
     async def ask(self, request: str, *states: str) -> None:
-        """Have this program's other end act, and tell the states that the session comes to."""
-        changes = [self.zk.session.state.wait_for(states[0])]
+        """Have this program's other end act, and tell the states that the session comes to.
+
+        By itself aiozk finds the end of a connection when its session is about to expire.
+        """
+        session = self.zk.session.state
+        change = session.wait_for(states[0])
         print(f"! {request}", file=OUT, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-        for state in states:
-            await changes[-1]
+        if session == States.CONNECTED:
+            session.transition_to(States.SUSPENDED)
+        for number, state in enumerate(states, 1):
+            await change
             self.tell("state", state)
-            changes.append(self.zk.session.state.wait_for(*states[states.index(state) + 1 :]))
+            if number < len(states):
+                change = session.wait_for(states[number])
 
 
 async def nodes(t: Tasks) -> None:
@@ -239,7 +246,7 @@ async def main(hosts: str) -> None:
     t = Tasks(hosts)
     t.task = "connect"
     await t.zk.start()
-    t.tell("version", t.zk.session.conn.version_info)
+    t.tell("version", t.zk.session.conn.version_info[:2])
     t.tell("timeout", t.zk.session.timeout)
     for task in (nodes, access, transactions, watches):
         await task(t)

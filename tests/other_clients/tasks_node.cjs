@@ -11,7 +11,7 @@ const [folder, hosts] = process.argv.slice(2);
 const zookeeper = createRequire(`${folder}/`)('node-zookeeper-client');
 
 const {ACL, CreateMode, Id, Permission} = zookeeper;
-const OPTIONS = {sessionTimeout: 6000, spinDelay: 100};
+const OPTIONS = {sessionTimeout: 10000, spinDelay: 100};
 const input = readline.createInterface({input: process.stdin});
 const events = [];
 const states = [];

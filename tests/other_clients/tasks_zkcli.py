@@ -1,7 +1,8 @@
 """The tasks by ZooKeeper's own shell, through its standard input.
 
-    tasks_zkcli.py JAVA CLASSPATH HOSTS
+    tasks_zkcli.py JAVA CLASSPATH [--brief] HOSTS
 
+With `--brief` no session is cut off and none expires, which takes seconds.
 Its output has no marks between commands: after each this asks for a node whose data is the mark.
 Watch events come on a thread of their own, and are told where they are waited for: after a change
 this makes a node that has a watch; all events before that node's have then come.
@@ -30,7 +31,7 @@ class Shell:
     def __init__(self, java: str, classpath: str, hosts: str) -> None:
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
         light = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        main = ("org.apache.zookeeper.ZooKeeperMain", "-timeout", "6000", "-server", hosts)
+        main = ("org.apache.zookeeper.ZooKeeperMain", "-timeout", "10000", "-server", hosts)
         self._process = subprocess.Popen(
             [java, *light, quiet, "-cp", classpath, *main],
             stdin=subprocess.PIPE,
@@ -152,13 +153,14 @@ def sessions(shell: Shell, hosts: str) -> None:
 
 
 def main() -> int:
-    java, classpath, hosts = sys.argv[1:]
+    java, classpath, *options, hosts = sys.argv[1:]
     shell = Shell(java, classpath, hosts)
     tell("connect", "states", shell.changes(CONNECTED))
     shell.send(f"create /mark {MARK}")
     shell.run("version")
     nodes_and_watches(shell)
-    sessions(shell, hosts)
+    if "--brief" not in options:
+        sessions(shell, hosts)
     return shell.end()
 
 
