@@ -45,7 +45,7 @@ class Bound:
     @property
     def _share(self) -> bool:
         """Whether it reads best as a share of the other's."""
-        return bool(self.versus) and self.most < 0.5
+        return bool(self.versus) and self.most < 0.34
 
     def found(self, figures: Mapping[str, Figures], who: str) -> list[float]:
         """What is bounded, in each round; none if somebody is not there."""
