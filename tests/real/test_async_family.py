@@ -1,6 +1,7 @@
-"""The family for asyncio, on a real server: the algorithms are shared, so this is about the shell.
+"""The family for asyncio: the algorithms are shared, so this is about the shell.
 
-And about acting on loss: what `cancel_on_loss` cancels, and what it leaves alone.
+And about acting on loss: what `cancel_on_loss` cancels, and what it leaves alone. Under asyncio a
+real server meets the family in `tests.connection_loss`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from weakref import ref
 
 import pytest
 
-from tests.support.aio_helpers import blocking, eventually
+from tests.support.aio_helpers import eventually
 from tests.support.lock_helpers import GRACE, PATIENCE, SHORT
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
@@ -25,13 +26,13 @@ from zkwire import (
     AsyncSemaphore,
     AsyncSequentialLock,
     LockLostError,
-    MultiError,
     NoNodeError,
-    SetData,
 )
-from zkwire.testing.proxy import FaultProxy, Gate, hold
+from zkwire.testing.proxy import FaultProxy
 
 # ruff: noqa: PT012 - how a scope ends is what these tests are about
+
+pytestmark = pytest.mark.own_server
 
 
 class Stage:
@@ -159,48 +160,6 @@ async def test_cancelled_waiter_for_a_lease_leaves_nothing(stage: Stage, fresh_p
         await lease_nodes(stage, fresh_path, 0)
 
 
-async def test_multi_lock_is_all_or_none(stage: Stage, fresh_path: str) -> None:
-    def both(client: AsyncClient, order: str) -> AsyncMultiLock:
-        return AsyncMultiLock(*(AsyncSequentialLock(client, f"{fresh_path}/{n}") for n in order))
-
-    async with clients(stage, 2) as (client, other):
-        lock, rival = both(client, "ab"), both(other, "ba")
-        holders: list[AsyncMultiLock] = []
-
-        async def work(own: AsyncMultiLock, its: AsyncMultiLock) -> None:
-            for _ in range(10):
-                async with own:
-                    assert own.held
-                    assert not its.held
-                    holders.append(own)
-
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            group.create_task(work(lock, rival))
-            group.create_task(work(rival, lock))
-        assert len(holders) == 20
-        async with AsyncSequentialLock(other, f"{fresh_path}/b"):
-            assert not await lock.try_acquire()
-            waiting = asyncio.ensure_future(lock.acquire())
-            await queued(stage, f"{fresh_path}/b", 2)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            await queued(stage, f"{fresh_path}/a", 0)
-            await queued(stage, f"{fresh_path}/b", 1)
-        async with lock:
-            lost = asyncio.ensure_future(_until(lock))
-            await lose(stage, f"{fresh_path}/b")
-            assert await lost
-            assert not lock.held
-            with pytest.raises(LockLostError):
-                await lock.release()
-            assert await lock.acquire(GRACE)
-
-
-async def _until(lock: AsyncMultiLock) -> bool:
-    return await lock.lost
-
-
 async def test_a_body_under_several_locks_or_one_taken_twice_is_cancelled_by_a_loss(
     stage: Stage, fresh_path: str
 ) -> None:
@@ -309,35 +268,6 @@ async def test_election(stage: Stage, fresh_path: str) -> None:
             await late.release()
             assert await again
         assert await second.leader() is None
-
-
-async def test_guard(stage: Stage, fresh_path: str) -> None:
-    target = f"{fresh_path}-target"
-    async with clients(stage, 2) as (client, other):
-        await client.create(target, b"old")
-        lock, rival, gate = (
-            AsyncSequentialLock(client, fresh_path),
-            AsyncSequentialLock(other, fresh_path),
-            Gate(),
-        )
-        assert await lock.acquire(GRACE)
-        (stat,) = await lock.guard([SetData(target, b"new")])
-        assert stat.version == 1
-        with pytest.raises(MultiError) as caught:
-            await lock.guard([SetData(target, b"x"), SetData(f"{target}/none", b"x")])
-        assert (caught.value.index, caught.value.code) == (1, NoNodeError.code)
-        stage.proxy.on("multi", action=hold(gate))
-        writing = asyncio.ensure_future(lock.guard([SetData(target, b"stale")]))
-        await blocking(gate.wait_reached)
-        await lose(stage, fresh_path)
-        assert await rival.acquire(GRACE)
-        gate.release()
-        with pytest.raises(LockLostError, match="does not find its node"):
-            await writing
-        assert (await client.get_data(target)).data == b"new"
-        with pytest.raises(LockLostError):
-            await lock.release()
-        await rival.release()
 
 
 # --- acting on loss -------------------------------------------------------------------------------
