@@ -135,7 +135,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "cut after",
+        *(pytest.param(f, marks=pytest.mark.own_server) for f in FAULTS if f != "cut after"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["data", "children"])
 def test_every_request_of_it_cut_off(stage: Stage, fresh_path: str, kind: str, fault: str) -> None:
     """And the node is other than before when the connection is back."""

@@ -190,6 +190,7 @@ class Wall:
         self.count += 1
 
 
+@pytest.mark.own_server
 def test_a_trace_that_blocks_does_not_hurt_the_client(stage: Stage, fresh_path: str) -> None:
     wall = Wall()
     client = Client(stage.proxy.hosts, session_timeout=3.0, trace=wall)

@@ -188,6 +188,7 @@ def test_a_listener_that_raises_is_reported_and_the_others_hear(
     assert reported == [ZeroDivisionError] * 5
 
 
+@pytest.mark.own_server
 def test_a_listener_that_blocks_does_not_cost_the_session(stage: Stage, fresh_path: str) -> None:
     client = stage.client(timeout=3.0)
     session = client.session_id
