@@ -1,12 +1,10 @@
-"""Barriers on a server: nobody passes early, nothing is left, and kazoo's members are as ours."""
+"""Barriers on a server: nobody passes early, and nothing is left."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -39,16 +37,6 @@ from zkwire import (
 from zkwire.testing.proxy import cut_before
 
 LIMIT = 0.3
-
-
-@pytest.fixture
-def kazoo(zookeeper: ZooKeeperServer) -> Iterator[Any]:
-    """A client of kazoo's."""
-    made = pytest.importorskip("kazoo.client").KazooClient(zookeeper.hosts)
-    made.start(PATIENCE)
-    yield made
-    made.stop()
-    made.close()
 
 
 def children(client: Client, path: str) -> int:
@@ -101,20 +89,6 @@ def test_a_wait_without_a_server(stage: Stage, fresh_path: str) -> None:
     stage.proxy.refuse(False)
     stage.proxy.on("get_data", action=cut_before)
     assert barrier.wait(PATIENCE)
-
-
-def test_kazoos_barrier_is_the_same(observer: Client, kazoo: Any, fresh_path: str) -> None:
-    ours, theirs = Barrier(observer, fresh_path), kazoo.Barrier(fresh_path)
-    theirs.create()
-    assert not ours.wait(0)
-    waiting = Running(ours.wait)
-    assert theirs.remove()
-    assert waiting.result()
-    ours.close()
-    waiting = Running(lambda: theirs.wait(PATIENCE))
-    ours.open()
-    assert waiting.result()
-    assert not theirs.remove()
 
 
 def test_every_cut_at_every_request_of_a_barrier(
@@ -278,21 +252,6 @@ def test_nodes_that_an_outsider_deletes(observer: Client, fresh_path: str) -> No
     observer.delete_tree(fresh_path)
     assert other.leave()
     assert member.leave()
-
-
-def test_kazoos_members_are_as_ours(observer: Client, kazoo: Any, fresh_path: str) -> None:
-    """Three members, one or two of them kazoo's, enter and leave together, round by round."""
-    for ours in (1, 2):
-        theirs = [kazoo.DoubleBarrier(f"{fresh_path}-{ours}", 3) for _ in range(3 - ours)]
-        members = [DoubleBarrier(observer, f"{fresh_path}-{ours}", 3) for _ in range(ours)]
-        for _ in range(3):
-            entering = [Running(member.enter) for member in (*theirs, *members)]
-            for running in entering:
-                running.result()
-            leaving = [Running(member.leave) for member in (*theirs, *members)]
-            for running in leaving:
-                running.result()
-            nothing_left(observer, f"{fresh_path}-{ours}")
 
 
 def test_every_cut_at_every_request_of_a_double_barrier(

@@ -1,4 +1,4 @@
-"""Counters on a server: exact whatever happens, in the formats of others, and nothing piles up."""
+"""Counters on a server: exact whatever happens, and nothing piles up."""
 
 from __future__ import annotations
 
@@ -105,28 +105,6 @@ def test_what_is_no_number(observer: Client, fresh_path: str) -> None:
     with pytest.raises(NoChildrenForEphemeralsError):
         Counter(observer, f"{fresh_path}-e").add(1)
     assert observer.get_children(fresh_path) == []
-
-
-def test_kazoo_counts_with_it(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    """Both in one race on one node, in kazoo's format and in that of Curator's SharedCount."""
-    kazoo = pytest.importorskip("kazoo.client")
-    theirs = kazoo.KazooClient(zookeeper.hosts)
-    theirs.start(PATIENCE)
-    try:
-        with Client(zookeeper.hosts) as client:
-            for format, curator in (("text", False), ("int32", True)):
-                path = f"{fresh_path}-{format}"
-                ours = Counter(client, path, format=format)  # type: ignore[arg-type]
-                counter = theirs.Counter(path, support_curator=curator)
-                ours.add(1)
-                running = Running(lambda: [ours.add(2) for _ in range(50)])  # noqa: B023
-                for _ in range(20):
-                    counter += 1
-                running.result()
-                assert ours.get() == counter.value == 121
-    finally:
-        theirs.stop()
-        theirs.close()
 
 
 def test_a_crowd(zookeeper: ZooKeeperServer, fresh_path: str) -> None:

@@ -1,7 +1,7 @@
-"""Kept nodes and groups against a server: every fault at every request, ended sessions, neighbours.
+"""Kept nodes and groups against a server: every fault at every request, ended sessions.
 
-What their algorithms do in every order of events is shown in simulation; here are both clients, the
-wire, and the recipes of kazoo.
+What their algorithms do in every order of events is shown in simulation; here are both clients and
+the wire.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -495,29 +495,6 @@ def test_a_fork_has_neither(observer: Client, fresh_path: str) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert node.present
         assert shown(observer, fresh_path) == (b"", observer.session_id)
-
-
-# --- neighbours -----------------------------------------------------------------------------------
-
-
-def test_kazoo_sees_the_members_and_is_one(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
-) -> None:
-    kazoo = pytest.importorskip("kazoo.client")
-    with ExitStack() as stack, Group(observer, fresh_path) as group:
-        theirs = stack.enter_context(closing(kazoo.KazooClient(zookeeper.hosts)))
-        stack.callback(theirs.stop)
-        theirs.start(PATIENCE)
-        party = theirs.Party(fresh_path, "kazoo")
-        group.join(b"zkwire")
-        party.join()
-        assert set(party) == {"zkwire", "kazoo"}
-        assert len(party) == 2
-        assert [member.data for member in group.members(PATIENCE)] == [b"zkwire", b"kazoo"]
-        group.leave()
-        assert set(party) == {"kazoo"}
-        party.leave()
-        assert group.members(PATIENCE) == []
 
 
 def test_nothing_is_watched_behind_a_close(

@@ -1,18 +1,15 @@
-"""The queue on a server: its calls, for threads and asyncio, and side by side with kazoo."""
+"""The queue on a server: its calls, for threads and asyncio; beside kazoo: `test_kazoo_neighbours`."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -424,72 +421,3 @@ def test_the_example_of_the_document_runs(
         "working on b'urgent'",
         "removed b'resize image 7' and 2 are left",
     ]
-
-
-# --- kazoo ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def kazoo(zookeeper: ZooKeeperServer) -> Iterator[Any]:
-    try:
-        from kazoo.client import KazooClient
-    except ImportError:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI=true and kazoo is not installed", pytrace=False)
-        pytest.skip("kazoo is not installed")
-    before = set(threading.enumerate())
-    client = KazooClient(zookeeper.hosts)
-    client.start(PATIENCE)
-    yield client
-    client.stop()
-    client.close()
-    poll("its threads end", lambda: set(threading.enumerate()) <= before or None, PATIENCE)
-
-
-def test_kazoos_queue_and_a_flat_one_are_one(observer: Client, kazoo: Any, fresh_path: str) -> None:
-    ours, theirs = Queue(observer, fresh_path, flat=True), kazoo.Queue(fresh_path)
-    theirs.put(b"b")
-    ours.put(b"c")
-    theirs.put(b"a", 5)
-    ours.put(b"d")
-    assert len(ours) == len(theirs) == 4
-    assert [ours.get().data, theirs.get(), ours.get().data, theirs.get()] == [
-        b"a",
-        b"b",
-        b"c",
-        b"d",
-    ]
-    assert theirs.get() is None
-    names = observer.get_children(fresh_path)
-    ours.put(b"e")
-    theirs.put(b"f")
-    assert names == []
-    assert [len(name) for name in observer.get_children(fresh_path)] == [20, 20]
-
-
-def test_kazoos_flat_queue_takes_a_claimed_item_away_and_that_is_told(
-    observer: Client, kazoo: Any, fresh_path: str
-) -> None:
-    ours, theirs = Queue(observer, fresh_path, flat=True), kazoo.Queue(fresh_path)
-    ours.put(b"a")
-    with pytest.raises(LockLostError), ours.take():
-        assert theirs.get() == b"a"
-
-
-def test_kazoos_locking_queue_and_ours_are_one(
-    observer: Client, kazoo: Any, fresh_path: str
-) -> None:
-    ours, theirs = Queue(observer, fresh_path), kazoo.LockingQueue(fresh_path)
-    theirs.put_all([b"a", b"b"])
-    ours.put_many([b"c", b"d"])
-    assert len(ours) == len(theirs) == 4
-    assert theirs.get(PATIENCE) == b"a"
-    with ours.take() as item:
-        assert item.data == b"b"
-        assert theirs.consume()
-        assert theirs.get(PATIENCE) == b"c"
-        assert ours.get().data == b"d"
-        assert theirs.release()
-    assert ours.get().data == b"c"
-    assert theirs.get(0.1) is None
-    assert len(ours) == 0
