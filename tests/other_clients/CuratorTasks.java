@@ -390,6 +390,8 @@ public class CuratorTasks {
         allEvents();
         change("create /t/new", () -> client.create().forPath("/t/new"));
         change("create /t/w/new", () -> client.create().forPath("/t/w/new"));
+        tooMuch();
+        otherHands();
         task = "expiry";
         ask("expire /t/of-session", ConnectionState.SUSPENDED, ConnectionState.LOST,
                 ConnectionState.RECONNECTED);
@@ -409,6 +411,32 @@ public class CuratorTasks {
         tell("event", events.take());
         call("children", () -> client.getChildren().forPath("/t"));
         client.close();
+    }
+
+    // A server ends the connection whose request has more than a mebibyte.
+    private void tooMuch() throws Exception {
+        task = "size";
+        for (int size : new int[] {1_000_000, 1_100_000}) {
+            call("create " + size + " bytes",
+                    () -> client.create().forPath("/t/size-" + size, new byte[size]));
+        }
+        tell("state", states.take());
+        tell("state", states.take());
+        call("exists", () -> client.checkExists().forPath("/t/size-1100000"));
+    }
+
+    // The session at a second connection with a wrong password: it ends the first one, not more.
+    private void otherHands() throws Exception {
+        task = "password";
+        long session = client.getZookeeperClient().getZooKeeper().getSessionId();
+        BlockingQueue<Object> seen = new LinkedBlockingQueue<>();
+        ZooKeeper other = new ZooKeeper(hosts, SESSION_MILLISECONDS,
+                event -> seen.add(event.getState()), session, new byte[16]);
+        tell("other's state", seen.take());
+        other.close();
+        tell("state", states.take());
+        tell("state", states.take());
+        get("/t/of-session");
     }
 
     private void words() throws Exception {

