@@ -1,4 +1,4 @@
-"""The queue on a server: its calls, for threads and asyncio; beside kazoo: `test_kazoo_neighbours`."""
+"""The queue on a server: its calls, for threads and asyncio; see also test_kazoo_neighbours."""
 
 from __future__ import annotations
 
