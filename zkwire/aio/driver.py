@@ -205,7 +205,7 @@ class LoopDriver(LoopBound):
         *,
         lasting: bool = False,
     ) -> None:
-        """Run ``work(background)`` to its end; see :meth:`zkwire.net.driver.Driver.spawn`."""
+        """Run ``work(background)`` to its end; see :class:`zkwire.net.serving.ServingDriver`."""
         if self.loop_closed:
             raise ClientClosedError(LOOP_CLOSED)
         super().spawn(work, lasting=lasting)

@@ -13,8 +13,8 @@ from functools import partial
 
 from zkwire.aio.calling import Calling
 from zkwire.errors import ForkedError
-from zkwire.net.driver import Driver
 from zkwire.net.forking import remember
+from zkwire.net.serving import ServingDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def in_the_middle() -> bool:
     return True
 
 
-class LoopBound(Calling, Driver):
+class LoopBound(Calling, ServingDriver):
     """A driver that belongs to an event loop; see the module's docstring."""
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         Calling.__init__(self)
-        Driver.__init__(self, session, rng, **options)
+        ServingDriver.__init__(self, session, rng, **options)
         self.mutex: Any = nullcontext()
         self.loop: asyncio.AbstractEventLoop | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 from zkwire.errors import ForkedError
-from zkwire.net.driver import Driver
+from zkwire.net.serving import ServingDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Listener(Sleeper):
         return told
 
 
-class MutexDriver(Driver):
+class MutexDriver(ServingDriver):
     """A driver whose session is guarded by a lock that knows its owner."""
 
     mutex: Any

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.net.dial import Resolver
-    from zkwire.net.driver import Driver
     from zkwire.net.sasl import Mechanism
+    from zkwire.net.serving import ServingDriver
     from zkwire.session.trace import TraceFrame
     from zkwire.wire.model import Credentials
 
@@ -125,7 +125,7 @@ class ClientBase:
             session.observers.add(ServerListUpdates(self._driver, servers))
 
     @staticmethod
-    def _driver_class() -> type[Driver]:
+    def _driver_class() -> type[ServingDriver]:
         """The class of the driver, loaded by the first client: it needs sockets."""
         raise NotImplementedError
 

@@ -19,7 +19,6 @@ from zkwire.net.dial import resolve
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.net.pipeline import BackgroundReply, Pipeline
-from zkwire.net.serving import Serving
 from zkwire.session.outcomes import CLOSING
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Either
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-class Driver(Serving):
+class Driver:
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     _kind: type[Request]  # the replies to a recipe's requests
@@ -83,7 +82,6 @@ class Driver(Serving):
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
-        super().__init__()
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
         self.idle_marks: list[Mark] = []

@@ -26,18 +26,14 @@ if TYPE_CHECKING:
 SECONDS = 1.0  # for all together
 
 _unfinished: weakref.WeakSet[Unfinished] = weakref.WeakSet()
-_hooked = False
 
 
 def remember(unfinished: Unfinished) -> None:
     """Have ``unfinished.wind_up`` called when the interpreter ends."""
-    global _hooked
     _unfinished.add(unfinished)
-    if not _hooked:
-        atexit.register(_wind_up)
-        _hooked = True
 
 
+@atexit.register
 def _wind_up() -> None:
     latest = time.monotonic() + SECONDS
     for unfinished in list(_unfinished):

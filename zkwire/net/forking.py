@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 
 
 _drivers: weakref.WeakSet[Shared] = weakref.WeakSet()
-_hooked = False
 
 
 def remember(driver: Shared) -> None:
     """Have ``driver.after_fork`` called in every forked child."""
-    global _hooked
     _drivers.add(driver)
-    if not _hooked and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_after_fork_in_child)
-        _hooked = True
 
 
 def _after_fork_in_child() -> None:
     for driver in list(_drivers):
         driver.after_fork()
     _drivers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from zkwire.net.background import BackgroundTask
+from zkwire.net.driver import Driver
 from zkwire.recipes.services.service import Background
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Awaited, Either
@@ -17,36 +18,20 @@ from zkwire.wire.model import State
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from random import Random
     from typing import Any
 
     from zkwire.net.pipeline import Pipeline
     from zkwire.recipes.services.service import Condition, Service
     from zkwire.session.session import Session
-    from zkwire.session.states import Observer
     from zkwire.session.waitable import Waitable
 
 
-class Serving:
-    """See the module's docstring.  What it needs of a driver stands first."""
+class ServingDriver(Driver):
+    """See the module's docstring."""
 
-    session: Session
-    background: Pipeline
-    interrupting: Any
-    nested: Any
-    mutex: Any
-    start: Callable[[], object]
-    call_soon: Callable[[Callable[[], object]], bool]
-    when_ready: Callable[[Waitable, Callable[[], object]], None]
-    attach: Callable[[Observer], None]
-    detach: Callable[[Observer], None]
-    flush: Callable[[], None]
-    check_open: Callable[[], None]
-
-    async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
-        raise NotImplementedError
-
-    def __init__(self) -> None:
+    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
+        super().__init__(session, rng, **options)
         self.background_tasks: set[BackgroundTask] = set()
         self.services: dict[Service, BackgroundTask] = {}
 

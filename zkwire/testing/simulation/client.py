@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire.aio.replies import StepReply
-from zkwire.net.driver import Driver
+from zkwire.net.serving import ServingDriver
 from zkwire.recipes.services.service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
@@ -263,7 +263,7 @@ class Client:
                 self.ghosts.append(link)
 
 
-class Shell(Driver):
+class Shell(ServingDriver):
     """What a recipe needs of a shell.  Everything leaves at the end of a step."""
 
     now: Callable[[], float]
