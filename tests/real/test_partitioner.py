@@ -384,7 +384,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"name": "a/b"}, ValueError, "a member's name must not contain a slash"),
     ({"name": 5}, TypeError, "a member's name must be a str"),
     ({"path": "p"}, ValueError, "must start with '/'"),
-    ({"path": "/"}, ValueError, "cannot be the root"),
+    ({"path": "/"}, ValueError, "root cannot be a partitioner"),
     ({"acl": [5]}, TypeError, "ACL"),
 ]
 

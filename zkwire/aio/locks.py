@@ -183,8 +183,8 @@ class AsyncElection(Candidates):
     def __init__(
         self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        super().__init__(runtime_of(client), path, text, acl)
-        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        make = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        super().__init__(runtime_of(client), path, make)
 
     def lead(self) -> AsyncSequentialLock:
         return self._new()

@@ -222,11 +222,11 @@ class Election(ElectionView):
     def __init__(
         self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._algorithm = Candidates(runtime_of(client), path, text, acl)
-        self._new = partial(SequentialLock, client, path, text, acl=acl)
+        make = partial(SequentialLock, client, path, text, acl=acl)
+        self._algorithm = Candidates(runtime_of(client), path, make)
 
     def lead(self) -> SequentialLock:
-        return self._new()
+        return self._algorithm._new()
 
     candidates: Final = blocking(Candidates.candidates)
     leader: Final = blocking(Candidates.leader)

@@ -31,7 +31,7 @@ from zkwire.errors import (
 from zkwire.operations.checks import check_acl
 from zkwire.recipes.insist import insist
 from zkwire.recipes.trees import ensure_path
-from zkwire.wire.paths import check_path
+from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +49,8 @@ class Entry:
     _kept = "/"  # a parent that stays when its last child has gone
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        if check_path(path) == "/":
-            raise ValueError("the root cannot be a lock")
         self._runtime = runtime
-        self._path = path
+        self._path = check_below_root(path, "a lock")
         self._acl = None if acl is None else check_acl(acl)  # None: the client's own
         self._busy = False  # an attempt is being made
         self._releasing = False

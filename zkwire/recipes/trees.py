@@ -22,7 +22,7 @@ from zkwire.errors import (
     error_for,
 )
 from zkwire.recipes.runtime import in_time, persist
-from zkwire.wire.paths import check_path, parent
+from zkwire.wire.paths import check_below_root, check_path, parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ async def _children(runtime: Runtime, path: str, deadline: float | None) -> list
 
 async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> None:
     """Delete everything below ``path``, and it."""
-    if check_path(path) == "/":
-        raise ValueError("the root cannot be deleted")
+    check_below_root(path, "deleted")
     begun = False
     try:
         while True:

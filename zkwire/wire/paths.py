@@ -85,6 +85,13 @@ def strip(chroot: str, path: str) -> str:
     return rest if rest.startswith("/") else path
 
 
+def check_below_root(path: str, what: str) -> str:
+    """``path`` if it is one and not the root, which cannot be ``what`` is wanted."""
+    if check_path(path) == "/":
+        raise ValueError(f"the root cannot be {what}")
+    return path
+
+
 def parent(path: str) -> str:
     """The path of the parent; "/" for "/"."""
     return path[: path.rindex("/")] or "/"

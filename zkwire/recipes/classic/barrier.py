@@ -14,7 +14,7 @@ from zkwire.recipes.runtime import deadline_of, in_time, persist, within
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
 from zkwire.session.watch import Watch
-from zkwire.wire.paths import check_path
+from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ class NodeBarrier(PathView):
     """The algorithm of a barrier; see :class:`zkwire.Barrier`."""
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        if check_path(path) == "/":
-            raise ValueError("the root cannot be a barrier")
         self._runtime = runtime
-        self._path = path
+        self._path = check_below_root(path, "a barrier")
         self._acl = None if acl is None else check_acl(acl)
 
     async def close(self, timeout: float | None = None) -> None:

@@ -19,7 +19,7 @@ from zkwire.operations.base import LARGEST_BODY
 from zkwire.operations.checks import check_data
 from zkwire.recipes.runtime import in_time
 from zkwire.recipes.trees import ensure_path
-from zkwire.wire.paths import SEQUENCE_DIGITS, check_path
+from zkwire.wire.paths import SEQUENCE_DIGITS, check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,10 +74,8 @@ class Layout:
     __slots__ = ("flat", "items", "kept", "marks", "path", "taken", "waiting")
 
     def __init__(self, path: str, flat: bool) -> None:
-        if check_path(path) == "/":
-            raise ValueError("the root cannot be a queue")
         side = f"{path}-zkwire-queue" if flat else path
-        self.path: str = path
+        self.path: str = check_below_root(path, "a queue")
         self.flat: bool = flat
         self.items: str = path if flat else f"{path}/entries"
         self.taken: str = f"{side}/taken"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from zkwire.recipes.locks.contenders import contenders
-from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from typing import Any
 
-    from zkwire.jute.records import ACL
     from zkwire.recipes.locks.contenders import Contender
     from zkwire.recipes.runtime import Runtime
 
@@ -25,14 +23,12 @@ class ElectionView(PathView):
 
 
 class Candidates(ElectionView):
-    """The queue of an election."""
+    """The queue of an election; ``make`` makes a candidacy."""
 
-    def __init__(
-        self, runtime: Runtime, path: str, text: str = "", acl: Sequence[ACL] | None = None
-    ) -> None:
+    def __init__(self, runtime: Runtime, path: str, make: Callable[[], Any]) -> None:
         self._runtime, self._path = runtime, path
-        self._arguments = (runtime, path, text, acl)
-        SequentialQueue(*self._arguments)  # checks the arguments
+        self._new = make
+        make()  # checks the arguments
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot.

@@ -34,7 +34,7 @@ from zkwire.recipes.attempt import permanent
 from zkwire.recipes.locks.sequential import OrderQueue, SequentialQueue, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
-from zkwire.wire.paths import check_path, sequence_number
+from zkwire.wire.paths import check_below_root, sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,10 +71,8 @@ class SemaphoreLease(SequentialQueue):
     ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
-        if check_path(path) == "/":
-            raise ValueError("the path of a semaphore cannot be the root")
+        self._base = check_below_root(path, "a semaphore")
         super().__init__(runtime, f"{path}/leases", text, acl)
-        self._base = path
         self._places = count
         self._last_try = last_try or LastTry()
         self._queue = OrderQueue(runtime, f"{path}/locks", text, acl)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.service import Condition, Service
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from zkwire.recipes.services.service import Sessions
 
@@ -27,22 +29,24 @@ class AwaitedService(Service):
 
     async def _until(self, holds: Callable[[], bool], timeout: float | None) -> bool:
         """Whether it holds within the time; raises what has ended the service, or the client."""
-        condition = Condition(lambda: self._over or holds())
+        with self._notified(lambda: self._over or holds()) as condition:
+            return await self._wait(condition, timeout)
+
+    @contextmanager
+    def _notified(self, holds: Callable[[], bool]) -> Generator[Condition, None, None]:
+        """A condition that each :meth:`_changed` notifies meanwhile."""
+        condition = Condition(holds)
         self._waiting[condition] = None
         try:
-            return await self._wait(condition, timeout)
+            yield condition
         finally:
             self._waiting.pop(condition, None)
 
     async def _left(self, path: str, timeout: float | None) -> None:
         """Wait for the end of one that is ``_leaving``; raises the error that has kept it."""
         limit, earlier = check_timeout("timeout", timeout), self._error
-        over = Condition(lambda: self._over)
-        self._waiting[over] = None
-        try:
+        with self._notified(lambda: self._over) as over:
             in_time = await self._sessions.holds(over, limit)
-        finally:
-            self._waiting.pop(over, None)
         if self._error is not earlier and self._error is not None:
             raise self._error
         if not in_time:

@@ -13,7 +13,7 @@ from zkwire.recipes.services.awaited import AwaitedService
 from zkwire.recipes.services.member import UnnamedKeeper, check_name
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.recipes.services.service import SESSION_OVER, Condition
-from zkwire.wire.paths import check_path
+from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ class GroupOwner(AwaitedService):
 
     def __init__(self, sessions: Sessions, path: str, acl: Sequence[ACL] | None = None) -> None:
         super().__init__(sessions)
-        if check_path(path) == "/":
-            raise ValueError("the root cannot be a group")
-        self._path = path
+        self._path = check_below_root(path, "a group")
         self._acl = None if acl is None else check_acl(acl)
         self._joined: list[NodeKeeper] = []
         self._requests: list[ListRequest] = []

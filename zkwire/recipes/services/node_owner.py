@@ -18,7 +18,7 @@ from zkwire.errors import (
 from zkwire.operations.checks import check_acl, check_data
 from zkwire.recipes.services.awaited import AwaitedService
 from zkwire.recipes.services.service import SESSION_OVER, Condition
-from zkwire.wire.paths import check_path
+from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ class NodeOwner(AwaitedService):
         self, sessions: Sessions, path: str, data: bytes = b"", acl: Sequence[ACL] | None = None
     ) -> None:
         super().__init__(sessions)
-        if check_path(path) == "/":
-            raise ValueError("the root is always there")
-        self._path = path
+        self._path = check_below_root(path, "kept: it is always there")
         self._data = check_data(data)  # as it was wanted before the wishes
         self._acl = None if acl is None else check_acl(acl)
         self._wishes: list[Wish] = []

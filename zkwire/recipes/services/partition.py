@@ -15,7 +15,7 @@ from zkwire.operations.checks import check_acl
 from zkwire.recipes.services.allotment import MARK, allot, digest
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.recipes.services.tenure import Tenure
-from zkwire.wire.paths import check_path
+from zkwire.wire.paths import check_below_root, check_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,11 +42,9 @@ class Partition:
     def __init__(
         self, path: str, items: Iterable[str], name: str | None, acl: Sequence[ACL] | None
     ) -> None:
-        if check_path(path) == "/":
-            raise ValueError("the path of a partitioner cannot be the root")
         if isinstance(items, str) or not isinstance(items, Iterable):
             raise TypeError(f"the items must be a list of names, not {items!r}")
-        self.path: str = path
+        self.path: str = check_below_root(path, "a partitioner")
         self.members: str = f"{path}/members"
         self.items: tuple[str, ...] = tuple(items)
         for item in self.items:

@@ -104,13 +104,9 @@ class ShareReader(AwaitedService):
     async def _until_changed(self, share: ShareView, timeout: float | None) -> bool:
         """Wait until the share has changed, at most so long; whether it has."""
         limit = check_timeout("timeout", timeout)
-        condition = Condition(lambda: share._stale)
-        self._waiting[condition] = None
-        try:
-            await self._sessions.holds(condition, limit)
-            return share.changed
-        finally:
-            self._waiting.pop(condition, None)
+        with self._notified(lambda: share._stale) as stale:
+            await self._sessions.holds(stale, limit)
+        return share.changed
 
     async def close(self, timeout: float | None = 10.0) -> None:
         """Let all items go and leave the group.  Idempotent.

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.service import Sessions
 
 
-class _Reader:
-    """A call of ``next``, as long as it waits."""
-
-
 class StateReader(Service):
     """See the module's docstring; the session's side is a subclass's."""
 
@@ -35,7 +31,7 @@ class StateReader(Service):
         super().__init__(sessions)
         self._path = check_path(path)
         self._callback: Any = callback
-        self._readers: list[object] = [] if callback is None else [callback]
+        self._readers: list[object] = [] if callback is None else [callback]  # calls of ``next``
         self._next: Any = None  # the state that was delivered last, until the reader has taken it
         self._wanted = self._started = callback is not None
         self._asked = Condition(lambda: self._wanted and self._next is None)
@@ -71,7 +67,7 @@ class StateReader(Service):
         supervisor; NoAuthError if the node may not be read; ClientClosedError behind :meth:`close`;
         RuntimeError while another reader waits, or if there is a callback.
         """
-        limit, reader = check_timeout("timeout", timeout), _Reader()
+        limit, reader = check_timeout("timeout", timeout), object()
         try:
             self._readers.append(reader)
             if self._readers[0] is not reader:
