@@ -97,10 +97,12 @@ def test_the_mark_tells_what_a_lost_reply_would_have(doubt: str) -> None:
 
 
 def test_a_mark_that_an_outsider_has_written_into_is_taken_as_it_is() -> None:
-    bad = refused(BadVersionError(), 1, 2)
-    own = Marked(multi=[made(), bad, changed(10)], exists=[at(9)])
-    assert [own.execute(), own.execute()] == [ZXID] * 2
-    assert own.mark.version == 10
+    """With the token there the change was made, at an unknown zxid."""
+    bad, lost = refused(BadVersionError(), 1, 2), OutcomeUnknownError()
+    touched = DataAndStat(IDLE.encode(), at(12))
+    own = Marked(multi=[made(), bad, changed(10), lost], exists=[at(9)], get_data=[touched])
+    assert [own.execute() for _ in range(3)] == [ZXID, ZXID, 0]
+    assert own.mark.version == 12
 
 
 def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:

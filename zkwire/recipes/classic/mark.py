@@ -108,6 +108,7 @@ class Marks(Entry):
     ) -> tuple[list[Any], int]:
         """Execute the operations exactly once: their results, none after a lost reply; the zxid.
 
+        That is 0 if an outsider has written into the mark since.
         MultiError if one of them is refused, NoNodeError if an outsider has deleted the mark, or
         written into it, or if there is no folder: nothing was executed.  Any other error says by
         ``maybe_applied`` whether it may be.
@@ -145,8 +146,9 @@ class Marks(Entry):
             raise
 
     def _done(self, mark: Mark, stat: Stat, results: list[Any]) -> tuple[list[Any], int]:
+        zxid = stat.mzxid if stat.version == mark.version + 1 else 0
         mark.version, mark.in_doubt = stat.version, False
-        return results, stat.mzxid
+        return results, zxid
 
     async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
         """The mark's stat if the change has been made."""

@@ -68,7 +68,7 @@ class PuttingQueue:
 
         Items of a lower ``priority``, 0 to 999, come first, those of one priority in the order of
         their puts.  The zxid rises from put to put, and ``item.zxid`` of the consumer is the same
-        (0 if an outsider has deleted the nodes that would tell).
+        (0 if an outsider has written into the node that would tell).
 
         A lost connection is no error: whether the item was put is found out on the next one, within
         ``timeout`` seconds, by default the client's ``operation_timeout``.  OperationTimeoutError,
