@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 class LoopDriver(LoopBound):
     """See the module's docstring."""
 
-    loop: asyncio.AbstractEventLoop | None
-    closing: float | None
-
     _kind = StepReply
     io: LoopIO | None = None
     caller = staticmethod(asyncio.current_task)

@@ -32,13 +32,6 @@ class TLSConnection(Connection):
 
     exact = False
     __slots__ = ("_ciphertext", "_mutex", "_tls")
-    backlog: memoryview[int]
-    end: str | None
-    broken_pipe: str | None
-    writable: bool
-    writer: object
-    written: int
-    closed_because: str | None
 
     def __init__(
         self, sock: socket.socket, tls: TlsFilter, mutex: AbstractContextManager[Any]

@@ -150,7 +150,6 @@ class OwnNodeWatch(Watch):
     """
 
     __slots__ = ("gone", "lost", "request", "stands")
-    _wakers: tuple[Waker, ...] | dict[Waker, None]
 
     def __init__(self) -> None:
         super().__init__()

@@ -31,6 +31,7 @@ from zkwire.wire.paths import parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from typing import Any
 
     from zkwire.jute.records import Stat
@@ -98,9 +99,8 @@ class NodeKeeper(NodeOwner):
 
     async def _create(self, runtime: Any, data: bytes, watch: Watch) -> tuple[bool, Stat | None]:
         """Whether it was created just now, and the stat of what is there."""
-        operations = runtime.operations
-        created = operations.create(self._path, data, self._acl, ephemeral=True)
-        look = operations.exists(self._path, watch=watch)
+        created = self._make(runtime, data)
+        look = runtime.operations.exists(self._path, watch=watch)
         made = False
         try:
             await created
@@ -111,6 +111,10 @@ class NodeKeeper(NodeOwner):
             self._doubt = self._doubt or error.maybe_applied
             raise
         return made, await look
+
+    def _make(self, runtime: Any, data: bytes) -> Awaitable[object]:
+        """Ask for the node."""
+        return runtime.operations.create(self._path, data, self._acl, ephemeral=True)
 
     async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
         if stat is None:

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import MultiError, NodeExistsError, NoNodeError, ZooKeeperError
+from zkwire.errors import MultiError, NoNodeError
 from zkwire.operations.multi import Create
 from zkwire.recipes.services.persistent_node import NodeKeeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from typing import Any
 
     from zkwire.jute.records import Stat
-    from zkwire.session.watch import Watch
 
 TOKEN = "-zkwire-"
 """What stands between the node's name and the id in the name of a token."""
@@ -33,29 +33,22 @@ class StandingKeeper(NodeKeeper):
     _ephemeral = False
     _token = ""  # the path of a token that may be there
 
-    async def _create(self, runtime: Any, data: bytes, watch: Watch) -> tuple[bool, Stat | None]:
+    def _make(self, runtime: Any, data: bytes) -> Awaitable[object]:
         if not self._token:
             self._token = f"{self._path}{TOKEN}{runtime.unique()}"
-        creation = [
+        both = [
             Create(self._path, data, self._acl),
             Create(self._token, b"", self._acl, ephemeral=True),
         ]
-        created = runtime.operations.multi(creation)
-        look = runtime.operations.exists(self._path, watch=watch)
-        made = False
+        return self._both_made(runtime, runtime.operations.multi(both))
+
+    async def _both_made(self, runtime: Any, made: Awaitable[object]) -> None:
         try:
-            await created
-            made = self._doubt = True
+            await made
         except MultiError as error:
-            refusal = error.results[error.index] or error
-            if not isinstance(refusal, NodeExistsError):
-                raise refusal from None
             if error.index == 1:  # of an earlier create, whose node is gone
                 await self._drop_token(runtime)
-        except ZooKeeperError as error:
-            self._doubt = self._doubt or error.maybe_applied
-            raise
-        return made, await look
+            raise error.results[error.index] or error from None
 
     async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
         if self._token:
