@@ -197,10 +197,7 @@ class LoopDriver(LoopBound):
         self._turn_soon()  # it has a deadline
 
     def spawn(
-        self,
-        work: Callable[[Pipeline], Coroutine[Any, Any, object]],
-        *,
-        lasting: bool = False,
+        self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
     ) -> None:
         """Run ``work(background)`` to its end; see :class:`zkwire.net.serving.ServingDriver`."""
         if self.loop_closed:

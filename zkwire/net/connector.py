@@ -40,12 +40,7 @@ PROBE_SECONDS = 2.0
 class Connector:
     """See the module's docstring."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        selector: Selector,
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, driver: Driver, selector: Selector, wake: Callable[[], None]) -> None:
         self._driver = driver
         self._mutex = driver.mutex
         self._selector = selector

@@ -20,10 +20,7 @@ class Probe:
     """One question; ``answer`` is set at its end, b"" if there was none until ``until``."""
 
     def __init__(
-        self,
-        dialer: Dialer,
-        listen: Callable[[Any, socket.socket, int], None],
-        until: float,
+        self, dialer: Dialer, listen: Callable[[Any, socket.socket, int], None], until: float
     ) -> None:
         self.target: tuple[str, int] = dialer.target
         self.answer: bytes | None = None

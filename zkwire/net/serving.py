@@ -36,10 +36,7 @@ class ServingDriver(Driver):
         self.services: dict[Service, BackgroundTask] = {}
 
     def spawn(
-        self,
-        work: Callable[[Pipeline], Coroutine[Any, Any, object]],
-        *,
-        lasting: bool = False,
+        self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
     ) -> None:
         """Run ``work(background)`` to its end, whatever becomes of the caller.
 

@@ -13,11 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from zkwire.errors import (
-    AuthFailedError,
-    ClientClosedError,
-    SessionExpiredError,
-)
+from zkwire.errors import AuthFailedError, ClientClosedError, SessionExpiredError
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
