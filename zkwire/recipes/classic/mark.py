@@ -24,6 +24,7 @@ from zkwire.errors import (
     NodeExistsError,
     NoNodeError,
     NotSentError,
+    OperationTimeoutError,
     OutcomeUnknownError,
     ZooKeeperError,
 )
@@ -162,6 +163,9 @@ class Marks(Entry):
                 return stat if data == token else None
             except ConnectionLossError:
                 continue
+            except OperationTimeoutError:
+                self._runtime.withdraw(read)
+                raise
             except NoNodeError:
                 if not mark.version:
                     return None
