@@ -246,3 +246,18 @@ async def persist(
             return await runtime.until(operation(*args, **kwargs), deadline)
         except ConnectionLossError:
             pass
+
+
+async def answered(
+    runtime: Runtime,
+    deadline: float | None,
+    asked: Reply[T],
+    operation: Callable[P, Reply[T]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """The same, of an operation that was asked for before: only a lost one is asked for again."""
+    try:
+        return await runtime.until(asked, deadline)
+    except ConnectionLossError:
+        return await persist(runtime, deadline, operation, *args, **kwargs)

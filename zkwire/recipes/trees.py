@@ -104,28 +104,19 @@ async def walk(
             window = level[start : start + WINDOW]
             replies = [runtime.operations.get_children(node) for node in window]
             for node, reply in zip(window, replies, strict=True):
-                names: list[str] | None = None
                 try:
-                    names = await runtime.until(reply, deadline())
-                except ConnectionLossError:
-                    names = await _children(runtime, node, deadline())
+                    try:
+                        names = await runtime.until(reply, deadline())
+                    except ConnectionLossError:
+                        limit, again = in_time(runtime, deadline()), runtime.operations.get_children
+                        names = await persist(runtime, limit, again, node)
                 except NoNodeError:
-                    pass
-                if names is not None:
-                    yield node
-                    below += [f"{'' if node == '/' else node}/{name}" for name in names]
-                elif node == path:
-                    raise error_for(NoNodeError.code, "walk", path)
+                    if node == path:
+                        raise error_for(NoNodeError.code, "walk", path) from None
+                    continue
+                yield node
+                below += [f"{'' if node == '/' else node}/{name}" for name in names]
         level = below
-
-
-async def _children(runtime: Runtime, path: str, deadline: float | None) -> list[str] | None:
-    try:
-        return await persist(
-            runtime, in_time(runtime, deadline), runtime.operations.get_children, path
-        )
-    except NoNodeError:
-        return None
 
 
 async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> None:

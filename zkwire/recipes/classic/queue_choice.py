@@ -15,7 +15,7 @@ from zlib import crc32
 
 from zkwire.errors import ConnectionLossError, NoNodeError
 from zkwire.recipes.classic.queue_items import is_item
-from zkwire.recipes.runtime import in_time, persist
+from zkwire.recipes.runtime import answered, in_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,17 +74,11 @@ class Choice:
             if not self._ahead:
                 self._read_ahead()
             self._tried += 1
-            limit = in_time(runtime, deadline)
+            limit, path = in_time(runtime, deadline), f"{self._layout.items}/{name}"
             try:
-                return name, await runtime.until(reply, limit)
+                return name, await answered(runtime, limit, reply, read, path)
             except NoNodeError:
                 self._missed += 1
-            except ConnectionLossError:
-                try:
-                    path = f"{self._layout.items}/{name}"
-                    return name, await persist(runtime, limit, read, path)
-                except NoNodeError:
-                    self._missed += 1
         return None
 
     def _read_ahead(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import ConnectionLossError, NoNodeError
+from zkwire.errors import NoNodeError
 from zkwire.jute.record import Record
-from zkwire.recipes.runtime import in_time, persist
+from zkwire.recipes.runtime import answered, in_time, persist
 from zkwire.wire.paths import sequence_number
 
 TYPE_CHECKING = False
@@ -44,10 +44,8 @@ async def contenders(runtime: Runtime, path: str) -> list[Contender]:
     found: list[Contender] = []
     for node, reply in replies.items():
         with suppress(NoNodeError):  # gone meanwhile
-            try:
-                data, stat = await runtime.until(reply, deadline)
-            except ConnectionLossError:
-                data, stat = await persist(runtime, deadline, runtime.operations.get_data, node)
+            read = runtime.operations.get_data
+            data, stat = await answered(runtime, deadline, reply, read, node)
             text = data.decode("utf-8", "replace")
             found.append(Contender(node, numbers[node] or 0, stat.ephemeral_owner, text))
     return sorted(found, key=lambda contender: contender.sequence)
