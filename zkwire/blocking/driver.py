@@ -128,7 +128,7 @@ class ThreadDriver(LeaderFollower):
                 queued = session.push(request)
         if not queued:
             self._submit(request, eager)
-        elif eager and (queued >= FLUSH_AT or not session.unanswered):
+        elif eager and (queued >= FLUSH_AT or not session.in_flight):
             self.flush()
 
     def _submit(self, request: Request, eager: bool) -> None:
@@ -153,7 +153,7 @@ class ThreadDriver(LeaderFollower):
             first = not session.usable and session.queued == 1
         if first:
             self.wake()  # it has a deadline, and those behind it have later ones
-        elif eager and (not session.unanswered or session.queued >= FLUSH_AT):
+        elif eager and (not session.in_flight or session.queued >= FLUSH_AT):
             self.flush()
         self._schedule_callbacks()
 

@@ -240,7 +240,7 @@ class LeaderFollower(CallingDriver):
         """See :meth:`_read_as_leader`; with the read role.  All waiting of a leader is here."""
         session, left = self.session, None
         while not (waitable.ready or connection.closed_because):
-            if connection.got < SPARSE and (expected := session.unanswered) >= LONG_LINE:
+            if connection.got < SPARSE and (expected := len(session.in_flight)) >= LONG_LINE:
                 time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
             if deadline is not None:
                 left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
@@ -280,7 +280,7 @@ class LeaderFollower(CallingDriver):
         Where events come one by one, and nothing else is expected, let more of them arrive first.
         """
         session = self.session
-        if session.unanswered:
+        if session.in_flight:
             connection.stream = 0
         elif connection.streams(self.now()):
             connection.gathering = True
@@ -305,7 +305,7 @@ class LeaderFollower(CallingDriver):
                 if data and not connection.closed_because:
                     now = self.now()
                     session.receive_data(data, now)
-                    if now >= connection.deadlines_at:
+                    if (session.in_flight or connection.full) and now >= connection.deadlines_at:
                         # In a flood the I/O thread may not get the mutex in time for its pings.
                         connection.deadlines_at = now + DEADLINES_EVERY
                         session.on_deadline(now)

@@ -128,18 +128,17 @@ class Connection:
 
         An end of the stream is noted down.
         """
-        inbox = self.inbox
         try:
-            inbox.extend(map(self._recv, (self.room,), FLAGS))
+            self.inbox.extend(map(self._recv, (self.room,), FLAGS))
         except BlockingIOError:
             self.full = False
-            if not inbox:
+            if not self.inbox:
                 return None
         except OSError as error:
             why = kernel_says(error)
             self.closed_because = self.broken_pipe or why
             return None
-        data = inbox[0]
+        data = self.inbox[0]
         self.got = got = len(data)
         if not got:
             self.closed_because = self.broken_pipe or CLOSED

@@ -19,7 +19,7 @@ from itertools import islice
 from zkwire.errors import ProtocolError
 from zkwire.session.own_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.session.request import ANSWERED, about_session
-from zkwire.wire import ops
+from zkwire.wire.ops import CLOSE_SESSION, MULTI
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class RequestQueue:
                     break
                 if op.reply is not None:
                     head.record = record = op.reply.decode(data, start, end)
-                    if op is ops.MULTI and about_session(record):
+                    if op is MULTI and about_session(record):
                         break
-                elif end == start and op is not ops.CLOSE_SESSION:
+                elif end == start and op is not CLOSE_SESSION:
                     head.record = None
                 else:
                     break

@@ -323,7 +323,7 @@ class Session(SessionStatus):
             if self.trace is not None:
                 self.trace.own_frames(parts, now)
         if self.usable:
-            before = len(self._requests.unanswered)
+            before = len(self.in_flight)
             parts += self._requests.take(now)
             if self.trace is not None:
                 self.trace.sent(self._requests.since(before), now)
@@ -438,8 +438,8 @@ class Session(SessionStatus):
         except ProtocolError as error:
             self.broken, self._garbled = str(error), True
             # With any other outcome the caller would repeat it, and break the next connection too.
-            if isinstance(error, ReplyTooLargeError) and self._requests.unanswered:
-                self._fail(self._requests.unanswered[0], outcomes.unreadable(error))
+            if isinstance(error, ReplyTooLargeError) and self.in_flight:
+                self._fail(self.in_flight[0], outcomes.unreadable(error))
         return whole
 
     def _receive_frame(self, chunk: bytes, at: int, end: int, now: float) -> None:
@@ -450,7 +450,7 @@ class Session(SessionStatus):
         if unknown:
             self._requests.advance(xid)
         if self.trace is not None:
-            self.trace.received(xid, zxid, code, end - at, self._requests.unanswered, now)
+            self.trace.received(xid, zxid, code, end - at, self.in_flight, now)
         at += _REPLY_BYTES
         if xid > 0 and self._handshake.restored:
             request = self._requests.head(xid)
@@ -507,7 +507,7 @@ class Session(SessionStatus):
         # A missing node is an answer to exists.
         refused = code and not (code == _NO_NODE and op is ops.EXISTS)
         request.outcome = Refused(code) if refused else ANSWERED
-        self._requests.unanswered.popleft()  # interrupt-safe: late
+        self.in_flight.popleft()  # interrupt-safe: late
         if self._watches.requests:
             self._tell_server()
         if code:

@@ -72,6 +72,7 @@ class SessionStatus:
         self._lease_holders = LeaseHolders(self.callbacks)
         self._requests = RequestQueue(first_xid)
         self.queue: deque[Request] = self._requests.queue
+        self.in_flight: deque[Request] = self._requests.unanswered
         self._watches = WatchManager(chroot, self.callbacks)
         self._unknown = UnknownOperations()
         self._address: object = None  # of the connection
@@ -166,7 +167,7 @@ class SessionStatus:
     @property
     def unanswered(self) -> int:
         """How many requests are sent and not answered."""
-        return len(self._requests.unanswered)
+        return len(self.in_flight)
 
     @property
     def dead_at(self) -> float:
