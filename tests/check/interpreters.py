@@ -21,8 +21,13 @@ _TELL = (
 def found_pythons() -> dict[str, Path]:
     """One of each version from 3.11 on, ``3.14t`` for a free-threaded one: of the path, of pyenv.
 
-    What does not start is none.
+    What does not start is none.  With ``ZKWIRE_PYTHONS`` it is those programs, separated by colons,
+    and no others.
     """
+    if named := os.environ.get("ZKWIRE_PYTHONS"):
+        return {
+            _version(program) or str(program): program for program in map(Path, named.split(":"))
+        }
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     folders = [*map(Path, os.get_exec_path()), *sorted(pyenv.glob("3.*/bin"))]
     found: dict[str, Path] = {}

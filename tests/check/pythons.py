@@ -1,11 +1,13 @@
 """``python3 -m tests.check.pythons``: the fast tests, on each Python of this machine.
 
 They run on the installed wheel, beside a copy of the project that has no package ``zkwire``.  Left
-out is what looks at the sources or at the tools' own environment, which the step `unit` does.
+out is what looks at the sources or at the tools' own environment, which the step `unit` does.  A
+Python without a lock of its own (3.13t) runs the tests of threads, too.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -17,8 +19,13 @@ from tests.check.interpreters import FOLDER, found_pythons, make_environment
 from tests.check.wheel import built_wheel
 
 PACKAGES = ("coverage", "hypothesis", "kazoo", "pytest", "pytest-xdist")
-LIMIT = 1800
+LIMIT = 3600
 """Seconds for the tests on one Python."""
+
+OF_THREADS = (
+    *("calls", "client", "client_end", "client_forks", "client_loss", "client_races"),
+    *("client_stress", "client_threads", "client_watches", "nested", "owner_ends", "supervisor"),
+)
 
 ABOUT_SOURCES = (
     *("benchmarks_table", "check", "house", "import", "java_bytes", "layers", "pictures", "tiers"),
@@ -47,11 +54,15 @@ def main() -> int:
     ignored += [f"--deselect=tests/unit/{name}" for name in ABOUT_A_SOURCE]
     for version, python in found_pythons().items():
         print(f"Python {version}", flush=True)
-        constraint = ("--constraint", str(REQUIREMENTS))
-        made = make_environment(f"tests-{version}", python, *constraint, str(wheel), *PACKAGES)
+        free = version.endswith("t")
+        # Not every release of a package has a wheel for a free-threaded Python.
+        which = ("--only-binary", ":all:") if free else ("--constraint", str(REQUIREMENTS))
+        made = make_environment(f"tests-{version}", python, *which, str(wheel), *PACKAGES)
         command = [str(made), *shlex.split("-m pytest -q -n 2 --dist worksteal -m 'not types'")]
         command += [*ignored, *sys.argv[1:], "tests/unit", "tests/testbed"]
-        done = subprocess.run(command, cwd=tree, check=False, timeout=LIMIT)
+        command += [f"tests/shell/test_{name}.py" for name in OF_THREADS if free]
+        variables = {**os.environ, "ZKWIRE_TEST_BACKEND": "embedded"}
+        done = subprocess.run(command, cwd=tree, env=variables, check=False, timeout=LIMIT)
         failed += [version] * (done.returncode != 0)
     if failed:
         print("failed on Python", *failed, flush=True)

@@ -19,6 +19,7 @@ from tests.support.lock_helpers import Running
 from zkwire import Client, ForkedError, SequentialLock, State, Watch
 from zkwire.blocking.waiting import Sleeper
 from zkwire.session.waitable import Waitable
+from zkwire.testing import Server
 
 # --- forks ----------------------------------------------------------------------------------------
 
@@ -199,6 +200,47 @@ def test_processes_of_multiprocessing() -> None:
         assert all("parent process" in answer for answer in answers)
         client.sync()
         assert len(server.connections) == 1
+
+
+_pool: dict[
+    str, Any
+] = {}  # of a worker of a prefork pool, as Celery's: made once, used by many tasks
+
+
+def begin_worker(hosts: str) -> None:
+    _pool["client"] = Client(hosts)
+
+
+def count_one(_: int) -> tuple[str, int]:
+    """A task: what the inherited client says, and one more in a node, under a lock."""
+    inherited = work_in_pool(0)
+    own: Client = _pool["client"]
+    with SequentialLock(own, "/lock"):
+        data = own.get_data("/count").data
+        own.set_data("/count", b"%d" % (int(data) + 1))
+    return inherited, own.session_id
+
+
+@forks
+def test_workers_of_a_prefork_pool_have_a_session_each(server: Server) -> None:
+    """They are replaced after three tasks; their parent holds a lock of its own all the time."""
+    with Client(server.hosts) as client, SequentialLock(client, "/parent") as lock:
+        client.create("/count", b"0")
+        session, _inherited[:] = client.session_id, [client]
+        fork = multiprocessing.get_context("fork")
+        try:
+            with fork.Pool(2, begin_worker, (server.hosts,), maxtasksperchild=3) as pool:
+                answers = pool.map_async(count_one, range(12), chunksize=1).get(PATIENCE)
+                pool.close()
+                pool.join()
+        finally:
+            _inherited.clear()
+        assert client.get_data("/count").data == b"12"
+        assert all("parent process" in inherited for inherited, _ in answers)
+        sessions = {own for _, own in answers}
+        assert len(sessions) >= 4
+        assert session not in sessions
+        assert (client.session_id, lock.held) == (session, True)
 
 
 # --- exits ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "zkwire"
 
 # Lines of code that a room may have.  A feature may raise its room's budget, nothing else.
 BUDGET = {
-    "errors": 150, "jute": 680, "wire": 300, "session": 2210, "operations": 500, "recipes": 5335,
+    "errors": 150, "jute": 680, "wire": 300, "session": 2220, "operations": 500, "recipes": 5365,
     "net": 2050, "blocking": 1800, "aio": 1225, "zkwire": 160,
 }  # fmt: skip
 RECIPE = 155  # a recipe's file; a new recipe should do with 120

@@ -70,6 +70,7 @@ class Runtime:
     operation_timeout = None
     lease_deadline = 100.0
     connection = "the first"
+    mutex = contextlib.nullcontext()
 
     def __init__(self, **answers: list[object]) -> None:
         self.answers = answers

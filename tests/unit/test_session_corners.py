@@ -28,6 +28,19 @@ def test_a_mechanism_that_answers_too_late_is_not_heard(script: Script) -> None:
     assert not script.session.has_output
 
 
+def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:
+    """ZooKeeper 3.4 does so; a network that fails says nothing of the password."""
+    script = Script(sasl=True)
+    for why, said in [("the server closed it", True), ("no route to host", False)]:
+        script.dial()
+        script.welcome()
+        script.session.sasl_token(b"proof")
+        script.flush()
+        script.lose(why=why)
+        assert script.session.last_failure.partition(" and ")[0].endswith(why)
+        assert ("are the user name and the password right?" in script.session.last_failure) is said
+
+
 def test_a_function_is_called_in_its_place_among_the_wakeups() -> None:
     script = script_in(State.HANDSHAKE)
     script.session.call(lambda: script.log.append("called"))

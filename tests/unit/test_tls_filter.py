@@ -272,6 +272,12 @@ def test_a_handshake_that_is_cut_is_never_done(
     assert client.error is None
 
 
+# OpenSSL 3.6 does not tell these two apart.
+NO_RECORD = "TLS: what came is no TLS record, or was changed on its way"
+CHANGED = {"TLS: decryption failed or bad record mac", NO_RECORD}
+PLAIN_TEXT = {"TLS: the other side does not speak TLS", NO_RECORD}
+
+
 @pytest.mark.parametrize("size", [1, 65536])
 def test_a_forged_record_is_an_error_after_all_before_it(
     pair: tuple[TlsFilter, Peer], size: int
@@ -283,7 +289,7 @@ def test_a_forged_record_is_an_error_after_all_before_it(
     assert came == b"good"
     error = client.error
     assert error is not None
-    assert describe(error) == "TLS: decryption failed or bad record mac"
+    assert describe(error) in CHANGED
     assert client.feed(peer.send(b"more")) == b""
     assert client.error is error
     assert client.take_output(), "an alert tells the peer"
@@ -293,7 +299,7 @@ def test_plain_text_in_the_middle(pair: tuple[TlsFilter, Peer]) -> None:
     client, _ = pair
     assert client.feed(b"plain text, and long enough") == b""
     assert client.error is not None
-    assert describe(client.error) == "TLS: the other side does not speak TLS"
+    assert describe(client.error) in PLAIN_TEXT
 
 
 # --- refusals -------------------------------------------------------------------------------------

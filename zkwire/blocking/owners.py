@@ -29,13 +29,12 @@ if TYPE_CHECKING:
 
 def value_of_each_thread(make: Callable[[], T]) -> Callable[[], T]:
     """A function that returns the value of the thread that calls it, made at the first call."""
-    kind: object = None
-    values: Any = None
+    kinds: dict[object, Any] = {}  # gevent replaces threads, and their values with them
 
     def value() -> T:
-        nonlocal kind, values
-        if kind is not threading.get_ident:  # gevent replaces threads, and their values with them
-            kind, values = threading.get_ident, threading.local()
+        kind = threading.get_ident
+        # In one step: of two threads that begin at once, one would lose its value.
+        values = kinds.get(kind) or kinds.setdefault(kind, threading.local())
         try:
             return values.value
         except AttributeError:

@@ -4,8 +4,9 @@ A driver owns the session and the connection in use.  For recipes it is the Runt
 :mod:`zkwire.recipes.runtime`; for requests and watches it is their way to the server.  How to wait,
 and which thread does what, is decided by the subclasses, for threads and for asyncio.
 
-Invariant: the session is only used under ``mutex``.  Under asyncio, where one thread does
-everything, that is no lock.
+Invariants: the session is only used under ``mutex``.  Under asyncio, where one thread does
+everything, that is no lock.  What threads change without it is copied by ``list``, in one step also
+where Python has no lock of its own (a ``tuple`` is made in several).
 """
 
 from __future__ import annotations

@@ -24,9 +24,10 @@ _OTHER_NAME = (62, 64)
 _NOT_TRUSTED = (18, 19, 20, 21, 27)
 
 # What TLS makes of bytes that are not TLS, by the TLS library's version and the bytes' accident.
+_NO_RECORD = "RECORD_LAYER_FAILURE"  # OpenSSL 3.6 says so of a changed record as well
 NOT_TLS = {
     *("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"),
-    *("WRONG_SSL_VERSION", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"),
+    *("WRONG_SSL_VERSION", "PACKET_LENGTH_TOO_LONG", _NO_RECORD),
 }
 # Alerts for a client that shows no certificate: the standard's, which before TLS 1.3 can mean that
 # nothing is common; and the one of Java 17 up to 17.0.15 for every version, which also says that
@@ -154,6 +155,8 @@ def _reason(error: ssl.SSLError) -> str:
         return "the other side wants to renegotiate"
     # Errors that Python makes itself have none, or None.
     reason: str = getattr(error, "reason", None) or ""
+    if reason == _NO_RECORD:
+        return "what came is no TLS record, or was changed on its way"
     if reason in NOT_TLS:
         return "the other side does not speak TLS"
     if reason in _WANTS_CERTIFICATE:

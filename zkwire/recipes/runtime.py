@@ -17,6 +17,7 @@ from zkwire.session.waitable import check_timeout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
     from typing import Any, ParamSpec, Protocol, TypeVar
 
     from zkwire.operations import Operations, Reply
@@ -59,6 +60,14 @@ if TYPE_CHECKING:
 
     class Runtime(Protocol):
         """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
+
+        @property
+        def mutex(self) -> AbstractContextManager[object]:
+            """For a few steps that threads must not mix; nothing awaits under it.
+
+            Under asyncio it is no lock: a step without an await is one step there.
+            """
+            ...
 
         @property
         def operations(self) -> Operations:

@@ -17,7 +17,7 @@ from zkwire.jute.records import (
     ReplyHeader,
     SetSASLResponse,
 )
-from zkwire.session import own_frames
+from zkwire.session import outcomes, own_frames
 from zkwire.session.authentication import Authentication
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials
@@ -153,6 +153,12 @@ class Handshake:
         if self._identity.sasl:
             self.challenge = b""
         return answer
+
+    def explain(self, why: str, last_zxid: int) -> str:
+        """``why`` the connection has ended, with what that usually means at this point."""
+        if not self.greeted:
+            return outcomes.ungreeted(why, last_zxid)
+        return outcomes.unproven(why) if self._sasl_xid else why
 
     # --- SASL -------------------------------------------------------------------------------------
 

@@ -52,6 +52,10 @@ _BEHIND = (
     "client has seen: after a restart without its data that does not end, and the way out is a "
     "new client with a new session; or is it without a quorum, not yet up, or full?)"
 )
+_UNPROVEN = (
+    " and did not answer the SASL login (are the user name and the password right? ZooKeeper 3.4 "
+    "refuses them so)"
+)
 CLOSING = "the client is being closed"
 LAPSED = "no server has answered for a session timeout; the session may have expired"
 WITHDRAWN = Failed(NotSentError, "withdrawn before it was sent", False)
@@ -62,6 +66,11 @@ def ungreeted(why: str, last_zxid: int) -> str:
     if why not in (CLOSED, RESET):
         return why
     return why + (_BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED)
+
+
+def unproven(why: str) -> str:
+    """``why`` a connection ended before a SASL token was answered, with the usual reason."""
+    return why + _UNPROVEN if why in (CLOSED, RESET) else why
 
 
 def terminal(state: State, request: Request, why: str | None) -> Answered | Failed:

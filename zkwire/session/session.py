@@ -556,8 +556,7 @@ class Session(SessionStatus):
             why = self._unknown.refusal()
         else:
             self._unknown.forget()
-            if not self._handshake.greeted:
-                why = outcomes.ungreeted(why, self.last_zxid)
+            why = self._handshake.explain(why, self.last_zxid)
         server = "{}:{}".format(*(self.server or ("?", 0)))
         self.last_failure = f"{server}: {why}"
         self.failures[server] = why

@@ -75,21 +75,24 @@ class Member(MemberNode):
     ) -> bool:
         deadline = deadline_of(self._runtime, timeout)
         self._runtime.check()
-        if self._busy:
-            raise LockInUseError("another thread or task uses this very member")
-        self._busy = True
+        mine = False
         try:
+            with self._runtime.mutex:  # of two threads, one finds the other
+                if self._busy:
+                    raise LockInUseError("another thread or task uses this very member")
+                self._busy = mine = True
             self._runtime.engaged.add(self)
             await step(deadline)
             return True
         except OperationTimeoutError:
             return False
         finally:
-            try:
-                self._clean_up_pending()
-            finally:
-                self._busy = False
-                self._disengage()
+            if mine:
+                try:
+                    self._clean_up_pending()
+                finally:
+                    self._busy = False
+                    self._disengage()
 
     async def _enter(self, deadline: float | None) -> None:
         await self._runtime.connected(deadline)

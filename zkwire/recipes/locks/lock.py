@@ -17,6 +17,8 @@ Invariants, for every lock, beside those of :mod:`zkwire.recipes.entry` and
 
 from __future__ import annotations
 
+from functools import partial
+
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -26,6 +28,7 @@ from zkwire.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
+from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import NOT_NOW, Attempt, LockInUseError
 from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.locks.guarded import GuardedClaim
@@ -66,8 +69,9 @@ class Lock(GuardedClaim, Acquirable):
     # --- to acquire -------------------------------------------------------------------------------
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-        self._refuse_two()
-        self._busy = True
+        return await alone(self, partial(self._acquire_or_clean_up, deadline, wait))
+
+    async def _acquire_or_clean_up(self, deadline: float | None, wait: bool) -> bool:
         try:
             self._runtime.engaged.add(self)
             if await self._acquire(deadline, wait and self._waits):
@@ -81,8 +85,6 @@ class Lock(GuardedClaim, Acquirable):
                 if self._pending_cleanup is None:
                     self._runtime.engaged.discard(self)
             raise
-        finally:
-            self._busy = False  # interrupt-safe: last, the lock may be held
 
     def _refuse_two(self) -> None:
         self._runtime.check()
@@ -98,7 +100,7 @@ class Lock(GuardedClaim, Acquirable):
             self._forget_grant()
             runtime = self._runtime
             await runtime.connected(deadline)
-            attempt = Attempt(runtime.session_id, runtime.unique(), tuple(runtime.going))
+            attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.going,))
             self._pending_cleanup = attempt
             won = await self._contend(attempt, deadline, wait)
             if won:

@@ -9,8 +9,10 @@ Invariant: held exactly if every one of them is; lost as soon as one is lost.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from zkwire.errors import LockLostError, OperationTimeoutError, ZooKeeperError
+from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.insist import insist
 from zkwire.recipes.locks.acquirable import Acquirable
@@ -54,8 +56,9 @@ class AllLocks(MultiView, Acquirable):
         self._runtime.check()
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-        self._refuse_two()
-        self._busy = True
+        return await alone(self, partial(self._acquire_or_release, deadline, wait))
+
+    async def _acquire_or_release(self, deadline: float | None, wait: bool) -> bool:
         try:
             self._forget_loss()
             return await self._acquire(deadline, wait)
@@ -63,8 +66,6 @@ class AllLocks(MultiView, Acquirable):
             if not self._acquired:
                 self._release_taken()
             raise
-        finally:
-            self._busy = False
 
     def _refuse_two(self) -> None:
         self._check_place()

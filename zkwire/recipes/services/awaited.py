@@ -24,7 +24,7 @@ class AwaitedService(Service):
         self._leaving = False  # it ends by itself, behind what it has to do for that
 
     def _changed(self) -> None:
-        for condition in tuple(self._waiting):
+        for condition in list(self._waiting):
             condition.notify()
 
     async def _until(self, holds: Callable[[], bool], timeout: float | None) -> bool:

@@ -152,9 +152,9 @@ class Succession:
     def _enter(self, client: Any) -> None:
         with self._shell.mutex:
             self._present = (self._present[0] + 1, client)
-            for service in tuple(self._services):
+            for service in list(self._services):
                 self._serve_in(client, service)
-        for condition in tuple(self._waiting):
+        for condition in list(self._waiting):
             condition.notify()
 
     async def _leave(self, client: Any) -> None:
@@ -163,7 +163,7 @@ class Succession:
         try:
             await self._shell.close_client(client)
         finally:
-            for service in tuple(client._driver.services):
+            for service in list(client._driver.services):
                 client._driver.dismiss(service)
         await self._shell.until_idle(client)
 
