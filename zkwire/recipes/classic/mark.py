@@ -115,7 +115,8 @@ class Marks(Entry):
         ``maybe_applied`` whether it may be.
         """
         runtime, token = self._runtime, self._runtime.unique().encode()
-        steps = [*operations, *mark.written(token, self._acl)]
+        marking = mark.written(token, self._acl)
+        steps = [*operations, *marking]  # an operation may have several results
         tried = doubt = False
         mark.entered = mark.in_doubt = True
         try:
@@ -123,7 +124,7 @@ class Marks(Entry):
                 refusal: MultiError | None = None
                 try:
                     results = await runtime.until(runtime.operations.multi(steps), deadline)
-                    return self._done(mark, results[-1], results[: len(operations)])
+                    return self._done(mark, results[-1], results[: -len(marking)])
                 except NotSentError:
                     continue
                 except BUSY as error:  # a server that takes its time to refuse is asked again
@@ -141,7 +142,7 @@ class Marks(Entry):
                 elif refusal is not None:
                     mark.entered, mark.in_doubt = mark.version > 0, False
                 if refusal is not None:
-                    raise _meaning(refusal, len(operations), mark)
+                    raise _meaning(refusal, len(refusal.results) - len(marking), mark)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or doubt
             raise
@@ -179,7 +180,7 @@ class Marks(Entry):
 
 
 def _meaning(refusal: MultiError, count: int, mark: Mark) -> ZooKeeperError:
-    """The refusal itself if it is one of the ``count`` operations, else what the mark's is."""
+    """The refusal itself if it is among the first ``count``, else what the mark's is."""
     if refusal.index < count:
         return refusal
     error = refusal.results[refusal.index] or refusal
