@@ -98,12 +98,12 @@ TELL_SECONDS = 30.0
 COVERING = (
     "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
     "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
-    "family", "cache", "simulation_services_cache",
+    *("hazards_client", "hazards_family", "hazards_holders", "hazards_queue"),
+    "family", "cache", "membership*", "supervisor", "simulation_family", "simulation_services_*",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
     "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
-    "queue", "queue_steps",
-    "simulation_once_per",
+    "queue", "simulation_queue", "simulation_once_per",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
@@ -213,7 +213,7 @@ def coverage(variables: dict[str, str]) -> Step:
     files = sorted(
         str(path.relative_to(ROOT))
         for name in COVERING
-        for path in ROOT.glob(f"tests/*/test_{name}.py")
+        for path in ROOT.glob(f"tests/**/test_{name}.py")
     )
     run = shlex.join(
         [PYTHON, "-m", "coverage", "run", "-m", "pytest", "-q", "-k", f"not ({SLOW})", *files]

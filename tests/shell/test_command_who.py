@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.installed_servers import InstalledBackend
+from tests.support.lock_helpers import PATIENCE
 from tests.support.secure_servers import installed_backend
 from tests.support.server_control import NoBackendError, Settings, ZooKeeperServer, free_port
 from zkwire import Client
 from zkwire.cli.main import main
 from zkwire.cli.output import hex_id
+from zkwire.cli.servers import admin
 from zkwire.cli.servers.owner import connections, ephemerals
 from zkwire.testing import Server
 
@@ -222,8 +224,11 @@ def test_a_real_server(
 @pytest.mark.since("3.5")
 @pytest.mark.real
 @pytest.mark.apache
-def test_a_real_admin_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_admin_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a server that allows no word; Debian's package of ZooKeeper leaves its jars to others."""
+    monkeypatch.setattr(admin, "_SECONDS", PATIENCE)  # its first page takes it longest
     if not all(Path(jar).exists() for jar in JETTY):
         pytest.skip("there is no Jetty in /usr/share/java")
     try:

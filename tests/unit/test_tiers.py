@@ -62,3 +62,8 @@ def test_the_step_of_a_neighbour_fails_without_it(
     assert folder in check.choose([NEIGHBOURS[folder]], list(check.steps()))
     assert folders_of(folder) == {folder}
     assert check.steps()[folder].variables["CI"] == "true"
+
+
+@pytest.mark.parametrize("name", check.COVERING)
+def test_what_is_to_cover_the_core_is_there(name: str) -> None:
+    assert list(TESTS.rglob(f"test_{name}.py"))
