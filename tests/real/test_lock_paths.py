@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -29,8 +31,13 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import poll
 from zkwire import ClientClosedError, Lost, SequentialLock
+from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.testing.proxy import Gate, hold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.recipes.alone import Sole
 
 # --- nodes that go --------------------------------------------------------------------------------
 
@@ -168,12 +175,13 @@ def test_a_with_that_is_refused_releases_nothing(
     """Another thread gets the lock between the refusal and what a ``with`` does about it."""
     shared, main = kind(stage.client(), fresh_path), threading.get_ident()
 
-    def refuse() -> None:
-        if threading.get_ident() == main:
-            assert Running(lambda: shared.acquire(GRACE)).result()
-            raise LockInUseError("somebody else is at it")
+    async def refused(lock: Sole, attempt: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+        if threading.get_ident() != main:
+            return await alone(lock, attempt)
+        assert Running(lambda: shared.acquire(GRACE)).result()
+        raise LockInUseError("somebody else is at it")
 
-    monkeypatch.setattr(shared._algorithm, "_refuse_two", refuse)
+    monkeypatch.setattr("zkwire.recipes.locks.lock.alone", refused)
     with pytest.raises(RuntimeError, match="somebody else is at it"), shared:
         pass
     assert shared.held
