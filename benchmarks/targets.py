@@ -144,7 +144,6 @@ TARGETS = (
         "lock, hand-off, 4 other threads call, real server",
         (Bound(most=1 / 2, versus="kazoo", what="wall"),),
     ),
-    Target("children, 1,000 names, real server", (Bound(most=150),)),
     Target("10,000 watches fired, waited for, real server", (Bound(most=10),)),
     Target("10,000 watches fired, to callbacks, real server", (Bound(most=15),)),
     Target("10,000 watches fired one by one, waited for, real server", (Bound(most=10),)),
