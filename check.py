@@ -2,7 +2,7 @@
 """Say whether this tree is good.
 
     python3 check.py fast     format, lint, types, and the tests that need no server: 90 s
-    python3 check.py          all tests on the embedded and on a real server: 11 minutes
+    python3 check.py          all tests on the embedded and on a real server: 10 minutes
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
 or any steps by name: format lint mypy pyright unit testbed simulation site shell embedded real

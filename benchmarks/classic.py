@@ -10,14 +10,13 @@ item, no client can be faster than that by the clock.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.classic_sides import Cost, Curator, Floor, Kazoo, Zkwire
+from benchmarks.classic_sides import Curator, Floor, Kazoo, Zkwire
+from benchmarks.costs import Cost, arguments, median
 from benchmarks.figures import this_machine, write_between
 from benchmarks.programs import MissingError
 from benchmarks.servers import real_server, version_of
@@ -83,7 +82,7 @@ def table(rounds: int, jobs: list[str]) -> str:
 
 
 def _row(job: str, found: Found, sides: list[str]) -> str:
-    cells = [f"{each:,.0f}" for side in sides for each in _median(found[job, side])]
+    cells = [f"{each:,.0f}" for side in sides for each in median(found[job, side])]
     for side in sides:
         if side not in ("floor", "zkwire"):
             times = _times_as_much(found[job, side], found[job, "zkwire"])
@@ -94,21 +93,12 @@ def _row(job: str, found: Found, sides: list[str]) -> str:
 
 def _times_as_much(costs: list[Cost], others: list[Cost]) -> Cost:
     """The median of the rounds' ratios: both had the same machine."""
-    pairs = zip(costs, others, strict=True)
-    return _median([Cost(a.wall / b.wall, a.cpu / b.cpu) for a, b in pairs])
-
-
-def _median(costs: list[Cost]) -> Cost:
-    return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
+    return median(cost / other for cost, other in zip(costs, others, strict=True))
 
 
 def main() -> None:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", action="append", choices=JOBS)
-    parser.add_argument("--update-readme", action="store_true")
-    asked = parser.parse_args()
+    asked = arguments(__doc__, JOBS).parse_args()
     text = table(asked.rounds, asked.only or list(JOBS))
     print(text)
     if asked.update_readme:

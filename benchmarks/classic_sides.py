@@ -11,8 +11,9 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
+from benchmarks.costs import Cost
 from benchmarks.jobs import Job
 from benchmarks.processes import WorkerProcess
 from benchmarks.programs import curator
@@ -29,13 +30,6 @@ CONTENDED_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0
 
 _numbers = itertools.count()
-
-
-class Cost(NamedTuple):
-    """Microseconds for one operation."""
-
-    wall: float
-    cpu: float
 
 
 def _path() -> str:

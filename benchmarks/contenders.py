@@ -9,16 +9,15 @@ clients.  The bare socket sends the requests of a free lock.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks import floor_locks
+from benchmarks.costs import Cost, arguments, median
 from benchmarks.figures import this_machine, write_between
 from benchmarks.jobs import Job
 from benchmarks.measure import cpu_of
@@ -41,13 +40,6 @@ BEGIN = "<!-- written by `python3 -m benchmarks.contenders --update-readme` -->\
 END = "<!-- end of the contenders -->\n"
 
 _numbers = itertools.count()
-
-
-class Cost(NamedTuple):
-    """Microseconds for one acquisition and its release."""
-
-    wall: float
-    cpu: float
 
 
 class Threads:
@@ -226,33 +218,20 @@ def table(rounds: int, jobs: Sequence[str], names: Sequence[str]) -> str:
         "| --- |" + " ---: |" * 2 * len(heads),
     ]
     for job in jobs:
-        own = [
-            _median([each[job, name] for each in found if (job, name) in each]) for name in names
-        ]
+        own = [median(each[job, name] for each in found if (job, name) in each) for name in names]
         cells = [*(f"{value:,.0f}" for cost in own for value in cost)]
         for other in others:
-            pairs = [
-                (each[job, other], each[job, "zkwire"]) for each in found if (job, other) in each
-            ]
-            times = _median([Cost(a.wall / b.wall, a.cpu / b.cpu) for a, b in pairs])
+            times = median(
+                each[job, other] / each[job, "zkwire"] for each in found if (job, other) in each
+            )
             cells += [f"{value:.2f}" for value in times]
         lines.append(f"| {' | '.join([job, *cells])} |".replace("nan", ""))
     return "\n".join(lines)
 
 
-def _median(costs: list[Cost]) -> Cost:
-    if not costs:
-        return Cost(float("nan"), float("nan"))
-    return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
-
-
 def main() -> None:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", action="append", choices=JOBS)
-    parser.add_argument("--update-readme", action="store_true")
-    asked = parser.parse_args()
+    asked = arguments(__doc__, JOBS).parse_args()
     threading.stack_size(STACK_BYTES)  # a thousand threads
     names = list(SIDES)
     try:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from benchmarks.classic_sides import Cost
+from benchmarks.costs import Cost, median
 from benchmarks.figures import this_machine, write_between
 from benchmarks.processes import ROOT
 from zkwire.testing import Server
@@ -150,10 +149,7 @@ def measure(rounds: int) -> dict[str, list[Cost]]:
 def table(rounds: int) -> str:
     """Milliseconds, and their proportion to the measure's."""
     found = measure(rounds)
-    costs = {
-        way: Cost(*(statistics.median(each) for each in zip(*found[way], strict=True)))
-        for way in WAYS
-    }
+    costs = {way: median(found[way]) for way in WAYS}
     of = costs[REFERENCE]
     trips = (one - other for one, other in zip(costs[FLOOR_WAY], costs[IMPORTS], strict=True))
     goal = Cost(*(TARGET * one + trip for one, trip in zip(of, trips, strict=True)))

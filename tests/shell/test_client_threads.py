@@ -129,7 +129,7 @@ def opnames(code: CodeType) -> dict[int, str]:
 
 # The points in a lone request.  Python 3.13 shows the instructions of a function from its second
 # run under one trace on: there an interrupt comes where a function begins.
-FEWEST = 15 if sys.version_info >= (3, 13) else 30
+FEWEST = 18 if sys.version_info >= (3, 13) else 30
 
 
 def interrupted_everywhere(scenario: Callable[[], object]) -> Iterator[str]:

@@ -11,8 +11,10 @@ A member that comes while a round is on waits for the next one.
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from functools import partial
 
 from zkwire.errors import NoNodeError, OperationTimeoutError
+from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.classic.member_node import MemberNode
 from zkwire.recipes.classic.rounds import ANY, Seen
@@ -74,25 +76,27 @@ class Member(MemberNode):
         self, step: Callable[[float | None], Coroutine[Any, Any, None]], timeout: float | None
     ) -> bool:
         deadline = deadline_of(self._runtime, timeout)
-        self._runtime.check()
-        mine = False
         try:
-            with self._runtime.mutex:  # of two threads, one finds the other
-                if self._busy:
-                    raise LockInUseError("another thread or task uses this very member")
-                self._busy = mine = True
+            return await alone(self, partial(self._take_or_clean_up, step, deadline))
+        finally:
+            self._disengage()
+
+    async def _take_or_clean_up(
+        self, step: Callable[[float | None], Coroutine[Any, Any, None]], deadline: float | None
+    ) -> bool:
+        try:
             self._runtime.engaged.add(self)
             await step(deadline)
             return True
         except OperationTimeoutError:
             return False
         finally:
-            if mine:
-                try:
-                    self._clean_up_pending()
-                finally:
-                    self._busy = False
-                    self._disengage()
+            self._clean_up_pending()
+
+    def _refuse_two(self) -> None:
+        self._runtime.check()
+        if self._busy:
+            raise LockInUseError("another thread or task uses this very member")
 
     async def _enter(self, deadline: float | None) -> None:
         await self._runtime.connected(deadline)

@@ -33,10 +33,6 @@ from zkwire.recipes.attempt import NOT_NOW, Attempt, LockInUseError
 from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.locks.guarded import GuardedClaim
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 
 class Lock(GuardedClaim, Acquirable):
     """A lock's state and the parts of its life that do not depend on its kind."""
