@@ -160,8 +160,10 @@ def enter_together(scene: Scene, theirs: Side) -> None:
 
 def the_dead_do_not_count(scene: Scene, theirs: Side) -> None:
     """A member whose session has ended is none of two; first theirs, then ours."""
-    Running(theirs.member(scene.path, 2).enter)  # whatever becomes of it
+    member = theirs.member(scene.path, 2)
+    Running(member.enter)  # whatever becomes of it
     scene.wait_for(1)
+    member.has_listed()
     scene.end_theirs(theirs)
     scene.wait_for(0)
     ours = DoubleBarrier(scene.client(), scene.path, 2)

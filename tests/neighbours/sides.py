@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -27,6 +28,10 @@ class Member(Protocol):
 
     def enter(self) -> bool: ...
     def leave(self) -> bool: ...
+
+    def has_listed(self) -> None:
+        """Return when ``enter`` has nothing to do but to wait for the others."""
+        ...
 
 
 class Side(Protocol):
@@ -67,14 +72,31 @@ class KazooGate:
 class KazooMember:
     def __init__(self, barrier: Any) -> None:
         self._barrier = barrier
+        self._listed = threading.Event()
 
     def enter(self) -> bool:
+        client, listed = self._barrier.client, self._listed
+
+        class Telling:
+            def get_children(self, path: str) -> list[str]:
+                children: list[str] = client.get_children(path)
+                listed.set()
+                return children
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(client, name)
+
+        self._barrier.client = Telling()
         self._barrier.enter()
         return bool(self._barrier.participating)
 
     def leave(self) -> bool:
         self._barrier.leave()
         return True
+
+    def has_listed(self) -> None:
+        # A request that the end of its session meets would be made again, with the member's node.
+        assert self._listed.wait(PATIENCE)
 
 
 class KazooSide:
@@ -151,6 +173,9 @@ class CuratorMember:
 
     def leave(self) -> bool:
         return self._curator.call("double", self._name, "leave", LIMIT) == "true"
+
+    def has_listed(self) -> None:
+        pass  # an `enter` that a lost session has ended is not made again
 
 
 class CuratorSide:
