@@ -60,18 +60,11 @@ _ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)
 
 # The persistent watches that send every event of a one-shot watch on the same path.
 _COVERED_BY = {
-    WatchKind.DATA: (WatchKind.PERSISTENT, WatchKind.RECURSIVE),
-    WatchKind.EXIST: (WatchKind.PERSISTENT, WatchKind.RECURSIVE),
+    WatchKind.DATA: LASTING,
+    WatchKind.EXIST: LASTING,
     WatchKind.CHILD: (WatchKind.PERSISTENT,),
 }
-_OTHER_MODE = {
-    WatchKind.PERSISTENT: WatchKind.RECURSIVE,
-    WatchKind.RECURSIVE: WatchKind.PERSISTENT,
-}
-_SERVER_TABLES = (
-    (WatchType.DATA, (WatchKind.DATA, WatchKind.EXIST)),
-    (WatchType.CHILDREN, (WatchKind.CHILD,)),
-)
+_OTHER_MODE: dict[WatchKind, WatchKind] = dict(zip(LASTING, reversed(LASTING), strict=True))
 _REMOVED = {
     WatchKind.DATA: EventType.DATA_WATCH_REMOVED,
     WatchKind.EXIST: EventType.DATA_WATCH_REMOVED,
@@ -86,11 +79,6 @@ _OF_TYPE = {
     WatchType.PERSISTENT: {WatchKind.PERSISTENT},
     WatchType.PERSISTENT_RECURSIVE: {WatchKind.RECURSIVE},
 }
-
-_LASTING_TYPES = (
-    (WatchKind.PERSISTENT, WatchType.PERSISTENT),
-    (WatchKind.RECURSIVE, WatchType.PERSISTENT_RECURSIVE),
-)
 
 
 def _repeated(request: Request, body: bytes) -> Request:
@@ -323,9 +311,10 @@ class WatchManager:
 
     def end_lasting(self, zxid: int) -> None:
         """No server knows persistent watches: each gets the event that it is removed."""
-        for kind, which in _LASTING_TYPES:
-            for path in self.table.paths(kind):
-                self._remove_at(path, which, zxid)
+        for which in (WatchType.PERSISTENT, WatchType.PERSISTENT_RECURSIVE):
+            for kind in _OF_TYPE[which]:
+                for path in self.table.paths(kind):
+                    self._remove_at(path, which, zxid)
 
     def _release(self, path: str, kinds: set[WatchKind], zxid: int) -> None:
         """Make the server forget what no watch on ``path`` needs."""
@@ -341,7 +330,8 @@ class WatchManager:
             self._forget(path, WatchType.ANY)
             self._set_again(path, _ONE_SHOT, zxid)
         else:
-            for which, table in _SERVER_TABLES:
+            for which in (WatchType.DATA, WatchType.CHILDREN):  # a server has a table for each
+                table = _OF_TYPE[which]
                 if kinds.intersection(table) and not self._needed(path, table):
                     self._forget(path, which)
 
