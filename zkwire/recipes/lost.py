@@ -26,17 +26,19 @@ class Loss(Waitable):
     """A loss: something to wait for, and to be called back by."""
 
     __slots__ = ("_runtime",)
+    reason: str | None
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self._runtime = runtime
 
-    def _why(self) -> str | None:
-        raise NotImplementedError
+    def __repr__(self) -> str:
+        state = self.reason or ("released" if self.ready else "not lost")
+        return f"<{type(self).__name__}: {state}>"
 
     def is_set(self) -> bool:
         """Whether the lock has been lost, as far as has been noticed; ``lock.held`` is stricter."""
-        return self._why() is not None
+        return self.reason is not None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the lock is lost or released, at most ``timeout`` seconds; is it lost?"""
@@ -81,12 +83,6 @@ class Lost(Loss):
         self._over = False
         self.reason: str | None = None
 
-    def __repr__(self) -> str:
-        return f"<Lost: {self.reason or ('released' if self._over else 'not lost')}>"
-
-    def _why(self) -> str | None:
-        return self.reason
-
     @property
     def ready(self) -> bool:
         """Whether the lock has been lost or released: nothing more will happen."""
@@ -115,19 +111,13 @@ class AnyLost(Loss):
         super().__init__(runtime)
         self._parts: list[Lost] = []  # none before all of them are held
 
-    def __repr__(self) -> str:
-        return f"<AnyLost: {self.reason or ('released' if self.ready else 'not lost')}>"
-
-    def _why(self) -> str | None:
-        return self.reason
-
     @property
     def ready(self) -> bool:
         """Whether one has been lost or released: nothing more will happen."""
         return any(part.ready for part in self._parts)
 
     @property
-    def reason(self) -> str | None:
+    def reason(self) -> str | None:  # type: ignore[override]  # pyright: ignore
         """Why the first one was lost; None if none was."""
         return next((part.reason for part in self._parts if part.reason is not None), None)
 
