@@ -276,7 +276,7 @@ class Queues:
     def make(self, client: Client, flat: bool) -> ItemQueue:
         queue = self.queue(client.world, ITEMS if flat else PATH, flat=flat)
         if self.marks is not None:
-            queue._marks = self.marks(client.world, queue._layout.marks, queue._layout.kept)
+            queue._marks = self.marks(client.world, queue._layout.marks, queue._layout.path)
         if self.choice is not None:
             queue._choice = self.choice(client.world, queue._layout, None)
         return queue

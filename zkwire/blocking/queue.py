@@ -6,6 +6,7 @@ from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking, iterate, run
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_taking import Taking
+from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
-class Queue:
+class Queue(PathView):
     """A queue in which each item is put once, and removed by one consumer.
 
         queue = Queue(client, "/jobs")
@@ -39,6 +40,8 @@ class Queue:
     thousands of small items, not for millions.
     """
 
+    _algorithm: ItemQueue
+
     def __init__(
         self,
         client: Client,
@@ -54,11 +57,6 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.path}>"
-
-    @property
-    def path(self) -> str:
-        """The path of the queue."""
-        return self._algorithm.path
 
     put: Final = blocking(ItemQueue.put)
     put_many: Final = blocking(ItemQueue.put_many)

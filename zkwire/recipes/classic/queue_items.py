@@ -71,7 +71,7 @@ class QueueItem(Record):
 class Layout:
     """The paths of a queue."""
 
-    __slots__ = ("flat", "items", "kept", "marks", "path", "taken", "waiting")
+    __slots__ = ("flat", "items", "marks", "path", "taken", "waiting")
 
     def __init__(self, path: str, flat: bool) -> None:
         side = f"{path}-zkwire-queue" if flat else path
@@ -81,7 +81,6 @@ class Layout:
         self.taken: str = f"{side}/taken"
         self.marks: str = f"{side}/marks"
         self.waiting: str = f"{side}/waiting"
-        self.kept: str = path
 
     async def provide(
         self, runtime: Runtime, acl: Sequence[ACL] | None, deadline: float | None

@@ -21,6 +21,7 @@ from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
 from zkwire.recipes.locks.sequential_entry import SPARE_NUMBERS
 from zkwire.recipes.runtime import persist, within
+from zkwire.recipes.view import PathView
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ TOGETHER = 100  # items of one request, and their bytes
 TOGETHER_BYTES = 256 * 1024
 
 
-class PuttingQueue:
+class PuttingQueue(PathView):
     """A queue for producers."""
 
     def __init__(
@@ -51,17 +52,13 @@ class PuttingQueue:
         if max_items is not None and (not isinstance(max_items, int) or max_items < 1):
             raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
         self._runtime = runtime
+        self._path = path
         self._layout = Layout(path, flat)
         self._max_items = max_items
         self._acl = None if acl is None else check_acl(acl)
-        self._marks = PassingMarks(runtime, self._layout.marks, self._layout.kept, self._acl)
+        self._marks = PassingMarks(runtime, self._layout.marks, path, self._acl)
         self._choice = Choice(runtime, self._layout, self._acl)
         self._number = 0  # of the last item that was put here
-
-    @property
-    def path(self) -> str:
-        """The path of the queue."""
-        return self._layout.path
 
     async def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
@@ -76,14 +73,8 @@ class PuttingQueue:
         put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
         producers each may be too late to see that.  ValueError if the item is too large.
         """
-        checked, deadline = [check_item(data)], within(self._runtime, timeout)
-        beginning = f"{self._layout.items}/{prefix(priority)}"
-        mark = await self._marks.lend(deadline)
-        try:
-            return await self._add(mark, beginning, checked, deadline)
-        finally:
-            self._marks.give_back(mark)
-            self._choice.forget()
+        (zxid,) = await self.put_many([data], priority, timeout=timeout)
+        return zxid
 
     async def put_many(
         self, items: Iterable[bytes], priority: int = 100, *, timeout: float | None = None
@@ -97,12 +88,13 @@ class PuttingQueue:
         beginning = f"{self._layout.items}/{prefix(priority)}"
         checked = [check_item(data) for data in items]
         zxids: list[int] = []
-        mark = await self._marks.lend(within(self._runtime, timeout))
+        deadline = within(self._runtime, timeout)
+        mark = await self._marks.lend(deadline)
         try:
             for together in _together(checked):
-                deadline = within(self._runtime, timeout)
                 zxid = await self._add(mark, beginning, together, deadline)
                 zxids += [zxid] * len(together)
+                deadline = within(self._runtime, timeout)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or bool(zxids)
             raise

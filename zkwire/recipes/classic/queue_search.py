@@ -73,7 +73,7 @@ class Search:
         choice = self._choice
         while self._line is None or not self._line._owned:
             line = self._line = OrderQueue(choice._runtime, choice._layout.waiting, "", choice._acl)
-            line._kept = choice._layout.kept
+            line._kept = choice._layout.path
             with suppress(LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)
 
