@@ -120,16 +120,15 @@ class GroupOwner(AwaitedService):
         def is_newer() -> bool:
             return self._members is not None and self._members != seen
 
-        while not self._closed:
-            try:
+        try:
+            while not self._closed:
                 self._start()
                 await self._until(is_newer, None)
-            except ClientClosedError:
-                if self._closed:
-                    return
+                seen = self._members
+                yield list(seen or ())
+        except ClientClosedError:
+            if not self._closed:
                 raise
-            seen = self._members
-            yield list(seen or ())
 
     async def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""

@@ -92,14 +92,12 @@ class ShareReader(AwaitedService):
             self._reading = False
 
     async def __aiter__(self) -> AsyncGenerator[Any, None]:
-        while not self._leaving:
-            try:
-                share = await self.next()
-            except ClientClosedError:
-                if self._leaving:
-                    return
+        try:
+            while not self._leaving:
+                yield await self.next()
+        except ClientClosedError:
+            if not self._leaving:
                 raise
-            yield share
 
     async def _until_changed(self, share: ShareView, timeout: float | None) -> bool:
         """Wait until the share has changed, at most so long; whether it has."""

@@ -86,13 +86,10 @@ class StateReader(Service):
     async def __aiter__(self) -> AsyncGenerator[Any, None]:
         try:
             while not self._closed:
-                try:
-                    state = await self.next()
-                except ClientClosedError:
-                    if self._closed:
-                        return
-                    raise
-                yield state
+                yield await self.next()
+        except ClientClosedError:
+            if not self._closed:
+                raise
         finally:
             if not self._readers:  # else this was the second one
                 self.close()
