@@ -20,11 +20,10 @@ from zkwire.aio.replies import StepReply
 from zkwire.aio.waiting import within
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.connection import INTERRUPTED
-from zkwire.net.driver import Driver
+from zkwire.net.driver import Driver, Seeing
 from zkwire.net.forking import remember
 from zkwire.net.pacing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
 from zkwire.session.request import Failed
-from zkwire.session.states import StateWait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,12 +230,8 @@ class LoopDriver(LoopBound):
                     session.close(self.now())
                     self.flush()
                     self._turn_soon()
-                over = StateWait((), session.state)
-                self.attach(over)
-                try:
+                with Seeing(self) as over:
                     await self.within(over, timeout)
-                finally:
-                    self.detach(over)
         finally:
             self._stop()
 

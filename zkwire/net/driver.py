@@ -27,7 +27,7 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
     from ssl import SSLContext
     from typing import Any, TypeVar
@@ -45,9 +45,26 @@ if TYPE_CHECKING:
     from zkwire.session.states import Observer
     from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
-    from zkwire.wire.model import Event
+    from zkwire.wire.model import Event, State
 
     T = TypeVar("T")
+
+
+class Seeing:
+    """For a ``with``: a wait for one of these states, or for the end of the session."""
+
+    __slots__ = ("_driver", "_wait")
+
+    def __init__(self, driver: Driver, states: Iterable[State] = ()) -> None:
+        self._driver = driver
+        self._wait = StateWait(states, driver.session.state)
+
+    def __enter__(self) -> StateWait:
+        self._driver.attach(self._wait)
+        return self._wait
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.detach(self._wait)
 
 
 class Driver:
@@ -317,14 +334,18 @@ class Driver:
 
     async def ready(self, waitable: Waitable) -> None:
         """Wait until ``waitable`` is ready; raises what ended the session if that comes first."""
-        over = StateWait((), self.session.state)
-        self.attach(over)
-        try:
-            await self.within(Either(waitable, over))
-        finally:
-            self.detach(over)
-        if not waitable.ready:
+        await self.holds(waitable, None)
+
+    async def holds(self, condition: Waitable, timeout: float | None) -> bool:
+        """Wait until ``condition`` is ready, at most ``timeout`` seconds; whether it is.
+
+        Raises what ended the session if that comes first.
+        """
+        with Seeing(self) as over:
+            await self.within(Either(condition, over), timeout)
+        if not condition.ready and over.ready:
             raise self.session.ending()
+        return condition.ready
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self.now())

@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from zkwire.net.background import BackgroundTask
-from zkwire.net.driver import Driver
+from zkwire.net.driver import Driver, Seeing
 from zkwire.recipes.services.service import Background
-from zkwire.session.states import StateWait
 from zkwire.session.waitable import Awaited, Either
 from zkwire.wire.model import State
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.net.pipeline import Pipeline
-    from zkwire.recipes.services.service import Condition, Service
+    from zkwire.recipes.services.service import Service
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable
 
@@ -59,26 +58,20 @@ class ServingDriver(Driver):
     async def another_state(self) -> None:
         """In a coroutine given to ``spawn``: wait until the session is in another state."""
         state = self.session.state
-        wait = StateWait(set(State) - {state}, state)
-        self.attach(wait)
-        try:
+        with Seeing(self, set(State) - {state}) as wait:
             await Awaited(wait)
-        finally:
-            self.detach(wait)
 
     async def any_of(self, *waitables: Waitable) -> None:
         """In a coroutine given to ``spawn`` or a service: wait until one of them is ready.
 
         Raises what ended the session if that comes first.
         """
-        over = StateWait((), self.session.state)
-        either = Either(*waitables, over)
-        self.attach(over)
-        try:
-            await Awaited(either)
-        finally:
-            self.detach(over)
-            self.leave(either)
+        with Seeing(self) as over:
+            either = Either(*waitables, over)
+            try:
+                await Awaited(either)
+            finally:
+                self.leave(either)
         if not any(waitable.ready for waitable in waitables):
             self.check_open()
 
@@ -112,20 +105,3 @@ class ServingDriver(Driver):
         task = self.services.pop(service, None)
         if task is not None:
             self.call_soon(task.cancel)
-
-    async def holds(self, condition: Condition, timeout: float | None) -> bool:
-        """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
-
-        Raises what ended the session if that comes first.
-        """
-        over = StateWait((), self.session.state)
-        self.attach(over)
-        try:
-            await self.within(Either(condition, over), timeout)
-        finally:
-            self.detach(over)
-        if not condition.ready:
-            if over.ready:
-                raise self.session.ending()
-            return False
-        return True
