@@ -120,7 +120,7 @@ class OneOwner:
         for worker in self.workers:
             tenures = {*worker.partitioning._tenures.items(), *worker.working.items()}
             for item, tenure in () if worker.excused else tenures:
-                if tenure.held and tenure.fence not in worker.sim.stolen:
+                if tenure.held and tenure.lock.fence not in worker.sim.stolen:
                     yield item, tenure, worker
 
     def step(self, sim: Simulation) -> None:
@@ -130,9 +130,9 @@ class OneOwner:
                 raise ViolationError("ME", f"{item}: {owners[item]} and {worker.name}")
             if tenure not in self._seen:
                 self._seen.add(tenure)
-                if tenure.fence <= self._highest.get(item, 0):
-                    raise ViolationError("FENCE", f"{item}: {tenure.fence} of {worker.name}")
-                self._highest[item] = tenure.fence
+                if tenure.lock.fence <= self._highest.get(item, 0):
+                    raise ViolationError("FENCE", f"{item}: {tenure.lock.fence} of {worker.name}")
+                self._highest[item] = tenure.lock.fence
         for worker in self.workers:
             self._look_at_work(worker)
 

@@ -174,9 +174,6 @@ class Dialer:
     def _next(self, reason: str) -> None:
         """Continue with the next address, for this ``reason``."""
         self._reasons.append(reason)
-        self._drop()
-
-    def _drop(self) -> None:
         if self._sock is not None:
             self._listen(self, self._sock, 0)
             self._sock.close()

@@ -102,8 +102,8 @@ class Partitioning(Sharing):
         if self._member._error is not None:
             raise self._member._error
         for item, tenure in tuple(self._tenures.items()):
-            if tenure.error is not None:
-                raise tenure.error
+            if tenure._error is not None:
+                raise tenure._error
             tenure.wanted = item in (self._plan or ())
             if tenure.ended or not (tenure.wanted or self._given.get(item) is tenure):
                 del self._tenures[item]

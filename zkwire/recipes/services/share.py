@@ -24,7 +24,7 @@ class ShareView(Mapping[str, int]):
     def __init__(self, partitioning: Any, tenures: dict[str, Tenure]) -> None:
         self._partitioning = partitioning
         self._tenures = tenures
-        self._fences = {item: tenure.fence for item, tenure in sorted(tenures.items())}
+        self._fences = {item: tenure.lock.fence for item, tenure in sorted(tenures.items())}
         self._told: list[frozenset[str]] = []  # the first one counts
 
     def __getitem__(self, item: str) -> int:

@@ -86,11 +86,6 @@ class Tenure(Service):
         self._tell()
 
     @property
-    def error(self) -> Exception | None:
-        """What it has ended with."""
-        return self._error
-
-    @property
     def held(self) -> bool:
         """Whether the item is surely this member's at this moment; asks nothing."""
         return self.lock._holds
@@ -99,8 +94,3 @@ class Tenure(Service):
     def settled(self) -> bool:
         """Whether the lock is held, or another member has to let it go first."""
         return self.lock.waits or self.lock._owned
-
-    @property
-    def fence(self) -> int:
-        """The lock's; once it has been held."""
-        return self.lock.fence
