@@ -5,8 +5,7 @@ from __future__ import annotations
 from zkwire.aio.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.group import MemberGroup
-from zkwire.recipes.services.node_owner import NodeOwner
-from zkwire.recipes.services.node_view import NodeView
+from zkwire.recipes.services.node_owner import NodeOwner, NodeView
 from zkwire.recipes.services.standing_node import keeper
 from zkwire.recipes.view import PathView
 

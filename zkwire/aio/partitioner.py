@@ -5,8 +5,7 @@ from __future__ import annotations
 from zkwire.aio.membership import AsyncClosing
 from zkwire.aio.watching import sessions_of
 from zkwire.recipes.services.partition import Partition
-from zkwire.recipes.services.partitioner import Partitioning
-from zkwire.recipes.services.partitioner_view import PartitionerView
+from zkwire.recipes.services.partitioner import PartitionerView, Partitioning
 from zkwire.recipes.services.share import AsyncShare
 
 TYPE_CHECKING = False

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from zkwire.blocking.run import blocking, iterate
 from zkwire.blocking.watching import sessions_of
-from zkwire.recipes.services.cache import TreeCache
+from zkwire.recipes.services.cache import CacheView, TreeCache
 from zkwire.recipes.services.cache_events import CacheReader
-from zkwire.recipes.services.cache_view import CacheView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from zkwire.blocking.membership import Closing
 from zkwire.blocking.run import in_thread, iterate, run
 from zkwire.blocking.watching import sessions_of
 from zkwire.recipes.services.partition import Partition
-from zkwire.recipes.services.partitioner import Partitioning
-from zkwire.recipes.services.partitioner_view import PartitionerView
+from zkwire.recipes.services.partitioner import PartitionerView, Partitioning
 from zkwire.recipes.services.share import AsyncShare, ShareView
 
 TYPE_CHECKING = False

@@ -15,18 +15,64 @@ from zkwire.recipes.services.cache_events import CacheReader
 from zkwire.recipes.services.cache_reading import AGAIN, Reading
 from zkwire.recipes.services.cache_scope import Scope, check_function, check_limit
 from zkwire.recipes.services.cache_tree import Tree
-from zkwire.recipes.services.cache_view import CacheView
 from zkwire.recipes.services.service import Condition, Service
+from zkwire.recipes.view import PathView
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from zkwire.recipes.services.cache_event import CacheEvent
     from zkwire.recipes.services.cache_tree import CachedNode
     from zkwire.recipes.services.service import Background, Sessions
+
+
+class CacheView(PathView):
+    """What a cache shows, for threads and for asyncio.  Nothing here waits or reads."""
+
+    def get(self, path: str) -> CachedNode | None:
+        """The node as it was read last; None if there is none.
+
+        ValueError if the path is not the cache's or below it.
+        """
+        node: CachedNode | None = self._algorithm._tree.nodes.get(path)
+        if node is None:
+            self._algorithm._scope.check(path)
+        return node
+
+    def children(self, path: str) -> list[str]:
+        """The names of the node's children in the cache, sorted; none if there is no such node."""
+        self._algorithm._scope.check(path)
+        below = self._algorithm._tree.below(path)
+        return sorted(child[child.rindex("/") + 1 :] for child in below)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._algorithm._tree.nodes
+
+    def __len__(self) -> int:
+        return len(self._algorithm._tree.nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._algorithm._tree.nodes))
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def ready(self) -> bool:
+        """Whether the tree has been read once; from then on the cache is never half empty."""
+        return self._algorithm._is_ready
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the cache shows what the connected server has told, and nothing is to be read.
+
+        False while the connection is lost, between two sessions, and until all differences are
+        read again.  The nodes stay readable meanwhile.
+        """
+        return self._algorithm._is_fresh
 
 
 class TreeCache(CacheView, Service):
