@@ -41,18 +41,9 @@ class LoopShell(Calling):
         self.mutex: Any = nullcontext()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.tasks: list[asyncio.Task[None]] = []
-        self._arguments = hosts, options
+        self.make_client: Callable[[], AsyncClient] = partial(AsyncClient, hosts, **options)
         self._pid = os.getpid()
-        self._rng = Random()
-
-    def jitter(self) -> float:
-        """A random number from 0.5 to 1."""
-        return self._rng.uniform(0.5, 1.0)
-
-    def make_client(self) -> AsyncClient:
-        """A client that nothing has used."""
-        hosts, options = self._arguments
-        return AsyncClient(hosts, **options)
+        self.jitter: Callable[[], float] = partial(Random().uniform, 0.5, 1.0)
 
     async def close_client(self, client: AsyncClient) -> None:
         """Close it.  Idempotent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -44,18 +45,9 @@ class ThreadShell:
         self.threads: list[threading.Thread] = []
         self.forked: bool = False
         self.callbacks: Callbacks = Callbacks(f"{self.name}-callbacks")
-        self._arguments = hosts, options
-        self._rng = Random()
+        self.make_client: Callable[[], Client] = partial(Client, hosts, **options)
+        self.jitter: Callable[[], float] = partial(Random().uniform, 0.5, 1.0)
         remember(self)
-
-    def jitter(self) -> float:
-        """A random number from 0.5 to 1."""
-        return self._rng.uniform(0.5, 1.0)
-
-    def make_client(self) -> Client:
-        """A client that nothing has used."""
-        hosts, options = self._arguments
-        return Client(hosts, **options)
 
     async def close_client(self, client: Client) -> None:
         """Close it.  Idempotent."""
