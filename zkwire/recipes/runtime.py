@@ -11,12 +11,12 @@ the effects of the first.
 
 from __future__ import annotations
 
-from zkwire.errors import ConnectionLossError
+from zkwire.errors import ConnectionLossError, MultiError
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from contextlib import AbstractContextManager
     from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -270,3 +270,11 @@ async def answered(
         return await runtime.until(asked, deadline)
     except ConnectionLossError:
         return await persist(runtime, deadline, operation, *args, **kwargs)
+
+
+async def one_refusal(multi: Awaitable[T]) -> T:
+    """The results of a multi; raises what one of its operations was refused with, if any was."""
+    try:
+        return await multi
+    except MultiError as error:
+        raise error.results[error.index] or error from None

@@ -16,12 +16,12 @@ the queue fifty writers make a tenth of the changes.
 
 from __future__ import annotations
 
-from zkwire.errors import BadVersionError, MultiError, NodeExistsError, NoNodeError
+from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError
 from zkwire.operations.multi import Create, SetData
 from zkwire.recipes.classic.mark import Mark, Marks
 from zkwire.recipes.classic.number_format import NumberFormat, check_number
 from zkwire.recipes.classic.turns import Turns
-from zkwire.recipes.runtime import persist, within
+from zkwire.recipes.runtime import one_refusal, persist, within
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import parent
@@ -159,10 +159,8 @@ class SharedCounter(CounterView):
         operations = [SetData(self._path, data, max(version, 0))]
         if version < 0:
             operations.insert(0, Create(self._path, data, self._acl))
-        try:
-            _, self._version = await self._marks.execute(mark, operations, deadline)
-        except MultiError as error:
-            raise error.results[error.index] or error from None
+        executed = self._marks.execute(mark, operations, deadline)
+        _, self._version = await one_refusal(executed)
         mark.seen = data, max(version, 0) + 1
         return new
 

@@ -17,7 +17,6 @@ from datetime import timedelta
 
 from zkwire.errors import (
     BadVersionError,
-    MultiError,
     NodeExistsError,
     NoNodeError,
     NotSentError,
@@ -28,7 +27,7 @@ from zkwire.operations.multi import Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.locks.sequential_entry import encoded
-from zkwire.recipes.runtime import persist, within
+from zkwire.recipes.runtime import one_refusal, persist, within
 from zkwire.recipes.services.service import SESSION_OVER
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
@@ -140,10 +139,8 @@ class PeriodicClaim(PathView, Entry):
         """The servers' time in milliseconds."""
         node = f"{self._path}/{self._runtime.unique()}-time"
         probe = [Create(node, b"", self._acl), SetData(node, b""), Delete(node)]
-        try:
-            results = await persist(self._runtime, deadline, self._runtime.operations.multi, probe)
-        except MultiError as error:
-            raise error.results[error.index] or error from None
+        multi = self._runtime.operations.multi
+        results = await one_refusal(persist(self._runtime, deadline, multi, probe))
         return int(results[1].mtime)
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:

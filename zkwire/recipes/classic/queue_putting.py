@@ -8,7 +8,6 @@ second put would deliver it twice.
 from __future__ import annotations
 
 from zkwire.errors import (
-    MultiError,
     NodeExistsError,
     NoNodeError,
     SequenceExhaustedError,
@@ -20,7 +19,7 @@ from zkwire.recipes.classic.marks import PassingMarks
 from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
 from zkwire.recipes.locks.sequential_entry import SPARE_NUMBERS
-from zkwire.recipes.runtime import persist, within
+from zkwire.recipes.runtime import one_refusal, persist, within
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
@@ -131,17 +130,16 @@ class PuttingQueue(PathView):
         creates: list[Operation] = [Appended(beginning, items, self._acl)]
         while True:
             try:
-                paths, zxid = await self._marks.execute(mark, creates, deadline)
+                executed = self._marks.execute(mark, creates, deadline)
+                paths, zxid = await one_refusal(executed)
                 if paths:
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid
-            except MultiError as error:
-                refusal = error.results[error.index] or error
-                if isinstance(refusal, NodeExistsError):  # a server's counter is at its end
-                    self._number = LAST_SEQUENCE
-                    self._refuse_if_used_up()
-                if not isinstance(refusal, NoNodeError):
-                    raise refusal from None
+            except NodeExistsError:  # a server's counter is at its end
+                self._number = LAST_SEQUENCE
+                self._refuse_if_used_up()
+                raise
+            except NoNodeError:
                 await self._layout.provide(self._runtime, self._acl, deadline)
 
 

@@ -22,7 +22,7 @@ from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_items import item
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.lost import Lost
-from zkwire.recipes.runtime import in_time
+from zkwire.recipes.runtime import in_time, one_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,11 +102,9 @@ class Taking(Entry):
         assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
-            await self._queue._marks.execute(mark, removal, in_time(self._runtime, None))
-        except MultiError as error:
-            refusal = error.results[error.index] or error
-            if not isinstance(refusal, (NoNodeError, BadVersionError)):
-                raise refusal from None
+            limit = in_time(self._runtime, None)
+            await one_refusal(self._queue._marks.execute(mark, removal, limit))
+        except (NoNodeError, BadVersionError) as refusal:
             raise lost(path, "the server does not find its claim") from refusal
         except SessionExpiredError as error:
             loss = lost(path, "the session has expired")

@@ -17,14 +17,9 @@ Invariants:
 
 from __future__ import annotations
 
-from zkwire.errors import (
-    BadVersionError,
-    ConnectionLossError,
-    MultiError,
-    NodeExistsError,
-    NoNodeError,
-)
+from zkwire.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 from zkwire.operations.multi import Check, Create, Delete, SetData
+from zkwire.recipes.runtime import one_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,11 +105,7 @@ class Rounds:
     ) -> list[Any] | None:
         """The results of a multi; None if it was refused for what has changed, or is in doubt."""
         try:
-            return await self._runtime.until(self._runtime.operations.multi(steps), deadline)
-        except ConnectionLossError:
-            return None
-        except MultiError as error:
-            refusal = error.results[error.index] or error
-            if not isinstance(refusal, (BadVersionError, NodeExistsError, NoNodeError)):
-                raise refusal from None
+            executed = self._runtime.until(self._runtime.operations.multi(steps), deadline)
+            return await one_refusal(executed)
+        except (ConnectionLossError, BadVersionError, NodeExistsError, NoNodeError):
             return None
