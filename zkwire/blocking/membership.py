@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.blocking.faces import runs
 from zkwire.blocking.run import blocking, iterate, run
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
@@ -71,10 +72,8 @@ class PersistentNode(NodeView, Closing):
     wait_present: Final = blocking(NodeOwner.wait_present)
     set_data: Final = blocking(NodeOwner.set_data)
 
-    def close(self, timeout: float | None = 10.0) -> None:
-        run(self._algorithm.close(timeout))
-
-    close.__doc__ = NodeOwner.close.__doc__
+    @runs(NodeOwner.close)
+    def close(self) -> None: ...
 
 
 class Group(PathView, Closing):
@@ -111,9 +110,8 @@ class Group(PathView, Closing):
     def changes(self) -> Iterator[list[Member]]:
         return iterate(self._algorithm.changes())
 
-    def close(self, timeout: float | None = 10.0) -> None:
-        run(self._algorithm.close(timeout))
+    @runs(GroupOwner.close)
+    def close(self) -> None: ...
 
     join.__doc__ = GroupOwner.join.__doc__
     changes.__doc__ = GroupOwner.changes.__doc__
-    close.__doc__ = GroupOwner.close.__doc__
