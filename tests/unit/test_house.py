@@ -18,8 +18,8 @@ PACKAGE = ROOT / "zkwire"
 
 # Lines of code that a room may have.  A feature may raise its room's budget, nothing else.
 BUDGET = {
-    "errors": 150, "jute": 680, "wire": 300, "session": 2220, "operations": 500, "recipes": 5365,
-    "net": 2050, "blocking": 1800, "aio": 1225, "zkwire": 160,
+    "errors": 148, "jute": 679, "wire": 299, "session": 2212, "operations": 498, "recipes": 5330,
+    "net": 2042, "blocking": 1795, "aio": 1215, "zkwire": 153,
 }  # fmt: skip
 RECIPE = 155  # a recipe's file; a new recipe should do with 120
 FILE = 400  # lines of any file, with its prose
