@@ -18,7 +18,7 @@ PACKAGE = ROOT / "zkwire"
 
 # Lines of code that a room may have.  A feature may raise its room's budget, nothing else.
 BUDGET = {
-    "errors": 148, "jute": 679, "wire": 299, "session": 2212, "operations": 498, "recipes": 5330,
+    "errors": 148, "jute": 679, "wire": 299, "session": 2212, "operations": 498, "recipes": 5320,
     "net": 2042, "blocking": 1795, "aio": 1215, "zkwire": 153,
 }  # fmt: skip
 RECIPE = 155  # a recipe's file; a new recipe should do with 120

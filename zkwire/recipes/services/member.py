@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zkwire.jute.record import Record
+from zkwire.operations.checks import check_text
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.wire.paths import check_path
 
@@ -39,10 +40,8 @@ class UnnamedKeeper(NodeKeeper):
         await super()._serve(runtime)
 
 
-def check_name(name: str) -> str:
-    """``name`` if a member can have it."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a member must be a str, not {type(name).__name__}")
-    if not name or "/" in name:
-        raise ValueError(f"the name of a member must be one name, without '/': {name!r}")
-    return check_path(f"/{name}")[1:]
+def check_name(what: str, name: str) -> str:
+    """``name`` if it can be that of a node."""
+    if "/" in check_text(what, name):
+        raise ValueError(f"{what} must not contain a slash: {name!r}")
+    return check_path(f"/node/{name}").removeprefix("/node/")

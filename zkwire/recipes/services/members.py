@@ -74,7 +74,7 @@ class GroupOwner(AwaitedService):
         if name is None:
             keeper: NodeKeeper = UnnamedKeeper(self._sessions, self._path, data, self._acl)
         else:
-            path = f"{self._path}/{check_name(name)}"
+            path = f"{self._path}/{check_name('the name of a member', name)}"
             keeper = NodeKeeper(self._sessions, path, data, self._acl)
         self._joined = [other for other in self._joined if not other._over] + [keeper]
         try:

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 
 from zkwire.operations.checks import check_acl
 from zkwire.recipes.services.allotment import MARK, allot, digest
+from zkwire.recipes.services.member import check_name
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.recipes.services.tenure import Tenure
-from zkwire.wire.paths import check_below_root, check_path
+from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,16 +55,13 @@ class Partition:
         if len(set(self.items)) < len(self.items):
             twice = next(item for item in self.items if self.items.count(item) > 1)
             raise ValueError(f"the item {twice!r} is there twice")
-        self.name: str | None = (
-            None if name is None else check_name("a member's name", name, self.members)
-        )
+        self.name: str | None = None if name is None else check_name("a member's name", name)
         self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
         self.data: bytes = digest(self.items)
 
     def item(self, item: str) -> str:
         """The path of an item's lock."""
-        below = f"{self.path}/items"
-        return f"{below}/{check_name('an item', item, below)}"
+        return f"{self.path}/items/{check_name('an item', item)}"
 
     def join(self, runtime: Background, tell: Callable[[], object]) -> MemberNode:
         """Make the member's node in this session, and keep it."""
@@ -94,13 +92,3 @@ class Partition:
         same = [name for name, (_, data) in members.items() if data == self.data]
         owners = allot(self.items, same)
         return frozenset(item for item, owner in owners.items() if owner == self.name)
-
-
-def check_name(what: str, name: object, below: str) -> str:
-    """``name`` if it can be the name of a node there."""
-    if not isinstance(name, str):
-        raise TypeError(f"{what} must be a str, not {type(name).__name__}")
-    if "/" in name:
-        raise ValueError(f"{what} must not contain a slash: {name!r}")
-    check_path(f"{below}/{name}")
-    return name
