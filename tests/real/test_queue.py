@@ -125,10 +125,13 @@ def test_the_iterator_yields_items_as_they_come(queue: Queue) -> None:
 
 def test_one_object_serves_many_threads(queue: Queue) -> None:
     got: list[bytes] = []
+    all_got = threading.Event()
 
     def consume() -> None:
         while (data := queue.get(GRACE).data) != b"end":
             got.append(data)
+            if len(got) >= 200:
+                all_got.set()
 
     def produce(name: str) -> None:
         for number in range(50):
@@ -137,6 +140,7 @@ def test_one_object_serves_many_threads(queue: Queue) -> None:
     calls = [Running(consume) for _ in range(3)]
     for producer in [Running(partial(produce, name)) for name in "abcd"]:
         producer.result()
+    assert all_got.wait(PATIENCE)  # consumers of one object take no strict order between them
     for _ in calls:
         queue.put(b"end")
     for call in calls:
