@@ -17,6 +17,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -459,16 +460,18 @@ def test_a_mistake_behind_a_gate_is_told_at_the_end_as_well() -> None:
         server.close()
 
 
-def test_nobody_waits_for_a_server_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server()
-    server.start()
+def test_nobody_waits_for_a_server_that_has_failed() -> None:
+    class Mistaken(Future[None]):
+        def set_exception(self, exception: BaseException | None) -> None:
+            raise KeyError("a mistake")
 
     def fail() -> None:
-        monkeypatch.undo()
-        raise KeyError("a mistake")
+        raise OSError
 
-    monkeypatch.setattr(server._running(), "_run_commands", fail)
-    with pytest.raises(RuntimeError, match="a mistake"):
+    server = Server()
+    server.start()
+    server._running()._commands.append((fail, Mistaken()))
+    with pytest.raises(RuntimeError, match="a mistake"):  # whether it has failed before or not
         server.cut_all()
     with pytest.raises(KeyError):
         server.close()

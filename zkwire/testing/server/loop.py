@@ -85,7 +85,7 @@ class Loop:
         future: Future[T] = Future()
         self._commands.append((function, future))
         if not self._open:
-            raise RuntimeError("the embedded server is closed")
+            raise RuntimeError(self._refusal())
         self._wake_up()
         return future.result()
 
@@ -153,7 +153,7 @@ class Loop:
             self._failure = self._failure or error
             with suppress(Exception):
                 self._stop()
-            self._fail_commands(error)
+            self._fail_commands()
         self._run_commands()  # later calls see that the loop is closed
         for sock in (self._waker, self._woken):
             sock.close()
@@ -188,10 +188,15 @@ class Loop:
             except BaseException as error:
                 future.set_exception(error)
 
-    def _fail_commands(self, error: Exception) -> None:
+    def _refusal(self) -> str:
+        """What a call that comes too late is told."""
+        failure = self._failure
+        return f"the embedded server {f'has failed: {failure!r}' if failure else 'is closed'}"
+
+    def _fail_commands(self) -> None:
         while self._commands:
             _, future = self._commands.popleft()
-            future.set_exception(RuntimeError(f"the embedded server has failed: {error!r}"))
+            future.set_exception(RuntimeError(self._refusal()))
 
     def _advance(self) -> None:
         self.processor.advance(self._now())
