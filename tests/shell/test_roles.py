@@ -36,7 +36,7 @@ from zkwire.aio.loop import LoopIO
 from zkwire.blocking.waiting import Sleeper
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.net.background import Deferred
-from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE
+from zkwire.net.connection import LONG_LINE, LONGER_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
 from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Awaited, Waitable
@@ -242,7 +242,7 @@ def test_a_reader_lets_answers_gather_in_a_long_pipeline_only(
     assert all(0 < seconds <= LONGEST_PAUSE for seconds in slept)
 
 
-@pytest.mark.parametrize(("count", "pauses"), [(LONG_LINE - 1, False), (LONG_LINE * 2, True)])
+@pytest.mark.parametrize(("count", "pauses"), [(LONGER_LINE - 1, False), (LONGER_LINE * 2, True)])
 def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
     count: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

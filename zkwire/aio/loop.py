@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from zkwire.aio.home import uninterruptible
-from zkwire.net.connection import LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
+from zkwire.net.connection import LONGER_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.connector import Connector
 from zkwire.net.held import Held
 
@@ -117,15 +117,15 @@ class LoopIO:
             return
         if events & selectors.EVENT_READ:
             driver.read(connection)
-            expected = driver.session.unanswered
-            if connection.got < SPARSE and expected >= LONG_LINE and not connection.closed_because:
+            expected = 0 if connection.closed_because else driver.session.unanswered
+            if connection.got < SPARSE and expected >= LONGER_LINE:
                 self._pause(max(min(expected * PAUSE, LONGEST_PAUSE), SHORTEST_PAUSE))
         if events & selectors.EVENT_WRITE:
             driver.send_rest(connection)
             self.turn_soon()
 
     def _pause(self, seconds: float) -> None:
-        """Let more answers arrive; see :data:`zkwire.net.connection.LONG_LINE`."""
+        """Let more answers arrive; see :data:`zkwire.net.connection.LONGER_LINE`."""
         if self._pausing is None and not self._stopped:
             self._pausing = self._loop.call_later(seconds, self._read_on)
             self._listen()

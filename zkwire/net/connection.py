@@ -37,8 +37,9 @@ MANY_BYTES = 64 * 1024
 # switch, and under asyncio a turn of the loop.  Where so many are expected, and so few bytes came
 # last, it pays to let more of them arrive first: with 1,000 in flight a sixth less CPU time than
 # with pauses of a millisecond, under asyncio a quarter.  Few servers answer in less than PAUSE
-# (seconds for each answer that is expected), so that the last one is read no later.
-LONG_LINE = 32
+# (seconds for each answer that is expected), so that the last one is read no later.  An event loop
+# cannot pause for less than a millisecond, so it does for a LONGER_LINE only.
+LONG_LINE, LONGER_LINE = 6, 32
 SPARSE = 4096
 PAUSE, LONGEST_PAUSE = 1e-5, 1e-2
 # Events that come one by one cost a wake-up each.  From the STREAM-th receive in a row that
