@@ -319,7 +319,7 @@ public final class Recipes {
 
     /** One watch for each node, set in the background; the benchmark deletes the nodes. */
     private String callbacks(Job job) throws Exception {
-        System.out.println("{\"ask\": \"nodes " + job.count + "\"}");
+        System.out.println("{\"ask\": \"nodes " + job.count + " " + job.width + "\"}");
         String parent = input.readLine();
         CountDownLatch set = new CountDownLatch(job.count);
         CountDownLatch events = new CountDownLatch(job.count);
