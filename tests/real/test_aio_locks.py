@@ -8,8 +8,6 @@ connection does to the async ones is in `tests/connection_loss/recipes.py`, a ca
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 import tracemalloc
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 
 import zkwire
 from tests.real.test_failover import SESSION_TIMEOUT, each_role
+from tests.real.test_lock_processes import outrun
 from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import (
     AsyncKind,
@@ -37,11 +36,9 @@ from tests.support.lock_helpers import (
     SHORT,
     Kind,
     Workers,
-    acquire_soon,
     all_kinds,
     assert_strictly_rising,
 )
-from tests.support.lock_workers import fenced_write
 from tests.support.server_control import Ensemble, ZooKeeperServer
 from zkwire import (
     AsyncBlockingLock,
@@ -71,27 +68,11 @@ def test_stopped_holder_knows_when_it_wakes(
 ) -> None:
     """Stopped for longer than its session lives; what it must look at waits for it already."""
     register = tmp_path / "register"
-    register.write_text("0\n")
     with Client(zookeeper.hosts, session_timeout=LONG) as client, Workers() as workers:
         rival = kind(client, fresh_path)
         arguments = (zookeeper.hosts, kind.__name__, fresh_path, SHORT, register)
         worker = workers.start("writing_in_a_task", *arguments)
-        said, fence = (worker.hear() or "").split()
-        assert said == "fence"
-        worker.say("write")
-        worker.expect("held True written True told False")
-
-        os.kill(worker.pid, signal.SIGSTOP)
-        acquire_soon(rival, PATIENCE)
-        assert rival.fence > int(fence)
-        assert fenced_write(register, "by the rival", rival.fence)
-        worker.say("write")
-        os.kill(worker.pid, signal.SIGCONT)
-        worker.expect("held False written False told True")
-
-        assert rival.held
-        assert register.read_text() == f"{rival.fence}\nby the rival\n"
-        rival.release()
+        outrun(worker, rival, register)
 
 
 # --- tasks ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.lock_helpers import (
     SHORT,
     Kind,
     Stage,
+    Worker,
     Workers,
     acquire_soon,
     all_kinds,
@@ -47,6 +49,25 @@ def test_processes_count_without_losing_one(
     assert stage.nodes(fresh_path) == []
 
 
+def outrun(worker: Worker, rival: Any, register: Path) -> None:
+    """Stop the holder, which writes into the register, until the rival has its lock and writes."""
+    register.write_text("0\n")
+    said, fence = (worker.hear() or "").split()
+    assert said == "fence"
+    worker.say("write")
+    worker.expect("held True written True told False")
+    os.kill(worker.pid, signal.SIGSTOP)
+    acquire_soon(rival, PATIENCE)
+    assert rival.fence > int(fence)
+    assert fenced_write(register, "by the rival", rival.fence)
+    worker.say("write")
+    os.kill(worker.pid, signal.SIGCONT)
+    worker.expect("held False written False told True")
+    assert rival.held
+    assert register.read_text() == f"{rival.fence}\nby the rival\n"
+    rival.release()
+
+
 # Who holds, and who gets it when the holder is stopped for too long.
 STOPPED = {kind.__name__: kind.__name__ for kind in ALL_KINDS} | {
     "ReadLock": "WriteLock",
@@ -69,23 +90,7 @@ def test_stopped_holder_knows_when_it_wakes(
 ) -> None:
     """Stopped for longer than its session lives; what it must look at waits for it already."""
     register = tmp_path / "register"
-    register.write_text("0\n")
     rival = kind_named(next_one)(stage.observer, fresh_path)
     with Workers() as workers:
         worker = workers.start("writing", stage.hosts, holder, fresh_path, SHORT, register)
-        said, fence = (worker.hear() or "").split()
-        assert said == "fence"
-        worker.say("write")
-        worker.expect("held True written True told False")
-
-        os.kill(worker.pid, signal.SIGSTOP)
-        acquire_soon(rival, PATIENCE)
-        assert rival.fence > int(fence)
-        assert fenced_write(register, "by the rival", rival.fence)
-        worker.say("write")
-        os.kill(worker.pid, signal.SIGCONT)
-        worker.expect("held False written False told True")
-
-        assert rival.held
-        assert register.read_text() == f"{rival.fence}\nby the rival\n"
-        rival.release()
+        outrun(worker, rival, register)

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import zkwire
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
-    ACL,
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
-    AsyncBlockingLock,
     AsyncClient,
-    AsyncElection,
-    AsyncNonBlockingLock,
-    AsyncReadWriteLock,
-    AsyncReentrantLock,
-    AsyncSemaphore,
-    AsyncSequentialLock,
-    BlockingLock,
     Client,
     Create,
-    Election,
     InvalidACLError,
     NoAuthError,
     NonBlockingLock,
     ReadWriteLock,
-    ReentrantLock,
-    Semaphore,
     SequentialLock,
     digest_auth,
 )
-from zkwire.blocking.faces import LockFace
 from zkwire.testing import Server
 
 OWN = [digest_auth("worker", "secret")]
@@ -42,31 +30,22 @@ CREATOR, OPEN = list(CREATOR_ALL_ACL), list(OPEN_ACL_UNSAFE)
 PATH = "/locks/report"
 NODE = PATH + "/l"
 
-Acl = Sequence[ACL] | None
-
-
-LOCKS: dict[str, Callable[[Client, Acl], LockFace]] = {
-    "non-blocking": lambda client, acl: NonBlockingLock(client, NODE, acl=acl),
-    "blocking": lambda client, acl: BlockingLock(client, NODE, acl=acl),
-    "sequential": lambda client, acl: SequentialLock(client, PATH, acl=acl),
-    "re-entrant": lambda client, acl: ReentrantLock(client, PATH, acl=acl),
-    "election": lambda client, acl: Election(client, PATH, acl=acl).lead(),
-    "read": lambda client, acl: ReadWriteLock(client, PATH, acl=acl).read,
-    "write": lambda client, acl: ReadWriteLock(client, PATH, acl=acl).write,
-    "semaphore": lambda client, acl: Semaphore(client, PATH, 2, acl=acl).lease(),
+LOCKS: dict[str, Callable[[Callable[..., Any]], Any]] = {
+    "non-blocking": lambda new: new("NonBlockingLock", NODE),
+    "blocking": lambda new: new("BlockingLock", NODE),
+    "sequential": lambda new: new("SequentialLock", PATH),
+    "re-entrant": lambda new: new("ReentrantLock", PATH),
+    "election": lambda new: new("Election", PATH).lead(),
+    "read": lambda new: new("ReadWriteLock", PATH).read,
+    "write": lambda new: new("ReadWriteLock", PATH).write,
+    "semaphore": lambda new: new("Semaphore", PATH, 2).lease(),
 }
 
 
-ASYNC_LOCKS: dict[str, Callable[[AsyncClient, Acl], Any]] = {
-    "non-blocking": lambda client, acl: AsyncNonBlockingLock(client, NODE, acl=acl),
-    "blocking": lambda client, acl: AsyncBlockingLock(client, NODE, acl=acl),
-    "sequential": lambda client, acl: AsyncSequentialLock(client, PATH, acl=acl),
-    "re-entrant": lambda client, acl: AsyncReentrantLock(client, PATH, acl=acl),
-    "election": lambda client, acl: AsyncElection(client, PATH, acl=acl).lead(),
-    "read": lambda client, acl: AsyncReadWriteLock(client, PATH, acl=acl).read,
-    "write": lambda client, acl: AsyncReadWriteLock(client, PATH, acl=acl).write,
-    "semaphore": lambda client, acl: AsyncSemaphore(client, PATH, 2, acl=acl).lease(),
-}
+def make(kind: str, client: Client | AsyncClient, acl: object) -> Any:
+    """A lock of that kind, for threads or for asyncio, as the client is."""
+    prefix = "Async" if isinstance(client, AsyncClient) else ""
+    return LOCKS[kind](lambda name, *rest: getattr(zkwire, prefix + name)(client, *rest, acl=acl))
 
 
 def open_nodes(server: Server) -> list[str]:
@@ -135,18 +114,18 @@ def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
 def test_nothing_of_a_lock_is_open(server: Server, kind: str, given: str) -> None:
     default = CREATOR if given == "default_acl" else OPEN
     with Client(server.hosts, auth=OWN, default_acl=default) as client:
-        lock = LOCKS[kind](client, CREATOR if given == "acl" else None)
+        lock = make(kind, client, CREATOR if given == "acl" else None)
         with lock:
             assert open_nodes(server) == []
 
 
-@pytest.mark.parametrize("kind", ASYNC_LOCKS)
+@pytest.mark.parametrize("kind", LOCKS)
 async def test_nothing_of_an_asyncio_lock_is_open(kind: str) -> None:
     for given in ("default_acl", "acl"):
         default = CREATOR if given == "default_acl" else OPEN
         with Server() as server:
             async with AsyncClient(server.hosts, auth=OWN, default_acl=default) as client:
-                lock = ASYNC_LOCKS[kind](client, CREATOR if given == "acl" else None)
+                lock = make(kind, client, CREATOR if given == "acl" else None)
                 async with lock:
                     assert open_nodes(server) == []
 
@@ -161,9 +140,9 @@ def test_a_reader_in_its_writers_place_is_not_open(server: Server) -> None:
 
 def test_a_wrong_acl_of_a_lock_is_refused_at_once(server: Server) -> None:
     with Client(server.hosts) as client:
-        for make in LOCKS.values():
+        for kind in LOCKS:
             with pytest.raises(TypeError, match="acl"):
-                make(client, "world:anyone")  # type: ignore[arg-type]
+                make(kind, client, "world:anyone")
 
 
 # --- strangers, on a real server ------------------------------------------------------------------

@@ -9,7 +9,7 @@ in :meth:`Script.flush`, answers reach it in the methods named after them, and t
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
@@ -599,3 +599,16 @@ def script_in(state: State) -> Script:
     assert script.state is state, script.state
     script.wake()
     return script
+
+
+class Answer:
+    """A reply that has come already."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+        yield

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted import STAT
+from tests.support.scripted import STAT, Answer
 from zkwire.blocking.run import run
 from zkwire.errors import (
     ClientClosedError,
@@ -41,19 +41,6 @@ class Turn:
     """Lets the others go on."""
 
     def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-class Answer:
-    """A reply that has come already."""
-
-    def __init__(self, answer: object) -> None:
-        self._answer = answer
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        if isinstance(self._answer, BaseException):
-            raise self._answer
-        return self._answer
         yield
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.shell.test_client_threads import Interruption
 from tests.support.examples import STRIDE
+from tests.support.scripted import Answer
 from tests.unit.test_recipe_steps import (
-    Answer,
     Nodes,
     Runtime,
     an_attempt,

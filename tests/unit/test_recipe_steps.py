@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from tests.support.scripted import STAT
+from tests.support.scripted import STAT, Answer
 from zkwire import AsyncClient, Client
 from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
 from zkwire.aio.owners import value_of_each_task
@@ -44,19 +44,6 @@ from zkwire.wire.model import DataAndStat, Event
 # ruff: noqa: PT012 - how a scope ends is what the tests of the shells are about
 
 OWN = STAT.ephemeral_owner
-
-
-class Answer:
-    """A reply that has come already."""
-
-    def __init__(self, answer: object) -> None:
-        self._answer = answer
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        if isinstance(self._answer, BaseException):
-            raise self._answer
-        return self._answer
-        yield
 
 
 class Runtime:
