@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.real.test_failover import SESSION_TIMEOUT, each_role
 from tests.real.test_lock_processes import outrun
 from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import (
@@ -39,7 +38,7 @@ from tests.support.lock_helpers import (
     all_kinds,
     assert_strictly_rising,
 )
-from tests.support.server_control import Ensemble, ZooKeeperServer
+from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncBlockingLock,
     AsyncClient,
@@ -393,62 +392,3 @@ def test_a_thousand_waiters_on_one_client(
             f"{bytes_each / 1024:.1f} KiB each"
         )
     assert bytes_each < 64 * 1024
-
-
-# --- failover -------------------------------------------------------------------------------------
-
-
-@pytest.mark.apache
-@each_role
-def test_locks_live_on_when_the_server_dies(ensemble: Ensemble, fresh_path: str, role: str) -> None:
-    """The session moves; the held lock stays held, the waiters get theirs."""
-
-    async def main() -> None:
-        leader = ensemble.leader()
-        while True:
-            client = AsyncClient(ensemble.hosts, session_timeout=SESSION_TIMEOUT)
-            await client.connect()
-            server = ensemble.server_for_session(client.session_id)
-            assert server is not None
-            if (server is leader) == (role == "leader"):
-                break
-            await client.close()
-        others = ",".join(each.hosts for each in ensemble.servers if each is not server)
-        async with client, AsyncClient(others, session_timeout=SESSION_TIMEOUT) as observer:
-            session_id = client.session_id
-            held = AsyncSequentialLock(client, f"{fresh_path}-held")
-            waiting = AsyncSequentialLock(client, f"{fresh_path}-waiting")
-            herd = AsyncBlockingLock(client, f"{fresh_path}-herd")
-            rivals = (
-                AsyncSequentialLock(observer, waiting.path),
-                AsyncBlockingLock(observer, herd.path),
-            )
-            assert await held.acquire()
-            for rival in rivals:
-                assert await rival.acquire()
-            waiters = [asyncio.ensure_future(lock.acquire()) for lock in (waiting, herd)]
-            await eventually("they wait", lambda: watch_count(client) == 4)
-            await blocking(server.kill)
-
-            async def moved() -> bool:
-                try:
-                    await client.sync()
-                except Exception:
-                    return False
-                return True
-
-            await eventually("the session has moved", moved)
-            assert client.session_id == session_id
-            assert held.held
-            assert not await AsyncSequentialLock(observer, held.path).try_acquire()
-            assert not any(waiter.done() for waiter in waiters)
-            for rival in rivals:
-                await rival.release()
-            async with asyncio.timeout(PATIENCE):
-                assert await asyncio.gather(*waiters) == [True, True]
-            assert waiting.fence > rivals[0].fence
-            assert herd.fence > rivals[1].fence
-            for lock in (waiting, herd, held):
-                await lock.release()
-
-    run(main)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from weakref import ref
 
@@ -19,11 +19,8 @@ from tests.support.lock_helpers import GRACE, PATIENCE, SHORT
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncClient,
-    AsyncElection,
     AsyncMultiLock,
-    AsyncReadWriteLock,
     AsyncReentrantLock,
-    AsyncSemaphore,
     AsyncSequentialLock,
     LockLostError,
     NoNodeError,
@@ -44,18 +41,13 @@ class Stage:
         self.hosts = server.hosts
         self.proxy = proxy
 
-    async def nodes(self, *paths: str) -> list[str]:
-        """The nodes of the contenders below these paths, in the order of each."""
-        found = []
-        for path in paths:
-            with suppress(NoNodeError):
-                names = await self.observer.get_children(path)
-                found += [f"{path}/{name}" for name in sorted(names, key=lambda n: n[-10:])]
-        return found
-
-    async def lease_nodes(self, path: str) -> list[str]:
-        """The nodes of a semaphore's contenders."""
-        return await self.nodes(f"{path}/leases", f"{path}/locks")
+    async def nodes(self, path: str) -> list[str]:
+        """The nodes of the contenders, in their order."""
+        try:
+            names = await self.observer.get_children(path)
+        except NoNodeError:
+            return []
+        return [f"{path}/{name}" for name in sorted(names, key=lambda n: n[-10:])]
 
     def heal(self) -> None:
         """The network works again."""
@@ -91,73 +83,14 @@ async def lose(stage: Stage, path: str) -> None:
 
 async def queued(stage: Stage, path: str, count: int) -> None:
     """Wait until there are so many contenders."""
-    await counted(lambda: stage.nodes(path), count)
 
-
-async def lease_nodes(stage: Stage, path: str, count: int) -> None:
-    """Wait until a semaphore's contenders have so many nodes."""
-    await counted(lambda: stage.lease_nodes(path), count)
-
-
-async def counted(nodes: Callable[[], Awaitable[list[str]]], count: int) -> None:
     async def look() -> bool:
-        return len(await nodes()) == count
+        return len(await stage.nodes(path)) == count
 
     await eventually(f"{count} nodes", look)
 
 
-async def write_then_read(lock: AsyncReadWriteLock, go: asyncio.Event) -> None:
-    """A downgrade while somebody waits to write."""
-    assert await lock.write.acquire()
-    await go.wait()
-    async with asyncio.timeout(GRACE), lock.read:
-        await lock.write.release()
-        assert lock.read.held
-        assert (await lock.contenders())[0].session_id == lock._runtime.session_id
-
-
-async def test_readers_together_and_a_writer_alone(stage: Stage, fresh_path: str) -> None:
-    go = asyncio.Event()
-    async with clients(stage, 3) as made:
-        locks = [AsyncReadWriteLock(client, fresh_path) for client in made]
-        async with locks[0].read, locks[1].read:
-            assert not await locks[2].write.try_acquire()
-            writing = asyncio.ensure_future(write_then_read(locks[2], go))
-            await queued(stage, fresh_path, 3)
-            with pytest.raises(RuntimeError, match="release it first"):
-                await locks[0].write.acquire()
-            assert [c.session_id for c in await locks[0].contenders()] == [
-                client.session_id for client in made
-            ]
-        await eventually("it writes", lambda: locks[2].write.held)
-        assert not await locks[0].read.try_acquire()
-        with pytest.raises(RuntimeError, match="another thread or task holds the write lock"):
-            await locks[2].read.acquire()
-        assert locks[2].write.held
-        late = asyncio.ensure_future(locks[0].write.acquire())
-        await queued(stage, fresh_path, 2)
-        go.set()
-        await writing
-        assert await late
-        await locks[0].write.release()
-        assert await stage.nodes(fresh_path) == []
-
-
 # --- the locks ------------------------------------------------------------------------------------
-
-
-async def test_cancelled_waiter_for_a_lease_leaves_nothing(stage: Stage, fresh_path: str) -> None:
-    async with clients(stage, 2) as (client, other):
-        async with AsyncSemaphore(other, fresh_path, 1).lease():
-            waiting = asyncio.ensure_future(AsyncSemaphore(client, fresh_path, 1).lease().acquire())
-            await lease_nodes(stage, fresh_path, 3)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            await lease_nodes(stage, fresh_path, 1)
-        async with AsyncSemaphore(client, fresh_path, 1).lease().within(GRACE):
-            pass
-        await lease_nodes(stage, fresh_path, 0)
 
 
 async def test_a_body_under_several_locks_or_one_taken_twice_is_cancelled_by_a_loss(
@@ -240,34 +173,6 @@ async def test_tasks_that_end_are_forgotten(stage: Stage, fresh_path: str) -> No
         await asyncio.sleep(0)
         gc.collect()
         assert sum(one() is not None for one in used) <= 1
-
-
-async def test_election(stage: Stage, fresh_path: str) -> None:
-    async with clients(stage, 2) as (client, other):
-        first, second = (
-            AsyncElection(client, fresh_path, "first"),
-            AsyncElection(other, fresh_path, "second"),
-        )
-        assert await first.leader() is None
-        async with first.lead() as leadership:
-            late = second.lead()
-            following = asyncio.ensure_future(late.acquire())
-            await queued(stage, fresh_path, 2)
-            assert [c.text for c in await second.candidates()] == ["first", "second"]
-            leader = await second.leader()
-            assert leader is not None
-            assert (leader.text, leader.session_id) == ("first", client.session_id)
-            await stage.observer.delete((await stage.nodes(fresh_path))[0])
-            assert await leadership.lost
-            assert await following
-            assert late.fence > leadership.fence
-            with pytest.raises(LockLostError):
-                await leadership.release()
-            again = asyncio.ensure_future(leadership.acquire())
-            await queued(stage, fresh_path, 2)
-            await late.release()
-            assert await again
-        assert await second.leader() is None
 
 
 # --- acting on loss -------------------------------------------------------------------------------

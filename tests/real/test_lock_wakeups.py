@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from queue import SimpleQueue
 
 import pytest
 
 import zkwire.blocking.calls
+from tests.support.family_helpers import Member
 from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
     GRACE,
@@ -149,35 +149,14 @@ def test_the_guard_leaves_with_the_next_request(
 # --- wake-ups -------------------------------------------------------------------------------------
 
 
-class Waiter:
-    """Somebody who waits for the lock, keeps it until told, and releases it."""
-
-    def __init__(self, lock: Lock, number: int, granted: SimpleQueue[Waiter]) -> None:
-        self.lock = lock
-        self.number = number
-        self._granted = granted
-        self._go = threading.Event()
-        self._running = Running(self._live)
-
-    def _live(self) -> None:
-        assert self.lock.acquire(4 * PATIENCE)
-        self._granted.put(self)
-        assert self._go.wait(4 * PATIENCE)
-        self.lock.release()
-
-    def release(self) -> None:
-        """Have the lock released, and wait until it is."""
-        self._go.set()
-        self._running.result()
-
-
 class Crowd:
     """Twenty who wait, in order of arrival, and what each release does to them."""
 
     def __init__(self, stage: Stage, kind: Kind, path: str) -> None:
         self._stage = stage
         self._kind = kind
-        self._granted: SimpleQueue[Waiter] = SimpleQueue()
+        self._granted: SimpleQueue[str] = SimpleQueue()
+        self._waiting: list[tuple[Member, Lock]] = []
         self.order: list[int] = []
         self.fences: list[int] = []
         self.woken: list[int] = []
@@ -185,7 +164,8 @@ class Crowd:
         first = stage.rival(kind, path)
         assert first.acquire(GRACE)
         for number in range(WAITERS):
-            Waiter(stage.lock(kind, path), number, self._granted)
+            lock = stage.lock(kind, path)
+            self._waiting.append((Member(str(number), lock, self._granted), lock))
             wait_until_waiting(stage, nth=number + 1)
         self._hand_over(first.release)
 
@@ -193,14 +173,15 @@ class Crowd:
         """Release after release, until everybody has had the lock."""
         holder = self._next()
         for _ in range(WAITERS - 1):
-            self._hand_over(holder.release)
+            self._hand_over(holder.leave)
             holder = self._next()
-        holder.release()
+        holder.leave()
 
-    def _next(self) -> Waiter:
-        waiter = self._granted.get(timeout=PATIENCE)
-        self.order.append(waiter.number)
-        self.fences.append(waiter.lock.fence)
+    def _next(self) -> Member:
+        number = int(self._granted.get(timeout=PATIENCE))
+        waiter, lock = self._waiting[number]
+        self.order.append(number)
+        self.fences.append(lock.fence)
         frames = self._stage.proxy.frames()
         releasers = {frame.connection for frame in frames if meaning(frame) == "delete"}
         others = [frame for frame in frames if frame.connection not in releasers]

@@ -20,21 +20,15 @@ from tests.support.aio_helpers import awaited, complaints, eventually, run
 from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
-    AsyncBlockingLock,
     AsyncClient,
-    AsyncNonBlockingLock,
-    AsyncSequentialLock,
     AsyncTransaction,
-    BlockingLock,
     Check,
     Client,
     Create,
     Event,
     EventType,
     GetData,
-    NonBlockingLock,
     NoNodeError,
-    SequentialLock,
     SetData,
     State,
     Transaction,
@@ -53,17 +47,10 @@ OPERATIONS = sorted(name for name in dir(Operations) if not name.startswith("_")
 # --- the same face --------------------------------------------------------------------------------
 
 
-FACES: list[tuple[type, type]] = [
-    (Client, AsyncClient),
-    (Transaction, AsyncTransaction),
-    (NonBlockingLock, AsyncNonBlockingLock),
-    (BlockingLock, AsyncBlockingLock),
-    (SequentialLock, AsyncSequentialLock),
-]
+FACES: list[tuple[type, type]] = [(Client, AsyncClient), (Transaction, AsyncTransaction)]
+"""Those of the locks are compared in test_family."""
 # Enter and exit, which are spelt otherwise; an operation's own pipeline, which a reply makes idle.
 ONLY_BLOCKING = {"pipeline"}
-# What needs a task.
-ONLY_ASYNC = {"cancel_on_loss"}
 
 
 def public(kind: type) -> set[str]:
@@ -77,7 +64,7 @@ def shape(member: Any) -> list[tuple[str, Any, Any, Any]]:
 
 @pytest.mark.parametrize(("one", "other"), FACES, ids=lambda kind: kind.__name__)
 def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: type) -> None:
-    assert public(one) - ONLY_BLOCKING == public(other) - ONLY_ASYNC
+    assert public(one) - ONLY_BLOCKING == public(other)
     for name in public(one) - ONLY_BLOCKING:
         ours, theirs = getattr(one, name), getattr(other, name)
         assert isinstance(ours, property) == isinstance(theirs, property), name
@@ -89,10 +76,8 @@ def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: t
         assert shape(ours) == shape(theirs), name
         if name in OPERATIONS:
             assert ours.__doc__ == theirs.__doc__, name
-    assert (
-        shape(one)[1 if "Lock" in one.__name__ or one is Transaction else 0 :]
-        == (shape(other)[1 if "Lock" in one.__name__ or one is Transaction else 0 :])
-    )
+    first = 1 if one is Transaction else 0
+    assert shape(one)[first:] == shape(other)[first:]
 
 
 def test_every_operation_of_the_client_is_one_of_the_async_client() -> None:

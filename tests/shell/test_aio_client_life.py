@@ -18,21 +18,17 @@ from tests.shell.test_client import refused_port, within
 from tests.support.aio_helpers import awaited, blocking, eventually, library_threads, run, spinning
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, serve, silent
 from tests.support.lock_helpers import PATIENCE
-from tests.support.secure_servers import USERS, SecureServer
+from tests.support.secure_servers import SecureServer
 from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
-    AuthFailedError,
     Client,
     ClientClosedError,
     DigestMD5,
     NoNodeError,
     NotReadOnlyError,
     NotSentError,
-    Perms,
-    ServerError,
     State,
-    UnimplementedError,
 )
 from zkwire.testing import Server, VirtualClock
 
@@ -403,22 +399,6 @@ async def test_tls(tls_zookeeper: SecureServer, fresh_path: str) -> None:
     await plain.close()
 
 
-@pytest.mark.since("3.5")
-@pytest.mark.real
-@pytest.mark.apache
-async def test_sasl(sasl_zookeeper: SecureServer, fresh_path: str) -> None:
-    good = DigestMD5("bob", USERS["bob"])
-    async with AsyncClient(sasl_zookeeper.hosts, sasl=good) as client:
-        await client.create(fresh_path, acl=[zkwire.ACL(Perms.ALL, zkwire.Id("sasl", "bob"))])
-        assert (await client.get_data(fresh_path)).data == b"", "it is bob, who alone may read it"
-        await client.delete(fresh_path)
-    bad = AsyncClient(sasl_zookeeper.hosts, sasl=DigestMD5("bob", "wrong horse"))
-    with pytest.raises(AuthFailedError):
-        await bad.connect()
-    assert state_of(bad) is State.AUTH_FAILED
-    await bad.close()
-
-
 async def test_sasl_of_the_embedded_server_and_auth() -> None:
     with Server(sasl_users={"bob": "secret"}, enforce_auth=["sasl"]) as server:
         async with AsyncClient(server.hosts, sasl=DigestMD5("bob", "secret")) as client:
@@ -452,18 +432,6 @@ async def test_read_only_and_back() -> None:
         with pytest.raises(NotSentError):
             await refused.connect()
         await refused.close()
-
-
-async def test_an_old_server_refuses_and_the_session_goes_on() -> None:
-    with Server(version="3.5") as server:
-        async with AsyncClient(server.hosts) as client:
-            session_id = client.session_id
-            with pytest.raises((UnimplementedError, ServerError)):
-                await client.who_am_i()
-            with suppress(zkwire.ConnectionLossError):
-                await client.exists("/")
-            assert await client.exists("/") is not None
-            assert client.session_id == session_id
 
 
 async def test_follow_reconfig() -> None:

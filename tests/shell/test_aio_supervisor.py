@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import complaints, eventually
+from tests.support.aio_helpers import eventually
 from tests.support.lock_helpers import PATIENCE, assert_strictly_rising
 from tests.support.server_control import free_port
 from tests.support.supervisor_helpers import Probe, kill
@@ -350,7 +350,7 @@ async def test_without_a_server_it_keeps_trying_and_closes_at_once() -> None:
             supervisor.watch_data("/", print)
 
 
-# --- arguments, callbacks, forks, loops -----------------------------------------------------------
+# --- arguments, forks, loops ----------------------------------------------------------------------
 
 
 async def test_wrong_options_and_arguments() -> None:
@@ -364,17 +364,6 @@ async def test_wrong_options_and_arguments() -> None:
     with pytest.raises(TypeError, match="callable"):
         supervisor.lead("/election", 1)  # type: ignore[arg-type]
     assert not supervisor._shell.tasks
-
-
-async def test_a_callback_that_raises_is_reported(server: Server) -> None:
-    def callback(_: object) -> None:
-        raise KeyError("mine")
-
-    async with AsyncSupervisor(server.hosts) as supervisor:
-        supervisor.watch_data("/", callback)
-        said = complaints()
-        await eventually("the report", lambda: said)
-        assert "KeyError('mine')" in said.take()[0]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -29,29 +29,6 @@ def types(events: list[Event]) -> list[EventType]:
     return [EventType(event.type) for event in events]
 
 
-async def test_each_read_sets_the_watch_that_fires_for_it(hosts: str, fresh_path: str) -> None:
-    reads = {
-        "exists": EventType.NODE_DATA_CHANGED,
-        "get_data": EventType.NODE_DATA_CHANGED,
-        "get_children": EventType.NODE_CHILDREN_CHANGED,
-        "get_children_with_stat": EventType.NODE_CHILDREN_CHANGED,
-    }
-    async with AsyncClient(hosts) as client:
-        await client.create(fresh_path)
-        for number, (verb, expected) in enumerate(reads.items()):
-            watch = Watch()
-            await getattr(client, verb)(fresh_path, watch=watch)
-            waiting = asyncio.ensure_future(awaited(watch))
-            await asyncio.sleep(0)
-            assert not waiting.done()
-            client.set_data(fresh_path, b"x")
-            client.create(f"{fresh_path}/{number}")
-            event = await waiting  # servers tell its zxid from 3.9 on
-            assert (event.type, event.path, event.state) == (expected, fresh_path, State.CONNECTED)
-            with pytest.raises(RuntimeError, match="not set"):
-                await watch
-
-
 @pytest.mark.since("3.6")
 async def test_a_persistent_watch_in_order_while_nobody_waits(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client, AsyncClient(hosts) as other:
