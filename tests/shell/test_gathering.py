@@ -15,7 +15,7 @@ from tests.support.fake_server import FakeServer
 from tests.support.family_helpers import soon
 from tests.support.lock_helpers import Running
 from zkwire import Client, Event, EventType, Watch
-from zkwire.blocking.io_thread import IOThread
+from zkwire.blocking.io_thread import TAKES, IOThread
 from zkwire.net.connection import GATHER, STREAM, Connection
 
 SOON = GATHER / 8
@@ -175,3 +175,35 @@ def test_events_do_not_gather_where_answers_are_read_between_them() -> None:
 def test_events_do_not_gather_behind_others_that_came_together() -> None:
     link = Received()
     assert not any(link.event(SOON, 100 * MANY) for _ in range(10 * STREAM))
+
+
+# --- how long the I/O thread goes on with it ------------------------------------------------------
+
+
+def takes(bringing: int, *, stream: int = STREAM, task: bool = False) -> int:
+    """How often the I/O thread reads before it looks at all else, if so many receives bring events.
+
+    ``task``: a callback hands something over to it.
+    """
+    connection, read = Received().connection, Mock()
+    connection.stream = stream
+    driver = Mock(tasks=[])
+    if task:
+        driver.call_callbacks = Mock(side_effect=lambda: driver.tasks.append(None))
+
+    def take(_connection: Connection) -> None:
+        connection.read_at += read.call_count < bringing
+        read()
+
+    IOThread._read(Mock(_driver=driver, _take=take), connection)
+    return read.call_count
+
+
+def test_the_io_thread_reads_a_stream_of_events_a_few_times_before_it_looks_at_all_else() -> None:
+    assert takes(10 * TAKES) == TAKES
+    assert takes(2) == 3, "the third brings nothing"
+    assert takes(10 * TAKES, stream=STREAM - 1) == 1
+
+
+def test_what_is_handed_over_to_the_io_thread_does_not_wait_for_a_stream_to_end() -> None:
+    assert takes(10 * TAKES, task=True) == 1

@@ -18,6 +18,7 @@ import threading
 
 from zkwire.net.background import report
 from zkwire.net.bell import bell_for
+from zkwire.net.connection import STREAM
 from zkwire.net.connector import Connector
 from zkwire.net.dial import kernel_says, readable_within
 from zkwire.net.forking import remember
@@ -40,6 +41,9 @@ REARM, LONGEST_REARM = 0.005, 0.02
 # Seconds within which a reader has to continue that was not waiting when the bell rang.
 MOMENT = 0.002
 GRACES = 4  # receives before silence is judged
+# Receives of events that come one by one before it looks at all else, a few milliseconds: that look
+# costs as much as three events, and a receive brings a dozen.
+TAKES = 5
 _AT_ONCE = 0.0
 NOTHING: Ready = []
 
@@ -239,9 +243,16 @@ class IOThread:
             self._bell = bell
 
     def _read(self, connection: Connection) -> None:
-        """Read, or leave that to a caller that does."""
+        """Read, a few times where events come one by one; or leave that to a caller that does."""
         if connection.reader is None and not connection.gathering:
-            self._take(connection)
+            for _ in range(TAKES):
+                seen = connection.read_at
+                self._take(connection)
+                if connection.stream < STREAM or connection.read_at == seen:
+                    break
+                self._driver.call_callbacks()
+                if connection.reader is not None or self._driver.tasks:
+                    break
         else:
             now, first = self._driver.now(), MOMENT if connection.bell else REARM
             again = connection.bell and now < self._calm_at  # as in a long pipeline: less often
