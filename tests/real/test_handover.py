@@ -83,17 +83,6 @@ def test_ephemeral_nodes_live_on(stage: Stage, fresh_path: str) -> None:
     soon("it is gone", lambda: owner(observer, fresh_path) is None)
 
 
-def test_a_session_passes_through_many_hands(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    client.create(fresh_path, ephemeral=True)
-    session = client.session_id
-    for _ in range(10):
-        client = Client(stage.proxy.hosts, resume=client.detach())
-        client.connect(PATIENCE)
-        assert owner(client, fresh_path) == session
-    client.close()
-
-
 def test_what_belongs_to_the_client_ends_with_it(stage: Stage, fresh_path: str) -> None:
     first = stage.client()
     first.create(fresh_path)
@@ -171,18 +160,6 @@ def test_detach_without_a_connection(stage: Stage, fresh_path: str) -> None:
     stage.proxy.refuse(False)
     with Client(stage.proxy.hosts, resume=kept) as second:
         assert owner(second, fresh_path) == kept.session_id
-
-
-def test_a_lock_that_is_held_is_not_left_behind(stage: Stage, fresh_path: str) -> None:
-    """Its node would live on with the session, and nobody could release it."""
-    first = stage.client()
-    lock = SequentialLock(first, fresh_path)
-    assert lock.acquire(PATIENCE)
-    with pytest.raises(RuntimeError, match="is held"):
-        first.detach()
-    assert lock.held
-    lock.release()
-    first.detach()
 
 
 def test_what_is_being_cleaned_up_is_done_first(stage: Stage, fresh_path: str) -> None:

@@ -478,6 +478,7 @@ class HoldAt:
         return self.seen >= self._number
 
 
+@pytest.mark.own_server
 def test_a_session_killed_at_every_request(stage: Stage, fresh_path: str) -> None:
     """With a supervisor a member comes back, wherever its session has ended."""
 
@@ -585,6 +586,7 @@ def test_a_close_that_takes_too_long(stage: Stage, fresh_path: str) -> None:
     wait_empty(stage.observer, fresh_path)
 
 
+@pytest.mark.own_server
 def test_the_end_of_a_with(monkeypatch: pytest.MonkeyPatch, stage: Stage, fresh_path: str) -> None:
     def late() -> None:
         raise OperationTimeoutError("too late")

@@ -350,20 +350,7 @@ async def test_without_a_server_it_keeps_trying_and_closes_at_once() -> None:
             supervisor.watch_data("/", print)
 
 
-# --- arguments, forks, loops ----------------------------------------------------------------------
-
-
-async def test_wrong_options_and_arguments() -> None:
-    with pytest.raises(TypeError, match="cannot resume"):
-        AsyncSupervisor("zoo:2181", resume=None)  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match="session_timeout"):
-        AsyncSupervisor("zoo:2181", session_timeout=-1)
-    supervisor = AsyncSupervisor("zoo:2181")
-    with pytest.raises(ValueError, match="election"):
-        supervisor.lead("election", Terms())
-    with pytest.raises(TypeError, match="callable"):
-        supervisor.lead("/election", 1)  # type: ignore[arg-type]
-    assert not supervisor._shell.tasks
+# --- forks, loops ---------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -426,10 +426,10 @@ def test_calls_made_before_the_connection_wait_for_it_in_order(fake: FakeServer)
     assert [r.path for r in fake.executed if r.op == "create"] == [f"/{n}" for n in range(50)]
 
 
-def test_two_threads_may_wait_for_one_reply() -> None:
-    gate = threading.Event()
+def late(gate: threading.Event) -> Callable[[Connection], None]:
+    """A script that answers the first request once the gate is open."""
 
-    def late(connection: Connection) -> None:
+    def script(connection: Connection) -> None:
         connection.greet()
         request = connection.request()
         assert gate.wait(PATIENCE)
@@ -437,7 +437,13 @@ def test_two_threads_may_wait_for_one_reply() -> None:
         for request in connection.requests():
             connection.answer(request)
 
-    with FakeServer(late) as server, Client(server.hosts) as client:
+    return script
+
+
+def test_two_threads_may_wait_for_one_reply() -> None:
+    gate = threading.Event()
+
+    with FakeServer(late(gate)) as server, Client(server.hosts) as client:
         one = client.pipeline.exists("/a")
         waiting = [Running(one.result) for _ in range(4)]
         server.wait_for(lambda: server.count("exists"))

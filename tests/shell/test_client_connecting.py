@@ -19,6 +19,7 @@ from tests.shell.test_client import (
     SLACK,
     Addresses,
     StuckResolver,
+    late,
     named,
     nowhere,
     own_threads,
@@ -381,15 +382,7 @@ def test_a_call_that_was_given_up_unsent_is_never_sent() -> None:
 def test_a_sent_call_that_was_given_up_keeps_its_place() -> None:
     gate = threading.Event()
 
-    def late(connection: Connection) -> None:
-        connection.greet()
-        request = connection.request()
-        assert gate.wait(PATIENCE)
-        connection.answer(request)
-        for request in connection.requests():
-            connection.answer(request)
-
-    with FakeServer(late) as server, Client(server.hosts) as client:
+    with FakeServer(late(gate)) as server, Client(server.hosts) as client:
         first = client.pipeline.create("/a", b"first")
         server.wait_for(lambda: server.count("create"))
         with pytest.raises(OperationTimeoutError, match="stays in effect") as caught:

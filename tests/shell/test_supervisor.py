@@ -23,6 +23,7 @@ from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising
 from tests.support.server_control import free_port, poll
 from tests.support.supervisor_helpers import Probe, Refuses, kill
 from zkwire import (
+    AsyncSupervisor,
     Client,
     ClientClosedError,
     ConnectionLossError,
@@ -463,10 +464,13 @@ def test_a_refused_authentication_is_tried_again_with_a_warning(
         ({"nonsense": 1}, TypeError),
     ],
 )
-def test_wrong_options_are_refused_at_once(options: dict[str, Any], error: type) -> None:
+@pytest.mark.parametrize("kind", [Supervisor, AsyncSupervisor])
+def test_wrong_options_are_refused_at_once(
+    kind: type[Supervisor] | type[AsyncSupervisor], options: dict[str, Any], error: type
+) -> None:
     before = threads()
     with pytest.raises(error):
-        Supervisor(**{"hosts": "zoo:2181", **options})
+        kind(**{"hosts": "zoo:2181", **options})
     assert threads() == before
 
 

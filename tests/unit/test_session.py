@@ -409,27 +409,19 @@ def test_known_A37_calls_that_the_close_has_overtaken_are_reported(script: Scrip
     assert script.names() == ["close_session"]
 
 
-def test_the_lost_answer_to_a_close_and_a_session_that_is_gone_mean_closed(script: Script) -> None:
+@pytest.mark.parametrize("found", [0, SESSION_ID + 1], ids=["gone", "foreign"])
+def test_the_lost_answer_to_a_close_and_no_such_session_mean_closed(
+    found: int, script: Script
+) -> None:
     call, claim = script.close(), Claim()
     script.session.hold(claim)
     script.flush()
     script.lose()
     assert not call.ready
-    script.reach()
-    script.gone()
+    script.greet(session_id=found)
     assert script.state is State.CLOSED
     assert failure(call) is None
     assert claim.lost
-
-
-def test_the_lost_answer_to_a_close_and_a_foreign_session_mean_closed(script: Script) -> None:
-    call = script.session.close(script.now)
-    script.flush()
-    script.lose()
-    script.greet(session_id=SESSION_ID + 1)
-    assert script.state is State.CLOSED
-    assert call is not None
-    assert failure(call) is None
 
 
 def test_a_close_whose_answer_was_lost_is_sent_again_to_a_session_that_lives() -> None:

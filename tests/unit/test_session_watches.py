@@ -224,17 +224,13 @@ def test_a_read_given_up_after_it_was_sent_still_sets_its_watch() -> None:
     assert types(watch) == [CHANGED]
 
 
-def test_an_unreadable_reply_sets_no_watch(script: Script, watch: Watch) -> None:
+def test_an_unreadable_reply_sets_no_watch_and_leaves_no_trace(
+    script: Script, watch: Watch
+) -> None:
     call = script.send("get_data", "/a", watch=watch)
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
     assert not armed(watch)
     assert _restored_lists(script) == []
-
-
-def test_an_unreadable_reply_leaves_no_trace_of_its_read(script: Script, watch: Watch) -> None:
-    call = script.send("get_data", "/a", watch=watch)
-    script.feed(reply_frame(call.xid, 1, 0, b"\0"))
-    script.reconnect()
     _is_the_last_to_leave(script, script.watching("get_data", "/a"))
 
 
