@@ -11,6 +11,7 @@ from tests.support.family_helpers import Queue, interrupted_when, looked, soon
 from tests.support.lock_helpers import (
     PATIENCE,
     SHORT,
+    START,
     Running,
     Stage,
     Worker,
@@ -96,7 +97,7 @@ def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str)
         crew: list[Worker] = []
         for number in range(3):
             crew.append(workers.start("leading", stage.hosts, fresh_path, number, SHORT))
-            soon("it stands", lambda: len(election.candidates()) == len(crew), PATIENCE)
+            soon("it stands", lambda: len(election.candidates()) == len(crew), START)
         fences = []
         for number, worker in enumerate(crew):
             said, fence = (worker.hear() or "").split()
