@@ -12,6 +12,7 @@ import dis
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -39,6 +40,7 @@ from tests.shell.test_client import (
 from tests.support.fake_server import FakeServer, echo, mute, serve
 from tests.support.lock_helpers import Running
 from zkwire import Client, ClientClosedError, ConnectionLossError, Event, State, Watch
+from zkwire.net.bell import Bell
 
 ROOT = Path(__file__).resolve().parents[2]
 STALL = 60.0
@@ -343,6 +345,28 @@ def run_child(code: str, *arguments: object, seconds: float = STALL) -> str:
     )
     assert (child.returncode, child.stderr) == (0, "")
     return child.stdout
+
+
+def test_a_listener_can_be_woken_while_its_connection_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that wakes it has no role, so the descriptors may be closed in the midst of it."""
+    write, numbers = os.eventfd_write, list[int]()
+
+    def late(number: int, value: int) -> None:
+        bell.close()
+        numbers.append(number)
+        write(number, value)
+
+    monkeypatch.setattr(os, "eventfd_write", late)
+    with contextlib.ExitStack() as sockets:
+        pair = [sockets.enter_context(each) for each in socket.socketpair()]
+        bell = Bell(pair[0])
+        bell.ring_listener()
+        bell.ring_listener()  # nobody is to be woken any more
+        (number,) = numbers
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(number)
 
 
 # --- signal handlers ------------------------------------------------------------------------------
