@@ -75,8 +75,7 @@ class Ledger:
 
     ONCE leaves out the copies that were put in one transaction with a mark that an outsider has
     deleted since: a client whose first reply is lost then cannot tell that from a put that was not
-    executed.  To create each mark by a request of its own, before its first change, would tell; but
-    marks of a queue pass, so each lone put would be two transactions.
+    executed.  A removal can, since its mark is made before.
     """
 
     reducible = False

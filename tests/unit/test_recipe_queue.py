@@ -222,7 +222,16 @@ def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
     queue, world = a_queue(multi=[refused(NoNodeError(), 0, 4), made()])
     claim = [Create("/claim"), *WORK]
     assert run(queue._claimed(run(queue._marks.lend(None)), claim, None))
-    assert "create" in world.asked
+    assert "create" in world.asked[world.asked.index("multi") :]
+
+
+def test_a_removal_in_doubt_whose_first_mark_an_outsider_has_deleted_says_so() -> None:
+    """Else it would be made again, be refused, and the item be lost without an error."""
+    creates: list[object] = [OutcomeUnknownError(), NodeExistsError()]
+    queue, world = a_queue(create=creates, multi=[OutcomeUnknownError()], get_data=[NoNodeError()])
+    with pytest.raises(OutcomeUnknownError, match="its mark was deleted"):
+        run(queue._claimed(run(queue._marks.lend(None)), WORK, None))
+    assert world.asked == ["create", "create", "multi", "sync", "get_data"]
 
 
 @pytest.mark.parametrize("own", [True, False])

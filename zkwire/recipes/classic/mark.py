@@ -8,8 +8,8 @@ change has made would not tell: another client may have removed it by then.
 
 A client keeps the marks that no call uses, ``KEPT`` of them at most, for the next calls.  One of
 which the state is unknown is deleted.  All go with the session.  Invariant: nothing but the client
-deletes its marks; where an outsider does, a change that is in doubt says so, but for a mark's first
-one, which may be made twice.
+deletes its marks; where an outsider does, a change that is in doubt says so, but for one that has
+made its mark itself: that may be made twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ USES = 1_000_000
 
 
 class Mark(Attempt):
-    """A mark in one folder; ``version`` is 0 while it is not there.
+    """A mark in one folder; ``version`` is -1 while it is not there.
 
     ``in_doubt``: its state is unknown.  ``seen``: what a change has left for the next one to begin
     with, the data and version of the folder's own node.
@@ -59,14 +59,14 @@ class Mark(Attempt):
         super().__init__(session_id, unique)
         self.folder: str = folder
         self.node = f"{folder}/{self.id}-mark"
-        self.version: int = 0
+        self.version: int = -1
         self.in_doubt: bool = False
         self.seen: tuple[bytes, int] | None = None
 
     def written(self, token: bytes, acl: Sequence[ACL] | None) -> list[Operation]:
         """What writes the token into it; the last of these has a stat for its result."""
         node = self.node or ""
-        if self.version:
+        if self.version >= 0:
             return [SetData(node, token, self.version)]
         return [Create(node, b"", acl, ephemeral=True), SetData(node, token, 0)]
 
@@ -94,7 +94,7 @@ class Marks(Entry):
         idle = self._runtime.idle_marks
         if mark.in_doubt or mark.version > USES:
             self.drop(mark)
-        elif mark.version:
+        elif mark.version >= 0:
             idle.append(mark)
         if len(idle) > KEPT:
             with suppress(IndexError):  # other threads have taken them
@@ -140,7 +140,7 @@ class Marks(Entry):
                         return self._done(mark, stat, [])
                     doubt = False
                 elif refusal is not None:
-                    mark.entered, mark.in_doubt = mark.version > 0, False
+                    mark.entered, mark.in_doubt = mark.version >= 0, False
                 if refusal is not None:
                     raise _meaning(refusal, len(refusal.results) - len(marking), mark)
         except ZooKeeperError as error:
@@ -148,7 +148,7 @@ class Marks(Entry):
             raise
 
     def _done(self, mark: Mark, stat: Stat, results: list[Any]) -> tuple[list[Any], int]:
-        zxid = stat.mzxid if stat.version == mark.version + 1 else 0
+        zxid = stat.mzxid if stat.version == max(0, mark.version) + 1 else 0
         mark.version, mark.in_doubt = stat.version, False
         return results, zxid
 
@@ -168,7 +168,7 @@ class Marks(Entry):
                 self._runtime.withdraw(read)
                 raise
             except NoNodeError:
-                if not mark.version:
+                if mark.version < 0:
                     return None
                 raise OutcomeUnknownError(
                     "its mark was deleted, perhaps with all of the node: read it and decide",

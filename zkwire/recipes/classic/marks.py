@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import NoNodeError, ZooKeeperError
+from zkwire.errors import NodeExistsError, NoNodeError, ZooKeeperError
 from zkwire.recipes.classic.mark import Mark, Marks
 from zkwire.recipes.runtime import persist
 
@@ -40,9 +40,27 @@ class PassingMarks(Marks):
             except NoNodeError:
                 look = self._runtime.operations.exists
                 stat = await persist(self._runtime, deadline, look, mark.node or "")
-                mark.version = 0 if stat is None else stat.version
-                if stat is None:
-                    await self._provide(self._path, deadline)
+                mark.version = -1 if stat is None else stat.version
+                await self.make(mark, deadline)
+
+    async def make(self, mark: Mark, deadline: float | None) -> None:
+        """Create the mark if it is not there: then what it does first is as sure as the rest."""
+        create, node = self._runtime.operations.create, mark.node or ""
+        try:
+            while mark.version < 0:
+                mark.entered = mark.in_doubt = True
+                with suppress(NodeExistsError):  # by a try whose reply was lost
+                    try:
+                        await persist(
+                            self._runtime, deadline, create, node, acl=self._acl, ephemeral=True
+                        )
+                    except NoNodeError:
+                        await self._provide(self._path, deadline)
+                        continue
+                mark.version, mark.in_doubt = 0, False
+        except ZooKeeperError as error:
+            error.maybe_applied = False  # but for the mark itself
+            raise
 
     def give_back(self, mark: Mark) -> None:
         super().give_back(mark)

@@ -93,6 +93,7 @@ class ItemQueue(PuttingQueue):
         self, mark: Mark, operations: list[Operation], deadline: float | None
     ) -> bool:
         """Whether this removal or claim was executed; else another consumer was faster."""
+        await self._marks.make(mark, in_time(self._runtime, deadline))
         while True:
             try:
                 await self._marks.execute(mark, operations, in_time(self._runtime, deadline))
