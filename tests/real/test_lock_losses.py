@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import warnings
 from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
 
 from tests.real.test_locks import is_guard, wait_for_guard
+from tests.shell.test_client_threads import forks, in_child
 from tests.support.lock_helpers import (
     GRACE,
     PATIENCE,
@@ -34,6 +32,7 @@ from zkwire import (
     BlockingLock,
     Client,
     ClientClosedError,
+    ForkedError,
     LockLostError,
     Lost,
     NonBlockingLock,
@@ -131,33 +130,14 @@ def test_lost_when_the_client_is_closed(stage: Stage, kind: Kind, fresh_path: st
     stage.wait_no_nodes(fresh_path)  # a close waits for its answer, but not for long
 
 
-def in_forked_child(function: Callable[[], str]) -> str:
-    """What ``function`` returns in a forked child, which then ends without another step."""
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        # That this process has threads is the point.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        signal.alarm(int(PATIENCE))  # a child that hangs dies silently
-        try:
-            os.write(writing, function().encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        answer = pipe.read()
-    os.waitpid(pid, 0)
-    return answer
-
-
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @all_kinds
 def test_forked_child_holds_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
     client = stage.client()
     lock, other = kind(client, fresh_path), kind(client, f"{fresh_path}-other")
 
-    def look() -> str:
-        errors = set()
+    def child() -> None:
         calls: list[Callable[[], object]] = [
             lock.release,
             lock.acquire,
@@ -168,16 +148,14 @@ def test_forked_child_holds_nothing(stage: Stage, kind: Kind, fresh_path: str) -
         if isinstance(lock, SequentialLock):
             calls.append(lambda: lock.guard([]))
         for call in calls:
-            try:
+            with pytest.raises(ForkedError):
                 call()
-                errors.add("nothing")
-            except Exception as error:
-                errors.add(type(error).__name__)
-        return f"{lock.held} {lock.lease_remaining()} {' '.join(errors)}"
+        assert not lock.held
+        assert lock.lease_remaining() == 0.0
 
     assert lock.acquire(GRACE)
     session_id = client.session_id
-    assert in_forked_child(look) == "False 0.0 ForkedError"
+    in_child(child)
     assert lock.held
     assert not lock.lost.is_set()
     assert not stage.rival(kind, fresh_path).try_acquire()
