@@ -268,7 +268,7 @@ EXITS = {
         for _ in range(3):
             threading.Thread(target=wait, daemon=True).start()
     """,
-    "with a lock": "assert SequentialLock(client, '/lock').acquire(5)",
+    "with a lock": "assert SequentialLock(client, '/lock').acquire()",
     "with an exception": """
         client.connect()
         sys.stderr.close()

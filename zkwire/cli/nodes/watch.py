@@ -69,11 +69,10 @@ def _watch(context: Context, asked: Namespace) -> int:
         if asked.recursive or asked.persistent:
             begin: Callable[[Client], object] = Events(stream, path, asked)
         else:
-            begin = Connections(stream).listen
             show = States(stream, path, initial=asked.initial)
             watch = supervisor.watch_children if asked.children else supervisor.watch_data
             states: Iterator[SeenData | SeenChildren] = iter(watch(path))
-            _start(stream, lambda: _read(states, stream, show))
+            begin = Connections(stream, lambda: _read(states, stream, show)).listen
         _start(stream, lambda: _follow(supervisor, stream, begin))
         return stream.run()
 
@@ -109,16 +108,20 @@ def _read(states: Iterator[SeenData | SeenChildren], stream: Stream, show: State
 
 
 class Connections:
-    """Tells of a connection that comes back."""
+    """Tells of a connection that comes back; ``read`` begins when the first loss would be told."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, read: Callable[[], object]) -> None:
         self._stream = stream
+        self._read: Callable[[], object] | None = read
         self._lost = False
 
     def listen(self, client: Client) -> None:
         """From now on, in a new session."""
         self._lost = False
         client.add_state_listener(self._state)
+        if self._read is not None:
+            _start(self._stream, self._read)
+            self._read = None
 
     def _state(self, state: State) -> None:
         if state.usable and self._lost:
