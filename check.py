@@ -103,7 +103,8 @@ COVERING = (
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
     "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
-    "queue", "simulation_queue", "simulation_once_per",
+    "queue", "simulation_queue", "simulation_once_per", "handover", "owner_ends", "giving_up",
+    "lock_wakeups", "nested",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
