@@ -65,8 +65,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("zkwire")
 
 
-# A shell that starts this in the background has the interrupt ignored, here and in all children.
+# A shell that starts this in the background has these ignored, here and in all children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def unavailable(reason: str) -> NoReturn:

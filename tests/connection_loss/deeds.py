@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -180,9 +181,12 @@ class Play(Case):
     def flush(self) -> None:
         """Wait until what has been asked so far is answered, and what that leads to."""
         client = self.present()
+        driver = client._driver
         for _ in range(STEPS):
             repeat(lambda: self._aside(client.sync))
-        background = client._driver.background_tasks
+            done = threading.Event()  # behind what the answers have made ready
+            assert not driver.call_soon(done.set) or done.wait(PATIENCE)
+        background = driver.background_tasks
         poll("what is left to do is done", lambda: not background or None, PATIENCE)
 
     def done_by_itself(self) -> str:
