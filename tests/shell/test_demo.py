@@ -86,7 +86,8 @@ def test_an_interrupted_demo_removes_what_it_has_made(
     assert "NO!" not in said
     assert said.endswith("is removed: nothing is left on the server.\n")
     observer.sync("/")
-    assert sorted(observer.get_children("/")) == sorted(before)
+    # Containers of other tests may go meanwhile.
+    assert set(observer.get_children("/")) <= set(before)
 
 
 def test_server_as_a_process() -> None:
