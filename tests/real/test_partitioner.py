@@ -376,7 +376,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"items": []}, ValueError, "no items"),
     ({"items": ["a", "b", "a"]}, ValueError, "'a' is there twice"),
     ({"items": ["a/b"]}, ValueError, "an item must not contain a slash: 'a/b'"),
-    ({"items": [""]}, ValueError, "must not end"),
+    ({"items": [""]}, ValueError, "an item must not be empty"),
     ({"items": [".."]}, ValueError, "must not contain"),
     ({"items": "abc"}, TypeError, "a list of names"),
     ({"items": 5}, TypeError, "a list of names"),

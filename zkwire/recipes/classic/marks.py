@@ -49,14 +49,15 @@ class PassingMarks(Marks):
         try:
             while mark.version < 0:
                 mark.entered = mark.in_doubt = True
-                with suppress(NodeExistsError):  # by a try whose reply was lost
-                    try:
-                        await persist(
-                            self._runtime, deadline, create, node, acl=self._acl, ephemeral=True
-                        )
-                    except NoNodeError:
-                        await self._provide(self._path, deadline)
-                        continue
+                try:
+                    await persist(
+                        self._runtime, deadline, create, node, acl=self._acl, ephemeral=True
+                    )
+                except NodeExistsError:
+                    pass  # made by a try whose reply was lost
+                except NoNodeError:
+                    await self._provide(self._path, deadline)
+                    continue
                 mark.version, mark.in_doubt = 0, False
         except ZooKeeperError as error:
             error.maybe_applied = False  # but for the mark itself

@@ -117,14 +117,14 @@ class PuttingQueue(PathView):
                 f"{self.path} has {size} of {most} items and cannot take {more} more"
             )
 
-    def _refuse_if_used_up(self) -> None:
-        if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
-            raise SequenceExhaustedError(
-                f"{self.path} has used up its numbers: when it is empty, delete its node"
-            )
+    def _used_up(self) -> SequenceExhaustedError:
+        return SequenceExhaustedError(
+            f"{self.path} has used up its numbers: when it is empty, delete its node"
+        )
 
     async def _add(self, mark: Mark, beginning: str, items: list[bytes], deadline: float) -> int:
-        self._refuse_if_used_up()
+        if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
+            raise self._used_up()
         if self._max_items is not None:
             await self._refuse_if_full(self._max_items, len(items), deadline)
         creates: list[Operation] = [Appended(beginning, items, self._acl)]
@@ -137,8 +137,7 @@ class PuttingQueue(PathView):
                 return zxid
             except NodeExistsError:  # a server's counter is at its end
                 self._number = LAST_SEQUENCE
-                self._refuse_if_used_up()
-                raise
+                raise self._used_up() from None
             except NoNodeError:
                 await self._layout.provide(self._runtime, self._acl, deadline)
 

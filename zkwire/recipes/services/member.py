@@ -42,6 +42,7 @@ class UnnamedKeeper(NodeKeeper):
 
 def check_name(what: str, name: str) -> str:
     """``name`` if it can be that of a node."""
-    if "/" in check_text(what, name):
-        raise ValueError(f"{what} must not contain a slash: {name!r}")
-    return check_path(f"/node/{name}").removeprefix("/node/")
+    if not check_text(what, name) or "/" in name:
+        raise ValueError(f"{what} must not {'contain a slash' if name else 'be empty'}: {name!r}")
+    check_path(f"/{name}")
+    return name
