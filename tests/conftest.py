@@ -68,6 +68,8 @@ hypothesis.settings.load_profile("zkwire")
 # A shell that starts this in the background has these ignored, here and in all children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: so here, not in children
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def unavailable(reason: str) -> NoReturn:

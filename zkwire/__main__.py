@@ -7,6 +7,10 @@ if sys.version_info < (3, 11):  # noqa: UP036 - in a checkout nothing else says 
 
 import gc
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def run() -> int:
     """Run the command of the process's words; returns the exit status.
@@ -15,6 +19,12 @@ def run() -> int:
     loaded, and at the end of the process, takes a tenth of such a command's time.
     """
     gc.set_threshold(20_000)
+    given: Any = sys.stdin
+    if given is not None:
+        given.reconfigure(errors="surrogateescape")  # data may be any bytes, as in the words
+    output: Any = sys.stdout
+    if output is not None:
+        output.reconfigure(errors="backslashreplace")  # a name may not fit its encoding
     from zkwire.cli.main import main
 
     status = main()

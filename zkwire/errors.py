@@ -10,21 +10,20 @@
     │   └── OutcomeUnknownError     it was sent: it may or may not have been executed
     │       └── GarbledError          the connection broke because of bytes that are no answer
     ├── OperationTimeoutError  the caller's own time limit passed (also a TimeoutError)
-    │   └── LockTimeoutError        (also a LockTakenError) another holder had the lock until then
+    │   └── LockTimeoutError        (also a LockTakenError) another holder had the lock
     ├── SessionExpiredError    the session has ended, its ephemeral nodes are or will be deleted
-    ├── AuthFailedError        the server rejected the credentials; the session has ended
+    ├── AuthFailedError        the server rejected the credentials; the client is done
     ├── ClientClosedError      close() was called
     │   └── ForkedError             this is the copy of a client in a forked child
     ├── ProtocolError          the answer to this request cannot be read
     │   └── ReplyTooLargeError      it is longer than the limit
     ├── LockLostError          a lock is no longer held although it was not released
     ├── LockTakenError         a ``with`` found the lock taken
-    └── SequenceExhaustedError a lock path has used up its sequence numbers
+    └── SequenceExhaustedError a lock, queue or counter has used up its numbers
 
 Every error has ``op`` and ``path`` of the operation that it ended (None if there is none) and
 ``maybe_applied``: whether the server may have changed something for it.  A read never has
 ``maybe_applied`` set.  The message says what to do next.
-
 Wrong arguments are the ordinary TypeError and ValueError, raised before anything is sent.
 
 The codes are those of Java's ``KeeperException.Code``.  This module decides which class a code is
@@ -64,7 +63,6 @@ class ServerError(ZooKeeperError):
     """The server refused the request and changed nothing.  ``code`` is its error code.
 
     A code that zkwire does not know is this class itself.
-
     For a change refused with -122, -7, -5 or -4 ``maybe_applied`` is True: some servers send these
     for a request that may be executed all the same (Apache's -5 if it fails after the commit,
     ClickHouse Keeper -7 and -4 if it has not seen the commit).
@@ -150,13 +148,13 @@ class NoNodeError(ServerError):
 
 
 class NoAuthError(ServerError):
-    """The node's ACL does not allow it; add_auth first."""
+    """The ACL (for create and delete that of the parent) does not allow it; add_auth first."""
 
     code = -102
 
 
 class BadVersionError(ServerError):
-    """The node has another version, so it has been changed: read it again and decide anew."""
+    """The node has another version, perhaps by a lost request of your own: read it, decide anew."""
 
     code = -103
 
@@ -260,11 +258,10 @@ class GarbledError(OutcomeUnknownError):
 
 
 class OperationTimeoutError(ZooKeeperError, TimeoutError):
-    """The caller's time limit passed.  ``maybe_applied``: a change had been sent by then.
+    """The caller's time limit passed.  ``maybe_applied``: a change was sent, or is still tried.
 
-    From ``release`` or the end of a ``with`` it is True: the lock is no longer ``held``, and it is
-    unknown whether it is free.  There is nothing to do: the client deletes the node in the
-    background, and the server deletes it with the session at the latest.
+    From ``release`` or the end of a ``with`` it is True: the lock is not ``held``, and perhaps not
+    free.  There is nothing to do: its node is deleted in the background, or with the session.
     """
 
 
@@ -276,18 +273,21 @@ class UnreachableError(NotSentError, OperationTimeoutError):
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The server has ended the session: its ephemeral nodes, locks and watches no longer exist.
+    """The server has ended the session: its ephemeral nodes are deleted, or will be in a moment.
 
-    Terminal: make a new Client, and new locks on it.
+    Its locks and watches end with it.  Terminal: make a new Client, and new locks on it.
     """
 
 
 class AuthFailedError(ZooKeeperError):
-    """The server rejected the credentials.  Terminal: make a new Client with the right ones."""
+    """The server rejected the credentials.  Terminal: make a new Client with the right ones.
+
+    The server keeps the session, with its ephemeral nodes and locks, until its timeout.
+    """
 
 
 class ClientClosedError(ZooKeeperError):
-    """The client has been closed."""
+    """This program has closed the client.  ``maybe_applied``: a change had been sent by then."""
 
 
 class ForkedError(ClientClosedError):
@@ -314,16 +314,17 @@ class LockTakenError(ZooKeeperError):
 
 
 class LockTimeoutError(LockTakenError, OperationTimeoutError):
-    """Another holder was seen to have the lock until the time limit passed.
+    """Another holder was seen to have the lock when the time limit passed, or at the one try.
 
     An OperationTimeoutError of another class means that no server has told in time.
     """
 
 
 class SequenceExhaustedError(ZooKeeperError):
-    """The lock path's sequence counter is at its end, where servers give a number twice.
+    """What servers count for a node is at its end: they would give a number twice, or none.
 
-    Nothing is held.  Use another path, or delete the (then empty) path so that it starts again.
+    That is a lock's or queue's sequence, or a counter's version.  Nothing is held or changed.  Use
+    another path, or delete this one (a lock's or queue's when it is empty): it starts again.
     """
 
 
@@ -334,19 +335,19 @@ class MultiError(ServerError):
     """A multi was refused: nothing of it was executed.
 
     ``index`` is the operation that failed, ``code`` its code and ``__cause__`` its error.
-    ``results`` has one entry for each operation: its error (RuntimeInconsistencyError for one that
-    was not attempted), or None for one that would have succeeded.
+    ``results`` has each one's error (RuntimeInconsistencyError if it was not attempted), or None.
     """
 
     __cause__: BaseException | None
 
     def __init__(self, results: list[ServerError | None], index: int) -> None:
         culprit = results[index]
+        assert culprit is not None
         message = f"operation {index} was refused ({culprit}); nothing of the multi was done"
-        super().__init__(message, code=culprit.code if culprit else 0, op="multi")
+        super().__init__(message, code=culprit.code, op="multi")
         self.results = results
         self.index = index
-        self.__cause__ = culprit
+        self._culprit = self.__cause__ = culprit
 
     def __reduce__(self) -> tuple[type[MultiError], tuple[list[ServerError | None], int]]:
         return MultiError, (self.results, self.index)

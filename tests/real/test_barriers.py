@@ -167,6 +167,8 @@ def test_arguments_and_misuse(observer: Client, fresh_path: str) -> None:
     with pytest.raises(RuntimeError, match="inside already"), member:
         pass
     assert member.leave()
+    with pytest.raises(ZeroDivisionError), member:
+        print(1 / 0)
     nothing_left(observer, fresh_path)
     alone = DoubleBarrier(observer, fresh_path, 2)
     entering = Running(alone.enter)

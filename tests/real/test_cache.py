@@ -458,6 +458,10 @@ def test_each_release_shows_the_same(version: Any) -> None:
 # --- bad input ------------------------------------------------------------------------------------
 
 
+async def later(event: CacheEvent) -> None:
+    raise AssertionError("awaited")
+
+
 @pytest.mark.own_server
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
@@ -470,6 +474,7 @@ def test_each_release_shows_the_same(version: Any) -> None:
         ({"skip": "no"}, TypeError, "skip must be a function"),
         ({"decode": 1}, TypeError, "decode must be a function"),
         ({"on_event": []}, TypeError, "on_event must be a function"),
+        ({"on_event": later}, TypeError, "later.* is async: a thread calls it"),
         ({"client": None}, TypeError, "must be a Client or a Supervisor"),
     ],
 )
@@ -509,6 +514,15 @@ def test_a_predicate_that_raises(stage: Stage, fresh_path: str) -> None:
         with pytest.raises(ValueError, match=r"skip\(.*/[ab]'\) has failed: ZeroDivisionError"):
             cache.wait_ready(PATIENCE)
         poll("no watch", lambda: watches(stage.server) == before or None, PATIENCE)
+
+
+def test_a_predicate_that_is_async(stage: Stage, fresh_path: str) -> None:
+    """What is to be awaited is true: it would leave out everything, in silence."""
+    with (
+        Cache(stage.observer, fresh_path, skip=lambda path: Watch()) as cache,
+        pytest.raises(ValueError, match="it is async, and is not awaited"),
+    ):
+        cache.wait_ready(PATIENCE)
 
 
 # --- asyncio --------------------------------------------------------------------------------------

@@ -248,12 +248,14 @@ def test_picture_is_one() -> None:
 @pytest.mark.real
 def test_code_runs(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert blocks
+    assert len(blocks) == 2
     with zkwire.Client(zookeeper.hosts) as client:
         client.create(fresh_path)
         with zkwire.SequentialLock(client, f"{fresh_path}/lock") as lock:
             for block in blocks:
-                exec(block, {"client": client, "base": fresh_path, "lock": lock})
+                code = block.replace("127.0.0.1:2181", zookeeper.hosts + fresh_path)
+                exec(code, {"client": client, "lock": lock})
+        assert client.get_data(f"{fresh_path}/balance").data == b"100"
 
 
 # --- the experiments' own tools -------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.differential_sides import SILENCE, EmbeddedSide, Link, RealSide, Side, playing
 from tests.support.random_requests import multi_body
-from tests.support.server_control import Backend, Settings, ZooKeeperServer, poll
+from tests.support.server_control import Backend, Settings, ZooKeeperServer
 from tests.testbed.test_sasl_server import USERS, answer_to
 from tests.testbed.test_server_options import WRITES
 from zkwire.jute import records as r
@@ -291,10 +291,7 @@ def test_ensembles(backend: Backend) -> None:
         side = embedded(members=3, **options)
         side.processor.set_members({n: f"h{n}:1:2:participant;h{n}:3" for n in (1, 2, 3)})
         assert list(talk_reconfig(side)) == list(talk_reconfig(real(leader)))
-        last, *others = ensemble.servers
-        for server in others:
-            server.kill()
-        poll("the last one is read-only", lambda: last.mode() == "read-only" or None, 30.0)
+        last = ensemble.leave_read_only()
         assert last.four_letter("isro") == "ro"
         for number in range(3):
             side.processor.set_read_only(True, 0.0, number)

@@ -447,7 +447,13 @@ async def _all(watch: AsyncDataWatch) -> list[SeenData]:
 
 @pytest.mark.parametrize(
     "leave",
-    [_async_break, _async_raise, _async_leave, _cancelled, _closed_in_another_task],
+    [
+        _cancelled,
+        *(
+            pytest.param(f, marks=pytest.mark.own_server)
+            for f in (_async_break, _async_raise, _async_leave, _closed_in_another_task)
+        ),
+    ],
     ids=lambda f: f.__name__,
 )
 async def test_no_watch_is_left_under_asyncio(

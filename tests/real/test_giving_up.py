@@ -16,9 +16,7 @@ from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 SOON = 0.2  # seconds: enough for a create, or its node has yet to be looked for
 
-kinds = pytest.mark.parametrize(
-    "kind", ["SequentialLock", "ReentrantLock", "Semaphore", "MultiLock", "read", "write"]
-)
+OTHERS = ["ReentrantLock", "Semaphore", "MultiLock", "read", "write"]
 
 
 def contender(client: Client | AsyncClient, kind: str, path: str) -> Any:
@@ -55,7 +53,7 @@ def assert_left_first(proxy: FaultProxy) -> None:
 
 
 @pytest.mark.since("3.5")
-@kinds
+@pytest.mark.parametrize("kind", ["SequentialLock", *OTHERS])
 def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
     stage: Stage, kind: str, fresh_path: str
 ) -> None:
@@ -68,7 +66,10 @@ def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
 
 
 @pytest.mark.since("3.5")
-@kinds
+@pytest.mark.parametrize(
+    "kind",
+    ["SequentialLock", *(pytest.param(kind, marks=pytest.mark.own_server) for kind in OTHERS)],
+)
 async def test_hazard_B41_what_is_given_up_goes_first_under_asyncio(
     zookeeper: ZooKeeperServer, kind: str, fresh_path: str
 ) -> None:

@@ -308,8 +308,14 @@ class Sweep:
         assert not wrong, "\n".join(wrong)
 
     def _record(self) -> int:
-        """How many requests the life cycle sends when nothing goes wrong."""
-        with self._run("clean", 0) as run:
+        """How many requests the life cycle sends at least when nothing goes wrong.
+
+        A lock that a slow run holds for longer than a moment asks for its guard, too.
+        """
+        return min(self._requests(f"clean-{n}") for n in range(3))
+
+    def _requests(self, name: str) -> int:
+        with self._run(name, 0) as run:
             self._live(run)
             return run.enumerated or len(requests(run.proxy.frames()))
 

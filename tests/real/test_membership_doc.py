@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Client, Supervisor
+from zkwire import Client
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "membership.md").read_text()
+HOSTS = "127.0.0.1:2181"
 REGISTER, DISCOVER, ONE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -20,34 +22,30 @@ class EnoughError(Exception):
 def test_its_services_register_and_are_found(zookeeper: ZooKeeperServer, observer: Client) -> None:
     found: list[list[str]] = []
 
-    def discover() -> None:
-        def connect_to(services: list[str]) -> None:
+    def discover(_: str) -> None:
+        def show(services: list[str]) -> None:
             found.append(services)
             raise EnoughError
 
-        names = {"hosts": zookeeper.hosts, "connect_to": connect_to}
-        try:
-            exec("from zkwire import *\n" + DISCOVER, names)
-        except EnoughError:
-            return
+        with suppress(EnoughError):
+            exec(DISCOVER.replace(HOSTS, zookeeper.hosts), {"print": show})
 
-    exec(REGISTER, {"hosts": zookeeper.hosts, "serve": discover})
+    exec(REGISTER.replace(HOSTS, zookeeper.hosts), {"input": discover})
     assert found == [["10.0.0.5:8080"]]
     assert not observer.exists("/services/web") or observer.get_children("/services/web") == []
 
 
 def test_its_node_has_another_owner(zookeeper: ZooKeeperServer, observer: Client) -> None:
     shown: list[object] = []
-    code = ONE.replace("5.0", "0.2")
-    with Supervisor(zookeeper.hosts) as supervisor:
-        names: dict[str, object] = {"supervisor": supervisor, "print": lambda *x: shown.extend(x)}
-        exec(ONE, names)
-        assert shown == []
-        poll("gone", lambda: observer.exists("/services/db") is None or None, PATIENCE)
-        observer.ensure_path("/services")
-        observer.create("/services/db")
-        exec(code, names)
-        observer.delete("/services/db")
+    names: dict[str, object] = {"print": lambda *x: shown.extend(x)}
+    code = ONE.replace(HOSTS, zookeeper.hosts)
+    exec(code, names)
+    assert shown == []
+    poll("gone", lambda: observer.exists("/services/db") is None or None, PATIENCE)
+    observer.ensure_path("/services")
+    observer.create("/services/db")
+    exec(code.replace("5.0", "0.2"), names)
+    observer.delete("/services/db")
     text, conflict = shown
     assert text == "another owner:"
     assert getattr(conflict, "ephemeral_owner", None) == 0

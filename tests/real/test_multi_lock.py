@@ -25,7 +25,7 @@ from zkwire import (
     ReadWriteLock,
     SequentialLock,
 )
-from zkwire.recipes.lost import AnyLost
+from zkwire.recipes.lost import Loss
 
 
 def both(client: Client, path: str, order: str = "ab") -> MultiLock:
@@ -58,7 +58,9 @@ def test_all_are_held_and_released(stage: Stage, fresh_path: str, client: Client
             lock.acquire()
         assert lock.held
         lock.check()
-    with pytest.raises(LockLostError, match="one of the locks is not held: no longer"):
+    with pytest.raises(
+        LockLostError, match="one of the locks is not held: not acquired, or no longer"
+    ):
         lock.check()
     assert not lock.held
     assert not any(part.held for part in parts)
@@ -155,7 +157,7 @@ def test_loss_of_one_is_the_loss_of_all(stage: Stage, fresh_path: str, gone: str
     lock = both(stage.client(), fresh_path)
     assert lock.acquire(GRACE)
     lost = lock.lost
-    told: SimpleQueue[AnyLost] = SimpleQueue()
+    told: SimpleQueue[Loss] = SimpleQueue()
     lost.add_callback(told.put)
     waiting = Running(lambda: lost.wait(PATIENCE))
     assert not lost.is_set()
@@ -197,7 +199,7 @@ def test_loss_that_nobody_has_answered_is_forgotten_by_the_next_acquisition(
 
 def test_release_is_no_loss(stage: Stage, fresh_path: str) -> None:
     lock = both(stage.client(), fresh_path)
-    told: SimpleQueue[AnyLost] = SimpleQueue()
+    told: SimpleQueue[Loss] = SimpleQueue()
     with lock:
         lost = lock.lost
         assert lock.lost is lost, "one object for one acquisition"

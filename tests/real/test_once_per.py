@@ -80,7 +80,10 @@ async def test_it_is_asked_under_asyncio(zookeeper: ZooKeeperServer, fresh_path:
 
 
 def test_arguments(observer: Client, fresh_path: str) -> None:
-    for wrong, error in ((0, ValueError), (float("nan"), ValueError), (True, TypeError)):
+    for wrong, error in (
+        *((0, ValueError), (float("nan"), ValueError), (1e308, ValueError)),
+        (True, TypeError),
+    ):
         with pytest.raises(error, match="period must be"):
             OncePer(observer, fresh_path, wrong)
     with pytest.raises(TypeError, match="period must be"):

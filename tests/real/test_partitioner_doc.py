@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,15 +24,15 @@ def test_its_members_share_the_items(zookeeper: ZooKeeperServer, observer: Clien
     working: list[set[str]] = [set(), set()]
 
     def program(own: set[str], stopped: Callable[[], None]) -> None:
-        def start(share: Mapping[str, int]) -> None:
-            own.update(share)
-
-        def stop(leaving: frozenset[str]) -> None:
-            own.difference_update(leaving)
-            stopped()
+        def show(what: str, items: Iterable[str]) -> None:
+            if what == "work on":
+                own.update(items)
+            else:
+                own.difference_update(items)
+                stopped()
 
         try:
-            exec(WORK, {"hosts": zookeeper.hosts, "start": start, "stop": stop})
+            exec(WORK.replace("127.0.0.1:2181", zookeeper.hosts), {"print": show})
         except EnoughError:
             own.clear()
 
@@ -61,14 +61,14 @@ def test_its_members_share_the_items(zookeeper: ZooKeeperServer, observer: Clien
 def test_its_loop_works_until_the_share_changes(observer: Client) -> None:
     worked: list[tuple[str, int]] = []
 
-    def work(item: str, fence: int) -> None:
+    def show(_: str, item: str, __: str, fence: int) -> None:
         worked.append((item, fence))
         if len(worked) == 6:
             raise EnoughError
 
     with Partitioner(observer, "/crawl", ITEMS) as partitioner:
         try:
-            exec(LOOP, {"partitioner": partitioner, "work": work})
+            exec(LOOP, {"partitioner": partitioner, "print": show})
         except EnoughError:
             share: Share = partitioner._algorithm._share
             assert worked == 2 * list(share.items())

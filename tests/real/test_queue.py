@@ -180,11 +180,17 @@ def test_many_large_items_go_in_several_requests(queue: Queue) -> None:
     assert len(queue) == 5
 
 
-def test_a_queue_at_the_end_of_its_numbers_says_so(queue: Queue) -> None:
+def test_a_queue_at_the_end_of_its_numbers_says_so(
+    queue: Queue, observer: Client, fresh_path: str
+) -> None:
+    entries = f"{fresh_path}/entries"
     queue.put(b"")
     queue._algorithm._number = LAST_SEQUENCE
-    with pytest.raises(SequenceExhaustedError):
+    with pytest.raises(SequenceExhaustedError, match=f"delete {entries}, make a new Queue"):
         queue.put(b"")
+    assert queue.get(PATIENCE).data == b""
+    observer.delete(entries)
+    assert Queue(observer, fresh_path).put(b"")
 
 
 def test_what_the_server_refuses_is_raised(observer: Client, fresh_path: str) -> None:
@@ -349,24 +355,24 @@ def test_four_consumers_do_not_disturb_each_other(
 
 
 def test_an_item_wakes_one_of_four_consumers(stage: Stage, fresh_path: str) -> None:
-    clients = [stage.client() for _ in range(4)]
-    calls = [Running(partial(Queue(client, fresh_path).get, PATIENCE)) for client in clients]
+    queues = [Queue(stage.client(), fresh_path) for _ in range(4)]
+    calls = [Running(partial(queue.get, PATIENCE)) for queue in queues]
     other = Queue(stage.observer, fresh_path)
 
-    def watching() -> int:
-        """How many watches there are: one for each in the line, and two for the first."""
-        return sum(client._driver.session.watch_count for client in clients)
+    def had(number: int) -> bool | None:
+        return sum(call.ended for call in calls) == number or None
 
-    poll("all wait", lambda: watching() >= 5 or None, GRACE)
+    # A consumer that stands in the line has looked for an item before.
+    line = f"{fresh_path}/waiting"
+    poll("all wait", lambda: len(stage.nodes(line)) == len(calls) or None, GRACE)
     stage.proxy.reset()
-    other.put(b"a")
-    poll("one has it", lambda: sum(call.ended for call in calls) == 1 or None, GRACE)
-    asked = [frame.op for frame in requests(stage.proxy.frames())]
-    assert asked.count("multi") == 1, asked
-    for _ in range(3):
-        other.put(b"b")
+    for number in range(1, len(calls) + 1):
+        other.put(b"a")
+        poll("one has it", partial(had, number), GRACE)
     for call in calls:
         call.result()
+    asked = [frame.op for frame in requests(stage.proxy.frames())]
+    assert asked.count("multi") == len(calls), asked
 
 
 # --- asyncio --------------------------------------------------------------------------------------
@@ -410,6 +416,25 @@ async def test_a_cancelled_consumer_leaves_nothing(
         await queue.put(b"a")
         async with queue.take():
             assert await client.get_children(f"{fresh_path}/waiting") == []
+
+
+@pytest.mark.since("3.5")
+async def test_a_taking_is_for_one_of_two_tasks(
+    zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    async with AsyncClient(zookeeper.hosts) as client:
+        await AsyncQueue(client, fresh_path).put_many([b"a", b"b"])
+    client = AsyncClient(zookeeper.hosts)  # the tasks wait for its connection
+    taking = AsyncQueue(client, fresh_path).take()
+
+    async def take() -> bytes:
+        async with taking as item:
+            return item.data
+
+    first, second = await asyncio.gather(take(), take(), return_exceptions=True)
+    await client.close()
+    assert first == b"a"
+    assert isinstance(second, LockInUseError)
 
 
 # --- the document ---------------------------------------------------------------------------------

@@ -47,3 +47,4 @@ def test_without_testcontainers_the_error_names_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(sys.modules, "zkwire.testing.container", raising=False)
     with pytest.raises(ImportError, match="pip install testcontainers"):
         _ = testing.ZooKeeperContainer
+    exec("from zkwire.testing import *", {})  # needs nothing but Python

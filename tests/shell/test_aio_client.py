@@ -9,6 +9,7 @@ import inspect
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -18,9 +19,12 @@ import pytest
 import zkwire
 from tests.support.aio_helpers import awaited, complaints, eventually, run
 from tests.support.fake_server import FakeServer, echo
-from tests.support.lock_helpers import PATIENCE
+from tests.support.lock_helpers import LONG, PATIENCE
 from zkwire import (
+    AsyncCache,
     AsyncClient,
+    AsyncSequentialLock,
+    AsyncSupervisor,
     AsyncTransaction,
     Check,
     Client,
@@ -31,6 +35,7 @@ from zkwire import (
     NoNodeError,
     SetData,
     State,
+    TraceFrame,
     Transaction,
     Watch,
     ZooKeeperError,
@@ -286,12 +291,14 @@ async def test_requests_leave_in_the_order_of_the_calls(hosts: str, fresh_path: 
             assert seen == called
 
 
-async def test_collected_first_and_awaited_later_often_and_by_several(hosts: str) -> None:
+async def test_collected_first_and_awaited_later_often_and_by_several(
+    hosts: str, fresh_path: str
+) -> None:
     async with AsyncClient(hosts) as client:
-        first = client.exists("/a")
-        second = client.get_data("/none")
+        first = client.exists(fresh_path)
+        second = client.get_data(f"{fresh_path}/none")
         assert not first.ready
-        assert await client.exists("/b") is None
+        assert await client.exists(f"{fresh_path}/b") is None
         assert first.ready, "replies come in order"
 
         async def waiting() -> Any:
@@ -308,7 +315,7 @@ async def test_collected_first_and_awaited_later_often_and_by_several(hosts: str
                 await second
             errors.append(caught.value)
         assert errors[0] is not errors[1], "a traceback would grow"
-        unfinished = client.exists("/c")
+        unfinished = client.exists(f"{fresh_path}/c")
         with pytest.raises(RuntimeError, match="not ended"):
             unfinished.result()
         two = [asyncio.ensure_future(awaited(unfinished)) for _ in range(2)]
@@ -357,6 +364,75 @@ async def test_context_variables_are_the_callers(hosts: str) -> None:
 
 
 # --- callbacks, listeners, traces -----------------------------------------------------------------
+
+
+class Request:
+    """What a program keeps in a context while it serves a request of its own."""
+
+
+async def test_callbacks_have_the_context_in_which_the_client_was_made(server: Server) -> None:
+    """And nothing keeps that of the task which has connected the client."""
+    variable: contextvars.ContextVar[object] = contextvars.ContextVar("variable")
+    seen: set[tuple[str, object]] = set()
+
+    def note(name: str) -> Callable[[object], None]:
+        return lambda _: seen.add((name, variable.get()))
+
+    async def later(_: object) -> None:
+        await asyncio.sleep(0)
+        note("a coroutine")(_)
+
+    async def lead(_: object) -> None:
+        note("a leader")(_)
+        await asyncio.sleep(LONG)
+
+    async def connect() -> weakref.ref[Request]:
+        variable.set(request := Request())
+        await client.create("/a")
+        return weakref.ref(request)
+
+    async def work() -> None:
+        variable.set("worked")
+        await client.exists("/a", watch=note("a watch"))
+        await client.exists("/a", watch=later)
+        cache = AsyncCache(client, "/a", skip=note("skip"), on_event=note("a cache"))
+        assert await cache.wait_ready()
+        supervisor.watch_data("/a", note("a supervisor"))
+        supervisor.lead("/locks/m", lead)
+        lock = AsyncSequentialLock(client, "/locks/l")
+        await lock.acquire()
+        lock.lost.add_callback(note("a loss"))
+
+    def names() -> set[str]:
+        return {name for name, _ in seen}
+
+    variable.set("made")
+    client = AsyncClient(server.hosts, trace=note("a trace"))
+    client.add_state_listener(note("a listener"))
+    supervisor = AsyncSupervisor(server.hosts)
+    variable.set("used")
+    request = await asyncio.create_task(connect())
+    await eventually("the request is forgotten", lambda: gc.collect() < 0 or request() is None)
+    await asyncio.create_task(work())
+    await client.create("/a/b")
+    await client.set_data("/a", b"")
+    await eventually("the supervisor's are called", lambda: {"a supervisor", "a leader"} <= names())
+    variable.set("closed")
+    await client.close()
+    await eventually("all are called", lambda: len(names()) == 9)
+    assert seen == {(name, "made") for name in names()}
+    await supervisor.close()
+
+
+async def test_a_trace_may_be_a_coroutine_function(server: Server) -> None:
+    frames: list[TraceFrame] = []
+
+    async def trace(frame: TraceFrame) -> None:
+        frames.append(frame)
+
+    async with AsyncClient(server.hosts, trace=trace) as client:
+        await client.exists("/")
+        await eventually("it has run", lambda: any(frame.op == "exists" for frame in frames))
 
 
 def without_zxid(event: Event) -> Event:

@@ -202,17 +202,17 @@ async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
 # --- no thread, no complaint ----------------------------------------------------------------------
 
 
-async def test_no_thread_is_started(hosts: str) -> None:
+async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
     before = set(threading.enumerate())
     seen: list[Any] = []
     async with AsyncClient(hosts, trace=seen.append) as client:
         client.add_state_listener(seen.append)
         await client.exists("/", watch=seen.append)
         await asyncio.gather(*(client.exists("/") for _ in range(100)))
-        lock = AsyncSequentialLock(client, "/lock")
+        lock = AsyncSequentialLock(client, f"{fresh_path}/lock")
         lock.lost.add_callback(seen.append)
         async with lock:
-            await client.ensure_path("/a/b")
+            await client.ensure_path(f"{fresh_path}/a/b")
         started = {t for t in set(threading.enumerate()) - before if "fake" not in t.name}
         assert not {t.name for t in started if "zkwire-server" not in t.name}
         assert not library_threads()

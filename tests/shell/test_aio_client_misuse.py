@@ -266,7 +266,9 @@ async def test_a_forked_child_is_refused_and_the_parent_goes_on(hosts: str) -> N
 async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alone() -> None:
     """Nothing that was planned in the parent's loop happens in the child's."""
     with FakeServer() as server:
-        async with AsyncClient(server.hosts, session_timeout=0.3) as client:
+        client = AsyncClient(server.hosts, session_timeout=0.3)
+        await client.connect(PATIENCE)
+        async with client:
             await client.exists("/")
             driver = client._driver.io
             assert driver is not None
@@ -373,7 +375,9 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts:
                 await Awaited(flicker)
 
         client._driver.spawn(work)
+        await client.connect()
         leaving = asyncio.create_task(client.detach())
+        await asyncio.sleep(0)
         async with AsyncSequentialLock(client, f"/detached-{uuid4().hex}"):
             flicker.moments = 2
             flicker.flicker()

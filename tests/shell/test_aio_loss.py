@@ -168,7 +168,9 @@ async def test_a_server_that_reads_slowly_gets_everything_in_order() -> None:
 
 async def test_a_server_that_stops_reading_is_given_up() -> None:
     with FakeServer(deaf, serve) as server:
-        async with AsyncClient(server.hosts, session_timeout=0.6) as client:
+        client = AsyncClient(server.hosts, session_timeout=0.6)
+        await client.connect(PATIENCE)
+        async with client:
             calls = [client.create(f"/{n}", bytes(100_000)) for n in range(200)]
             with within(0.6 + SLACK):
                 errors = await ended(calls)
@@ -209,7 +211,7 @@ async def test_garbage_ends_the_connection_and_nothing_else() -> None:
         connection.wait_gone()
 
     with FakeServer(broken, serve) as server:
-        async with AsyncClient(server.hosts, session_timeout=2.0) as client:
+        async with AsyncClient(server.hosts, session_timeout=20) as client:
             session_id = client.session_id
             first, second = client.create("/a"), client.create("/b")
             errors = await ended([first, second])
@@ -246,7 +248,7 @@ async def test_black_hole_and_return() -> None:
 
 async def test_calls_end_when_no_server_comes_back(fake: FakeServer) -> None:
     client = AsyncClient(fake.hosts, session_timeout=0.4)
-    await client.connect()
+    await client.connect(PATIENCE)
     fake.stop_listening()
     fake.reset_all()
     await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)

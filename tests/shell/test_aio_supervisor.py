@@ -334,6 +334,22 @@ async def test_cancelled_tasks_of_a_supervisor_end_it(server: Server) -> None:
         await client.exists("/")
 
 
+async def test_a_cancelled_candidate_ends_it(server: Server) -> None:
+    """If it went on without one, a program would wait in vain to lead again."""
+    tasks: list[asyncio.Task[None] | None] = []
+
+    async def work(_: AsyncSequentialLock) -> None:
+        tasks.append(asyncio.current_task())
+        await for_ever()
+
+    async with AsyncSupervisor(server.hosts) as supervisor:
+        supervisor.lead("/election", work)
+        await eventually("it leads", lambda: tasks)
+        assert tasks[0] is not None
+        tasks[0].cancel()
+        assert await supervisor.wait(PATIENCE)
+
+
 async def test_without_a_server_it_keeps_trying_and_closes_at_once() -> None:
     with Server() as server:
         server.stop()

@@ -7,7 +7,7 @@ import struct
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -69,13 +69,21 @@ GARBAGE: dict[str, bytes] = {
 def answering(
     garbage: bytes, then: Callable[[Connection], object] = Connection.wait_gone
 ) -> Callable[[Connection], None]:
-    """A script that answers the first request with these bytes, and then waits."""
+    """A script that answers the first request with these bytes, and then waits.
+
+    All later requests are served.  A connection that ends before its first one changes nothing.
+    """
+    asked: list[Connection] = []
 
     def script(connection: Connection) -> None:
         connection.greet()
-        connection.request()
-        connection.send(garbage)
-        then(connection)
+        for request in connection.requests():
+            if not asked:
+                asked.append(connection)
+                connection.send(garbage)
+                then(connection)
+                return
+            connection.answer(request)
 
     return script
 
@@ -83,7 +91,7 @@ def answering(
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_for_a_reply(kind: str) -> None:
     """It costs one connection: a definite error for the call, and the next one is answered."""
-    with FakeServer(answering(GARBAGE[kind]), serve) as server, Client(server.hosts) as client:
+    with FakeServer(answering(GARBAGE[kind])) as server, Client(server.hosts) as client:
         session_id = client.session_id
         verb, arguments = ("create", ("/x",)) if "xid" in kind else ("get_data", ("/",))
         call = getattr(client.pipeline, verb)(*arguments)
@@ -99,6 +107,14 @@ def test_garbage_for_a_reply(kind: str) -> None:
         assert len(server.connections) == 2
 
 
+@contextmanager
+def impatient(hosts: str) -> Iterator[Client]:
+    """A client that gives a silent connection up soon, once it is connected."""
+    with closing(Client(hosts, session_timeout=0.6)) as client:
+        client.connect(PATIENCE)
+        yield client
+
+
 def test_random_garbage_for_a_reply(seed: int) -> None:
     """Whatever comes: an answer or an error, in time; then the next call is answered."""
     rng = random.Random(seed)
@@ -107,15 +123,12 @@ def test_random_garbage_for_a_reply(seed: int) -> None:
         for _ in range(rng.randrange(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)
         script = answering(bytes(data) + rng.randbytes(rng.randrange(40)))
-        with FakeServer(script, serve) as server:
-            client = Client(server.hosts, session_timeout=0.6)
-            client.connect(PATIENCE)
+        with FakeServer(script) as server, impatient(server.hosts) as client:
             # A length that is only too long is found out by the silence behind it.
             with within(0.4 + SLACK), suppress(ZooKeeperError):
                 client.get_data("/")
             with within(0.4 + SLACK):
                 again(client)
-            client.close()
 
 
 def answers_pings(connection: Connection) -> None:
@@ -135,10 +148,7 @@ def answers_pings(connection: Connection) -> None:
 def test_a_frame_that_never_ends_is_given_up(
     sent: bytes, then: Callable[[Connection], None], message: str
 ) -> None:
-    with (
-        FakeServer(answering(sent, then), serve) as server,
-        Client(server.hosts, session_timeout=0.6) as client,
-    ):
+    with FakeServer(answering(sent, then)) as server, impatient(server.hosts) as client:
         with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match=message):
             client.get_data("/")
         again(client)
@@ -178,7 +188,7 @@ def test_garbage_for_a_greeting(kind: str) -> None:
 
 def test_a_frame_that_ends_in_the_middle() -> None:
     script = answering(OK[:-10], lambda _: None)
-    with FakeServer(script, serve) as server, Client(server.hosts) as client:
+    with FakeServer(script) as server, Client(server.hosts) as client:
         with within(1.0), pytest.raises(OutcomeUnknownError):
             client.get_data("/")
         assert client.exists("/") is not None
@@ -187,7 +197,7 @@ def test_a_frame_that_ends_in_the_middle() -> None:
 def test_a_reply_that_comes_twice() -> None:
     """A11: the second one is for nobody."""
     answer = reply(1, r.ExistsResponse(stat_of(Node(b"", 1))))
-    with FakeServer(answering(answer * 2), serve) as server, Client(server.hosts) as client:
+    with FakeServer(answering(answer * 2)) as server, Client(server.hosts) as client:
         assert client.exists("/") is not None
         server.wait_for(lambda: len(server.connections) == 2)
         with within(1.0):
@@ -224,7 +234,7 @@ def test_every_error_code_ends_its_own_call_and_nothing_else() -> None:
 def test_a_moved_session_is_looked_for_again() -> None:
     """A34: the server says that it does not own the session any more."""
     script = answering(reply(1, error=-118))
-    with FakeServer(script, serve) as server, Client(server.hosts) as client:
+    with FakeServer(script) as server, Client(server.hosts) as client:
         with pytest.raises(ServerError, match="moved"):
             client.create("/a")
         with within(1.0):
@@ -255,8 +265,8 @@ def test_a_claim_of_a_long_frame_costs_no_memory() -> None:
     """Room is made for bytes that have come, not for those that were announced."""
     script = answering(struct.pack(">i", 60 * MEGABYTE) + bytes(100_000))
     with (
-        FakeServer(script, serve) as server,
-        Client(server.hosts, session_timeout=0.6) as client,
+        FakeServer(script) as server,
+        impatient(server.hosts) as client,
         memory_below(5 * MEGABYTE),
         pytest.raises(OutcomeUnknownError),
     ):

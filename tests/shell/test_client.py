@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.fake_server import Connection, FakeServer, mute, silent
 from tests.support.lock_helpers import Running
+from tests.support.server_control import poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -69,6 +70,15 @@ def own_threads() -> set[str]:
     """The client's threads; an embedded server of the whole run may have some, too."""
     names = {thread.name for thread in threading.enumerate()}
     return {n for n in names if n.startswith("zkwire") and not n.startswith("zkwire-server")}
+
+
+def all_ended(name: str = "zkwire", *, but: str = "") -> None:
+    """Wait for the ends of these threads: a close waits for them only so long."""
+
+    def ended() -> bool | None:
+        return all(not t.startswith(name) or t == but for t in own_threads()) or None
+
+    poll("its threads end", ended, PATIENCE)
 
 
 def seen(watch: Watch) -> Event:
@@ -311,7 +321,7 @@ BAD_READS: list[tuple[Any, type[Exception], str]] = [
 BAD_SERVERS: list[tuple[Any, type[Exception], str]] = [
     ("server.1=h:1:2;3", TypeError, "servers must be a list of str"),
     ([1], TypeError, "servers must be a list of str"),
-    (None, ValueError, "either members, or joining and leaving"),
+    (None, ValueError, "either members, or joining or leaving"),
 ]
 
 # Each operation: its good arguments, and for each of them which ways there are to get it wrong.

@@ -19,6 +19,7 @@ from tests.shell.test_client import (
     SLACK,
     Addresses,
     StuckResolver,
+    all_ended,
     late,
     named,
     nowhere,
@@ -75,7 +76,7 @@ def test_connect_names_every_server_and_what_it_said() -> None:
 def test_a_with_statement_that_fails_leaves_no_thread() -> None:
     with pytest.raises(NotSentError), Client(f"127.0.0.1:{refused_port()}", session_timeout=0.2):
         raise AssertionError("unreachable")
-    assert own_threads() == set()
+    all_ended()
 
 
 def test_connect_waits_no_longer_than_told() -> None:
@@ -194,7 +195,7 @@ def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str) -> None:
     with pytest.raises(NotSentError, match="cannot resolve"):
         client.connect()
     client.close()
-    assert own_threads() == set()
+    all_ended()
 
 
 def test_a_stuck_look_up_does_not_stop_a_close() -> None:
@@ -206,7 +207,7 @@ def test_a_stuck_look_up_does_not_stop_a_close() -> None:
             client.close()
         with pytest.raises(ClientClosedError):
             call.result()
-        assert own_threads() <= {"zkwire-resolve"}
+        all_ended(but="zkwire-resolve")
 
 
 def test_a_stuck_look_up_of_one_server_leaves_the_others() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import socket
 import sys
 import threading
@@ -18,6 +20,7 @@ from tests.shell.test_client import (
     ARGUMENTS,
     CLOSE_BOUND,
     PATIENCE,
+    all_ended,
     nowhere,
     own_threads,
     poll_state,
@@ -154,7 +157,7 @@ def test_close_from_every_state(state: str) -> None:
         client = STATES[state](stack)
         with within(CLOSE_BOUND):
             client.close()
-        assert own_threads() <= ({"zkwire-resolve"} if state == "looking a name up" else set())
+        all_ended(but="zkwire-resolve" if state == "looking a name up" else "")
         with within(0.1):
             client.close()
         assert_dead_at_once(client)
@@ -228,7 +231,7 @@ def test_close_from_many_threads_at_once(closers: int, fake: FakeServer) -> None
         with within(CLOSE_BOUND):
             for one in [Running(close) for _ in range(closers)]:
                 one.result()
-        assert own_threads() == set()
+        all_ended()
         poll("the session is over", lambda: "/e" not in fake.nodes or None, PATIENCE)
     assert fake.count("close_session") == 20
 
@@ -260,7 +263,7 @@ def test_start_and_close_at_once(seed: int) -> None:
             for one in [Running(lambda n=n: act(n)) for n in range(8)]:  # type: ignore[misc]
                 one.result()
             client.close()
-            assert own_threads() == set()
+            all_ended()
 
 
 def test_close_while_a_callback_is_blocked() -> None:
@@ -327,8 +330,18 @@ def test_close_where_the_caller_has_been_interrupted_in_the_middle(fake: FakeSer
         ):
             client.close()
         client.close()
-        assert own_threads() == set()
+        all_ended()
         assert_dead_at_once(client)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_client_is_not_copied(fake: FakeServer, copied: Callable[[object], object]) -> None:
+    """The end of a copy would be the end of the session."""
+    with Client(fake.hosts) as client:
+        with pytest.raises(TypeError, match="cannot be copied or pickled: it is one session"):
+            copied(client)
+        gc.collect()
+        client.exists("/")
 
 
 def test_close_in_a_finalizer() -> None:
@@ -347,7 +360,7 @@ def test_close_in_a_finalizer() -> None:
         Owner(server.hosts)
         with within(CLOSE_BOUND):
             gc.collect()
-        assert own_threads() == set()
+        all_ended()
         server.wait_for(lambda: server.count("close_session"))
         assert server.count("close_session") == 1
 

@@ -16,7 +16,7 @@ from tests.shell.test_client import PATIENCE, PAUSE, undisturbed
 from tests.shell.test_client_threads import forks, in_child, run_child
 from tests.support.fake_server import Connection, FakeServer
 from tests.support.lock_helpers import Running
-from zkwire import Client, ForkedError, SequentialLock, State, Watch
+from zkwire import Cache, Client, ForkedError, SequentialLock, State, Watch
 from zkwire.blocking.waiting import Sleeper
 from zkwire.session.waitable import Waitable
 from zkwire.testing import Server
@@ -170,6 +170,20 @@ def test_a_child_can_have_a_client_of_its_own_beside_its_parents() -> None:
 
         in_child(child)
         assert client.exists("/from-the-child") is not None
+
+
+@forks
+def test_a_cache_in_a_child_is_not_fresh(server: Server) -> None:
+    with Client(server.hosts) as client, Cache(client, "/") as cache:
+        assert cache.wait_ready(PATIENCE)
+        assert cache.fresh
+
+        def child() -> None:
+            assert not cache.fresh
+            assert cache.get("/") is not None
+
+        in_child(child)
+        assert cache.fresh
 
 
 def work_in_pool(_: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import gc
+import logging
 import os
 import signal
 import socket
@@ -24,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from types import CodeType, FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pytest
 
@@ -33,17 +34,32 @@ from tests.shell.test_client import (
     CLOSE_BOUND,
     PATIENCE,
     PAUSE,
-    own_threads,
+    all_ended,
     poll_state,
     within,
 )
 from tests.support.fake_server import FakeServer, echo, mute, serve
 from tests.support.lock_helpers import Running
-from zkwire import Client, ClientClosedError, ConnectionLossError, Event, State, Watch
+from tests.support.server_control import poll
+from zkwire import (
+    Cache,
+    Client,
+    ClientClosedError,
+    ConnectionLossError,
+    DataWatch,
+    Event,
+    Group,
+    Partitioner,
+    PersistentNode,
+    State,
+    Watch,
+)
 from zkwire.net.bell import Bell
+from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 STALL = 60.0
+T = TypeVar("T")
 
 
 def ask(client: Client, tag: str) -> None:
@@ -189,6 +205,67 @@ def test_whatever_a_signal_handler_raises_reaches_the_caller(kind: type[Exceptio
         assert points > FEWEST
 
 
+@pytest.mark.parametrize("kind", ["Client", "Supervisor"])
+def test_an_interrupted_constructor_leaves_no_service_running(server: Server, kind: str) -> None:
+    """The caller has none that it could close.  Behind the last call nothing can be done."""
+    with getattr(zkwire, kind)(server.hosts) as owner:
+        client = owner.client(PATIENCE) if kind == "Supervisor" else owner
+        client.exists("/")
+        served = False
+        for where in interrupted_everywhere(lambda: PersistentNode(owner, "/node")):
+            left = list(client._driver.services)
+            served = served or where.endswith("call_soon")
+            assert not left or where.endswith("__init__"), where
+            for service in left:
+                owner._sessions.dismiss(service)
+        assert served
+
+
+def used(service: T, use: Callable[[T], object]) -> T:
+    """It runs in the background by now."""
+    use(service)
+    return service
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda client: used(PersistentNode(client, "/node"), PersistentNode.wait_present),
+        lambda client: used(Group(client, "/group"), Group.join),
+        lambda client: used(Partitioner(client, "/shares", ["item"]), Partitioner.next),
+        lambda client: used(Cache(client, "/"), Cache.wait_ready),
+        lambda client: used(client.watch_data("/"), DataWatch.next),
+    ],
+    ids=["PersistentNode", "Group", "Partitioner", "Cache", "DataWatch"],
+)
+def test_an_interrupted_end_of_a_block_ends_the_service(
+    server: Server, begin: Callable[[Client], Any]
+) -> None:
+    """In the background.  Before anything of `__exit__` has run nothing can be done.
+
+    Up to its wait for the end: by then the service has been told.
+    """
+    with Client(server.hosts) as client:
+        n = 0
+        where: str | None = ""
+
+        def left() -> int:
+            return len(client._driver.services) + len(server._processor.state.watchers)
+
+        while where is not None and not where.startswith("leader.py"):
+            n, service = n + 1, begin(client)
+            with contextlib.suppress(KeyboardInterrupt), Interruption(n) as interruption:
+                service.__exit__(None, None, None)
+            where = interruption.where
+            if where is not None and where.endswith(" __exit__"):
+                service.close()
+            poll(f"{n}, {where}", lambda: None if left() else True, PATIENCE)
+        assert n > 5
+    gc.collect()  # here, where its warnings are expected
+
+
 def test_an_interrupted_leader_leaves_its_followers_somebody_who_reads() -> None:
     """Others wait at the moment of the interrupt; each gets its answer, or learns of the loss."""
     with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
@@ -321,7 +398,7 @@ def test_an_interrupt_anywhere_else(how: str) -> None:
                     other.exists("/a")
             with within(CLOSE_BOUND):
                 client.close()
-            assert own_threads() == {t for t in own_threads() if not t.startswith(name_of(client))}
+            all_ended(name_of(client))
             if interruption.where is None:
                 break
         assert n > 1  # the event may have come before the wait
@@ -437,7 +514,7 @@ def handled_while_reading(handler: Callable[[Client], None]) -> None:
             call.result()
         sender.result()
         client.close()
-        assert own_threads() == set()
+        all_ended()
 
 
 def test_close_in_a_signal_handler_of_a_reader() -> None:
@@ -513,3 +590,12 @@ def in_child(function: Callable[[], None]) -> None:
             os.waitpid(pid, 0)
             pytest.fail("the child hangs")
         time.sleep(0.001)
+
+
+def test_a_thread_that_configures_logging_may_wait_for_a_client(server: Server) -> None:
+    """It holds the lock of ``logging``, as ``dictConfig`` does while it makes a handler."""
+    client = zkwire.Client(server.hosts)
+    with vars(logging)["_lock"]:
+        connected = client.wait_for_state(zkwire.State.CONNECTED, timeout=PATIENCE)
+    client.close()
+    assert connected

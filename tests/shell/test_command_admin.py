@@ -22,6 +22,10 @@ def test_an_access_list(server: Server) -> None:
     shown = run(server.hosts, "acl", "get", "--json", "/a").record
     assert (shown["acl"], shown["acl_version"]) == (["ip:10.0.0.0/8:r", open_to_all], 2)
     assert refuses(server, "acl", "set", "-v", "1", "/a", open_to_all)[0] == 1
+    version, *stat = prints(server, "acl", "set", "-s", "/a", open_to_all)
+    assert (version, stat[6]) == ("3", "aversion = 3")
+    shown = run(server.hosts, "acl", "set", "-s", "--json", "/a", open_to_all).record
+    assert (shown["acl_version"], shown["stat"]["aversion"]) == (4, 4)
 
 
 def test_an_access_list_that_closes_a_tree_reaches_all_of_it(server: Server) -> None:
@@ -109,6 +113,7 @@ def test_the_configuration_of_an_ensemble(tmp_path: Path) -> None:
         "acl get /a world:anyone:r",
         "acl set /a",
         "acl set -R -v 1 /a world:anyone:r",
+        "acl set -R -s /a world:anyone:r",
         "acl drop /a",
         "txn",
         "txn fly",

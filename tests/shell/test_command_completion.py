@@ -60,6 +60,9 @@ def test_a_file_has_each_command_and_flag(
     for flag in [*facts.common, *(flag for flags in facts.flags.values() for flag in flags)]:
         for name in flag.names:
             assert shown(shell, name) in text
+    if shell == "fish":
+        assert "-s s -l server -r -d" in text  # a value follows
+        assert "-l json -d" in text
     assert {"ls", "get", "watch", "wait"} <= {*facts.with_paths}
     assert not {"server", "completion"} & {*facts.with_paths}
     assert re.search("@[A-Z]+@", text) is None

@@ -48,6 +48,14 @@ def test_an_ensemble_that_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[4:] == ["3 of 3 servers can be used"]
 
 
+def test_what_a_server_that_is_well_shows_to_a_script(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, (found,) = examined(capsys, "--server", server.hosts)
+    assert (status, found["usable"], found["problem"], found["hints"]) == (0, True, None, [])
+    assert all(found[time] > 0.0 for time in ("connect_ms", "ping_ms", "session_timeout"))
+
+
 @contextmanager
 def saying(text: bytes) -> Iterator[str]:
     """A server that says this, whatever it is sent, and ends the connection."""

@@ -140,6 +140,27 @@ def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> 
         assert (ran.stderr.read(), ran.wait(100)) == ("", 141)
 
 
+def test_a_help_that_cannot_be_written_is_status_1() -> None:
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of it
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "zkwire", "ls", "--help"]
+        ran = subprocess.run(
+            command, env=buffered, cwd=ROOT, stdout=full, timeout=100, check=False
+        )  # fmt: skip
+    assert ran.returncode == 1
+
+
+def test_a_character_that_the_output_cannot_show_is_written_as_its_number(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(server.hosts) as client:
+        client.create("/\u00e9")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    with process("-s", server.hosts, "ls") as ran:
+        assert ran.communicate(timeout=100) == ("zookeeper\n\\xe9\n", "")
+        assert ran.returncode == 0
+
+
 def test_an_output_that_is_full_is_said(server: Server) -> None:
     with (
         open("/dev/full", "w") as full,
@@ -148,6 +169,36 @@ def test_an_output_that_is_full_is_said(server: Server) -> None:
         assert ran.stderr is not None
         assert ran.stderr.read() == "zkwire: [Errno 28] No space left on device\n"
         assert ran.wait(100) == 1
+
+
+@pytest.mark.parametrize(
+    "words", ["create /new --data-file -", "txn", "load -", "decode", "spy --read -"]
+)
+def test_a_standard_input_that_is_closed_is_said(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(words.split()) == 1
+    assert capsys.readouterr() == ("", "zkwire: standard input is closed\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [("create -e /new", 0), ("get", 2), ("--trace ls", 0)]
+)
+def test_what_cannot_be_said_changes_no_status(server: Server, words: str, status: int) -> None:
+    command = [sys.executable, "-m", "zkwire", "-s", server.hosts, *words.split()]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            command, env=buffered, cwd=ROOT, stderr=full, timeout=100, check=False
+        )  # fmt: skip
+    assert ran.returncode == status
+
+
+def test_a_trace_that_cannot_be_written_ends_and_says_so(server: Server) -> None:
+    ran = run(server.hosts, "--trace-file", "/dev/full", "ls", "/zookeeper")
+    assert (ran.status, ran.lines) == (0, ["config", "quota"])
+    assert ran.err == "the trace ends here: No space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -184,16 +235,23 @@ def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
         ("acl get", "the following arguments are required: PATH ("),
         ("lock", "the following arguments are required: PATH ("),
         ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
+        ("ls / x\ny", "unrecognized arguments: x\\ny"),
         ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
-    ran = run("127.0.0.1:1", *words.split())
-    assert (ran.status, ran.out) == (2, b"")
+    ran = run("127.0.0.1:1", *words.split(" "))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
     assert says in ran.err
+
+
+def test_a_mistake_changes_nothing_and_says_so_to_a_script() -> None:
+    error = json.loads(run("127.0.0.1:1", "ls", "--json", "--key", "x.pem").err)
+    assert error["message"] == "--key is the key of a --cert"
+    assert (error["outcome"], error["exit"]) == ("failed", 2)
 
 
 def test_the_help_has_the_words_of_each_action(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["acl", "--help"]) == 0
     usage = capsys.readouterr().out.partition("usage: ")[2]
-    assert usage.startswith("zkwire acl get [-s] PATH\n       zkwire acl set [-v N | -R] PATH ACL")
+    assert usage.startswith("zkwire acl get [-s] PATH\n       zkwire acl set [-s] [-v N | -R] PATH")

@@ -184,20 +184,21 @@ def test_the_holder_and_the_queue_are_listed(
         assert next(teller.events()) == "1"
         contender = ReadWriteLock(client, "/p", "a foreign text").write
         assert not contender.try_acquire()
-        node = client.create("/p/x-__WRIT__", b"a foreign text", ephemeral=True, sequential=True)
+        node = client.create("/p/x-__WRIT__", b"a foreign\n\ntext", ephemeral=True, sequential=True)
         capsys.readouterr()
         assert main(["--server", server.hosts, "--json", "lock", "--list", "/p"]) == 0
         first, second = json.loads(capsys.readouterr().out)["contenders"]
         assert (first["position"], first["held"], first["shared"]) == (0, True, True)
         assert (first["id"], first["pid"]) == ("nightly report", process.pid)
         assert first["host"] == os.uname().nodename
-        assert (second["held"], second["pid"], second["id"]) == (False, None, "a foreign text")
+        assert (second["held"], second["pid"], second["id"]) == (False, None, "a foreign\n\ntext")
         assert second["path"] == node
         assert main(["--server", server.hosts, "lock", "--list", "/p"]) == 0
         holder, waiter = capsys.readouterr().out.splitlines()
         assert holder.startswith("  0 reads 0x")
         assert holder.endswith(f":{process.pid} nightly report") or " nightly report" in holder
         assert waiter.startswith("  1 waits 0x")
+        assert waiter.endswith(r"a foreign\n\ntext")
 
 
 def test_a_semaphores_leases_and_queue_are_listed(
@@ -220,6 +221,7 @@ def test_hazard_C7_without_a_command_it_holds_until_it_is_told_to_end(
         stat = client.exists(shown["path"])
         assert stat is not None
         assert shown["token"] == stat.czxid
+        assert main(["--server", server.hosts, "-q", "lock", "-n", "/p", "true"]) == 124
         if end == "signal":
             process.send_signal(signal.SIGTERM)
     assert process.returncode == 0

@@ -5,13 +5,16 @@ the client's own lease.
 """
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.lock_command import SECONDS, Teller
+from tests.support.lock_command import SECONDS, Teller, processes_marked
 from zkwire import Client
+from zkwire.cli.lock.running import Running
+from zkwire.cli.main import main
 from zkwire.testing import FaultProxy, Server, VirtualClock
 from zkwire.testing.proxy import black_hole
 
@@ -86,6 +89,41 @@ def test_what_the_server_tells_counts_at_once(
     assert process.returncode == 122
 
 
+def test_a_loss_that_cannot_be_told_ends_the_command_as_well(
+    server: Server, teller: Teller
+) -> None:
+    with teller.run(server.hosts, "lock", "/p", "sh", "-c", "echo ready >$TELL; cat") as process:
+        assert next(teller.events()) == "ready"
+        (name,) = nodes(server)
+        assert process.stderr is not None
+        process.stderr.close()
+        with Client(server.hosts) as client:
+            client.delete(f"/p/{name}")
+        process.wait(SECONDS)
+    assert process.returncode == 122
+
+
+@pytest.mark.parametrize("end", ["lost", "killed"])
+def test_a_group_that_the_command_makes_ends_as_well(
+    end: str, server: Server, teller: Teller
+) -> None:
+    """As timeout(1) and setsid(1) make one."""
+    own = "import os, sys; os.setpgid(0, 0); os.execvp('sh', ['sh', '-c', sys.argv[1]])"
+    words = [sys.executable, "-c", own, f"trap 'echo WINCH >&3' WINCH; {STUBBORN}"]
+    with teller.run(server.hosts, "lock", "-k", "1", "/p", *words) as process:
+        events = teller.events()
+        assert next(events) == "ready"
+        process.send_signal(signal.SIGWINCH)
+        assert next(events) == "WINCH"  # by now the watchdog knows of the group
+        if end == "killed":
+            process.kill()
+        else:
+            (name,) = nodes(server)
+            with Client(server.hosts) as client:
+                client.delete(f"/p/{name}")
+        assert list(events) == ["TERM"]
+
+
 def test_a_warning_leaves_the_command_alone(server: Server, teller: Teller) -> None:
     words = ["lock", "--on-lost", "warn", "/p", "sh", "-c", "echo ready >$TELL; read go; exit 6"]
     with teller.run(server.hosts, *words) as process:
@@ -120,6 +158,19 @@ def test_a_killed_wrapper_leaves_no_command(still: Server, teller: Teller) -> No
     assert len(nodes(still)) == 1
 
 
+def test_a_failure_of_its_own_ends_the_command(
+    server: Server, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in teller.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Running, "_forward", lambda _: 1 // 0)
+    words = ["lock", "-k", "100ms", "/p", "sleep", "99"]
+    with pytest.raises(ZeroDivisionError):
+        main(["--server", server.hosts, *words])
+    assert processes_marked(teller.mark) == []
+    assert nodes(server) == []
+
+
 def test_hazard_E1_the_rest_of_a_group_gets_its_time(server: Server, teller: Teller) -> None:
     """The leader ends at TERM, what it has started somewhat later."""
     slow = "exec 3>$TELL; trap 'echo TERM >&3; read x; exit' TERM; echo ready >&3; sleep 99 & wait"
@@ -132,4 +183,17 @@ def test_hazard_E1_the_rest_of_a_group_gets_its_time(server: Server, teller: Tel
         with Client(server.hosts) as client:
             client.delete(f"/p/{name}")
         assert list(events) == ["TERM"]
+    assert process.returncode == 122
+
+
+def test_the_rest_of_a_group_that_ignores_term_is_killed(server: Server, teller: Teller) -> None:
+    words = ["--session-timeout", "40", "lock", "-k", "1", "/p", "sh", "-c", 'sh -c "$S" & wait']
+    teller.environment["S"] = STUBBORN
+    with teller.run(server.hosts, *words) as process:
+        events = teller.events()
+        assert next(events) == "ready"
+        (name,) = nodes(server)
+        with Client(server.hosts) as client:
+            client.delete(f"/p/{name}")
+        assert next(events) == "TERM"
     assert process.returncode == 122

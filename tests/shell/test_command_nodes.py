@@ -94,12 +94,19 @@ def test_a_long_list(server: Server, client: Client) -> None:
     listed = run(server.hosts, "ls", "-l", "-s", "--json", "/l").record
     assert listed["children"][0]["stat"]["data_length"] == 3
     assert listed["stat"]["num_children"] == 1
+    ids = ("czxid", "mzxid", "pzxid", "ephemeral_owner")
+    assert all(re.fullmatch("0x[0-9a-f]+", listed["stat"][name]) for name in ids)
+    assert run(server.hosts, "stat", "--json", "/l").record["stat"] == listed["stat"]
+    assert prints(server, "stat", "/l") == prints(server, "get", "-s", "/l")[1:]
 
 
 def test_the_forms_of_data(server: Server, client: Client, tmp_path: Path) -> None:
     client.create("/x", b"\x00ABC\xff")
     table = "00000000  00 41 42 43 ff                                    |.ABC.|"
     assert prints(server, "get", "--hex", "/x") == [table]
+    client.create("/y", bytes(range(0x1F, 0x22)) + b"}~\x7f")
+    table = "00000000  1f 20 21 7d 7e 7f                                 |. !}~.|"
+    assert prints(server, "get", "--hex", "/y") == [table]
     assert prints(server, "get", "--base64", "/x") == ["AEFCQ/8="]
     assert run(server.hosts, "get", "/x").out == b"\x00ABC\xff"
     assert run(server.hosts, "get", "--json", "/x").record["data"] == {"base64": "AEFCQ/8="}
@@ -177,6 +184,7 @@ def test_what_the_server_refuses_is_status_1(server: Server) -> None:
         "rm /",
         "rm -r -v 1 /a",
         "rm -v 1 /a /b",
+        "rm /a /b\x01",
         "tree -L 0",
         "fly /a",
     ],
@@ -186,6 +194,18 @@ def test_bad_words_are_status_2_and_send_nothing(words: str) -> None:
     ran = run("127.0.0.1:1", "--connect-timeout", "0", *words.split(" "))
     assert (ran.status, ran.out) == (2, b"")
     assert re.fullmatch("zkwire: .+\n", ran.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "data", "status"), [("", 2 << 20, 2), ("--acl ip:nowhere:r", 0, 1)]
+)
+def test_a_node_that_cannot_be_made_leaves_no_parents(
+    server: Server, words: str, data: int, status: int
+) -> None:
+    command = ["create", "-p", "/a/b", "--data-file", "-", *words.split()]
+    ran = run(server.hosts, *command, stdin=bytes(data))
+    assert (ran.status, ran.out) == (status, b"")
+    assert prints(server, "ls", "/") == ["zookeeper"]
 
 
 @pytest.mark.parametrize("name", ["nodes", "error"])

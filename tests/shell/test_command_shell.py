@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,6 +27,7 @@ from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.cli.shell import completing
 from zkwire.cli.shell.completing import completions
+from zkwire.cli.shell.typing_aids import Readline
 from zkwire.testing import Server
 from zkwire.testing.proxy import faults
 
@@ -53,6 +55,77 @@ def test_a_script_stops_at_the_first_failure(
     goes_on = words == ["-k"]
     assert out == ("zookeeper\n" if goes_on else "")
     assert err.count("\n") == (2 if goes_on else 1)
+
+
+@pytest.mark.parametrize("words", [["txn"], ["shell"]])
+def test_any_bytes_may_come_by_standard_input(server: Server, words: list[str]) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a")
+        subprocess.run(
+            [sys.executable, "-m", "zkwire", "-s", server.hosts, *words],
+            env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},  # as most locales have it
+            cwd=ROOT, input=b"set /a \xff\n", check=True,
+        )  # fmt: skip
+        assert client.get_data("/a").data == b"\xff"
+
+
+def test_a_terminal_without_an_output_is_a_script(server: Server) -> None:
+    above, below = pty.openpty()
+    os.write(above, b"get /missing\n")
+    shell = [sys.executable, "-m", "zkwire", "-s", server.hosts, "shell"]
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *shell],
+        cwd=ROOT, stdin=below, stderr=subprocess.PIPE, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    os.close(above)
+    os.close(below)
+    assert (ran.returncode, ran.stderr[:16]) == (1, b"zkwire: NoNode: ")
+
+
+def test_redo_of_a_line_with_redo_is_refused(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = interpreter_of(server)
+    shell.history += ["pwd", "pwd; redo"]
+    assert [shell.run_line(line) for line in ("redo", "redo 2", "redo 1")] == [2, 2, 0]
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[-1]) == ("/\n", "pwd")
+
+
+def test_the_help_of_a_command_of_zkcli(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-s", server.hosts, "shell", "-c", "help deleteall"]) == 0
+    first, _, *rest = capsys.readouterr().out.splitlines()
+    assert first == "deleteall is zkCli's name for: rm -r"
+    assert any(line.startswith("  --dry-run ") for line in rest)
+
+
+def test_the_tab_key_completes_the_line_up_to_the_cursor(server: Server) -> None:
+    line = Mock(__doc__="", get_line_buffer=lambda: "removew /x", get_endidx=lambda: 5)
+    aids = Readline(line, interpreter_of(server))
+    assert [aids._complete("remov", number) for number in range(2)] == ["removewatches ", None]
+
+
+def test_a_user_without_a_home_has_no_history(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    aids = Readline(Mock(__doc__=""), interpreter_of(server))
+    aids.begin()
+    aids.end()
+
+
+def test_a_place_that_is_not_there_is_not_gone_to(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-s", server.hosts, "shell", "-k", "-c", "cd /zookeeper; cd none; pwd"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "/zookeeper\n"
+    assert err.startswith("zkwire: NoNode: cd /zookeeper/none: ")
 
 
 def test_the_recording_of_a_script(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +179,10 @@ def test_watches_are_told_until_they_are_not(
         "watch: changed /a/b",
     ]
     assert len([line for line in said if line.startswith("zkwire: NoNode: ")]) == 1
+    once = "create /o; stat -w /o; ls -w /o; set /o x; create /o/p; set /o y"
+    assert main(["-s", server.hosts, "shell", "-c", once]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["watch: changed /o", "watch: children /o"]
     silent = "printwatches off; printwatches; addWatch /a; set /a x"
     assert main(["-s", server.hosts, "shell", "-c", silent]) == 0
     out, err = capsys.readouterr()
@@ -191,9 +268,9 @@ class TerminalOfShell:
 
 
 @contextmanager
-def shell_at_a_terminal(server: Server, home: Path) -> Iterator[TerminalOfShell]:
+def shell_at_a_terminal(server: Server, home: Path, columns: int = 80) -> Iterator[TerminalOfShell]:
     above, below = pty.openpty()
-    ioctl(below, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    ioctl(below, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     command = [sys.executable, "-m", "zkwire", "--server", server.hosts, "shell"]
     own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(home), "TERM": "xterm"}
     try:
@@ -226,6 +303,15 @@ def test_the_recording_of_a_terminal(tmp_path: Path) -> None:
         assert poll("it ends", terminal.process.poll, PATIENCE) == 0
         lines = SEQUENCE.sub("", terminal.seen).split("\r\n")
         assert [line for line in lines if len(line.rpartition("\r")[2]) > 80] == []
+
+
+def test_a_terminal_that_does_not_know_its_width(server: Server, tmp_path: Path) -> None:
+    with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path, 0) as terminal:
+        terminal.type("addWatch /\r")
+        terminal.until("/> ")
+        terminal.until("/> ")
+        client.create("/whole")
+        terminal.sees("\x1b[Lwatch: created /whole\x1b8")
 
 
 def test_at_a_terminal(server: Server, tmp_path: Path) -> None:

@@ -257,6 +257,15 @@ def test_it_ends_by_itself(server: Server, tmp_path: Path) -> None:
     assert [json.loads(line)["op"] for line in file.read_text().splitlines()] == ["open", "command"]
 
 
+@pytest.mark.parametrize("form", ["text", "jsonl", "svg"])
+def test_without_an_output_it_shows_nothing(
+    form: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    look = [sys.executable, "-m", "zkwire", "-s", "{}", "ls"]
+    assert main(["spy", "-f", form, server.hosts, "--", *look]) == 0
+
+
 def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with closing(Tap(["127.0.0.1:1"], Faults([]), ("127.0.0.1", 0))) as tap:
         look = ["--server", tap.hosts[0], "--connect-timeout", "0.3", "ls", "/"]
@@ -280,7 +289,9 @@ def test_what_cannot_be_run_or_listened_on(
     assert len([line for line in shown.err.splitlines() if line.startswith("zkwire: ")]) == 5
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_it_with_everything_written(
     number: signal.Signals, status: int, server: Server, tmp_path: Path
 ) -> None:
@@ -329,6 +340,20 @@ def test_a_signal_is_for_the_program(name: str, status: int, server: Server) -> 
         check=False,
     )
     assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_a_reader_of_the_text_that_has_ended_costs_no_drawing(
+    server: Server, tmp_path: Path
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    files = ["-f", "text", "-f", "svg", "-o", str(tmp_path / "run.svg")]
+    look = [sys.executable, "-m", "zkwire", "-s", "{}", "ls"]
+    spy = [sys.executable, "-m", "zkwire", "-q", "spy", *files, server.hosts, "--", *look]
+    with os.fdopen(writer):
+        ran = subprocess.run(spy, cwd=ROOT, stdout=writer, timeout=PATIENCE, check=False)
+    assert ran.returncode == 141
+    assert (tmp_path / "run.svg").read_text().endswith("</svg>\n")
 
 
 def test_the_recording_in_the_docs_is_what_happens(server: Server, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_what_is_refused_is_asked_of_the_admin_server(
     for wrong in ("", "[]", '{"command": "dump", "error": null}', "[" * 9999):
         pages["/commands/dump"] = wrong
         assert main([*words, str(port)]) == 1
-        assert "does not allow" in capsys.readouterr().err
+        assert "does not allow cons and dump:" in capsys.readouterr().err
     pages |= {"/commands/dump": ADMIN_DUMP, "/commands/connections": ADMIN_CONNECTIONS}
     assert main([*words, str(port)]) == 0
     assert capsys.readouterr() == (

@@ -27,7 +27,7 @@ TIMEOUT = 1.0
 
 # Members of a Session that the page does not promise: for the shells of this package.
 NOT_PROMISED = {
-    "act_at", "call", "callbacks", "chroot", "connection", "dead_at", "hold", "hosts",
+    "act_at", "callbacks", "chroot", "connection", "dead_at", "hold", "hosts",
     "in_flight", "last_zxid", "lease_holders", "own_frames", "push", "queue", "refused", "resumed",
     "send_alone", "server", "trace", "unhold", "watch_count",
 }  # fmt: skip

@@ -145,13 +145,15 @@ def test_its_state_listeners_are_told(server: Server) -> None:
 
 def test_the_warning_knows_where_the_client_was_made(server: Server) -> None:
     script = f"""
-import gc
+import gc, weakref
 from zkwire import Client
 def use():
     client = Client({server.hosts!r})  # here
     client.connect()
-use()
-gc.collect()
+    return weakref.ref(client)
+gone = use()
+while gone() is not None:  # its own thread may be busy with it
+    gc.collect()
 """
     way = [sys.executable, "-X", "tracemalloc=9", "-W", "always::ResourceWarning", "-c", script]
     done = subprocess.run(way, capture_output=True, text=True, timeout=60, check=True)

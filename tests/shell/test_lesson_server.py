@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from argparse import Namespace
 from typing import Any
 
 import pytest
 
-from zkwire import ConnectionLossError, Watch
+from zkwire import Client, ConnectionLossError, Watch
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.lessons.server_stage import ServerStage
 from zkwire.cli.main import main
@@ -60,3 +61,18 @@ def test_a_server_that_is_lost_ends_the_lesson() -> None:
 
         with pytest.raises(ConnectionLossError, match=f"{server.hosts} is lost; {stage.root} may"):
             stage.run(lesson())
+
+
+def test_an_interrupt_at_the_end_leaves_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_away = ServerStage._put_away
+
+    async def interrupted(stage: ServerStage) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await put_away(stage)
+
+    monkeypatch.setattr(ServerStage, "_put_away", interrupted)
+    assert main(["lesson", "lost-reply", "--server", server.hosts]) == 130
+    with Client(server.hosts) as client:
+        assert client.get_children("/") == ["zookeeper"]

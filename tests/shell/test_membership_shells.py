@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -13,13 +14,17 @@ from tests.support.server_control import poll
 from zkwire import (
     AsyncClient,
     AsyncGroup,
+    AsyncPartitioner,
     AsyncPersistentNode,
     Client,
     ClientClosedError,
     Group,
     Member,
+    OncePer,
     OperationTimeoutError,
+    Partitioner,
     PersistentNode,
+    ReentrantLock,
 )
 from zkwire.testing import Server
 
@@ -45,6 +50,7 @@ def test_a_read_only_server_is_waited_out(server: Server, operation: str) -> Non
             assert node.wait_present(SECONDS)
             with pytest.raises(OperationTimeoutError):
                 node.close(0.05)
+        poll("it is refused", lambda: not server.unfired or None, SECONDS)
         server.stop()  # which is another state
         server.start()
         assert operation == "delete" or node.wait_present(SECONDS)
@@ -61,6 +67,45 @@ def test_a_busy_server_is_asked_again(server: Server, operation: str) -> None:
             node.set_data(b"2", SECONDS)
             assert server.tree.nodes["/node"].data == b"2"
         assert "/node" not in server.tree.nodes
+
+
+def test_data_with_a_time_limit_that_is_none_is_not_written(server: Server) -> None:
+    with Client(server.hosts) as client, PersistentNode(client, "/node", b"1") as node:
+        assert node.wait_present(SECONDS)
+        with pytest.raises(ValueError, match="timeout must not be negative"):
+            node.set_data(b"2", -1.0)
+        assert node._algorithm._wishes == []
+        assert server.tree.nodes["/node"].data == b"1"
+
+
+def test_an_end_with_a_time_limit_that_is_none_ends_nothing(server: Server) -> None:
+    with Client(server.hosts) as client:
+        node, group = PersistentNode(client, "/node"), Group(client, "/group")
+        partitioner, job = Partitioner(client, "/shared", ["a"]), OncePer(client, "/job", 60.0)
+        lock = ReentrantLock(client, "/lock")
+        member = group.join(timeout=SECONDS)
+        share = partitioner.next(SECONDS)
+        assert node.wait_present(SECONDS)
+        assert job.claim()
+        assert lock.acquire()
+        assert lock.acquire()
+        ends: list[Callable[[float], object]] = [
+            *(node.close, member.close, group.leave, group.close, partitioner.close),
+            *(job.give_back, lock.release),
+        ]
+        for end in ends:
+            with pytest.raises(ValueError, match="timeout must not be negative"):
+                end(-1.0)
+        client.sync()
+        assert node.present
+        assert member.present
+        assert share is not None
+        assert not share.changed
+        job.give_back()
+        lock.release()
+        assert lock.held
+        with pytest.raises(ValueError, match="timeout must not be negative"):
+            lock.acquire(-1.0)
 
 
 @pytest.mark.parametrize("operation", ["get_children", "get_data", "exists"])
@@ -162,3 +207,30 @@ def test_nothing_is_watched_behind_the_end(server: Server) -> None:
             assert node.wait_present(SECONDS)
             assert len(server._processor.state.watchers) > 0
         poll("no watch", lambda: len(server._processor.state.watchers) == 0 or None, SECONDS)
+
+
+async def test_what_another_loop_may_not_ask_has_no_effect(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        node = AsyncPersistentNode(client, "/node", b"first")
+        partitioner = AsyncPartitioner(client, "/shares", ["item"])
+        assert await node.wait_present(SECONDS)
+        assert await partitioner.next(SECONDS) is not None
+        for asked in (partial(node.set_data, b"refused"), partitioner.next):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await asyncio.to_thread(asyncio.run, asked())
+        await node.set_data(b"second", SECONDS)
+        assert (await client.get_data("/node")).stat.version == 1, "the refused one is not written"
+        assert partitioner._asked is not None
+        assert partitioner._asked.share is None, "the refused one confirms nothing"
+        await node.close(SECONDS)
+        await partitioner.close(SECONDS)
+
+
+async def test_a_group_that_another_loop_has_asked_is_there_for_its_own(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        await client.connect()
+        group = AsyncGroup(client, "/group")
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(group.members(SECONDS)))
+        assert await group.members(SECONDS) == []
+        await group.close(SECONDS)

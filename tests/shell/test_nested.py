@@ -75,7 +75,7 @@ def test_listeners_come_and_go(client: Client) -> None:
 def test_a_close_is_done_behind_it(client: Client) -> None:
     with within(CLOSE_BOUND):
         nested(client, client.close)
-    soon("it is closed", lambda: client.state is State.CLOSED)
+    soon("it is closed", lambda: client.state is State.CLOSED, CLOSE_BOUND)
 
 
 # --- what needs an answer -------------------------------------------------------------------------

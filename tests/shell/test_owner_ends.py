@@ -5,14 +5,24 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.aio_helpers import blocking, complaints
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
-from zkwire import AsyncClient, AsyncReentrantLock, Client, ReentrantLock, SequentialLock
+from zkwire import (
+    AsyncClient,
+    AsyncReentrantLock,
+    AsyncSequentialLock,
+    Client,
+    ReentrantLock,
+    SequentialLock,
+)
+from zkwire.blocking.owners import _Owner
 from zkwire.testing import Server
 
 PATH = "/lock"
@@ -137,6 +147,10 @@ def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
     assert still == [True]
 
 
+def test_an_owner_that_is_interrupted_while_it_is_made_owns_nothing() -> None:
+    object.__new__(_Owner)  # pytest reports an error at its end
+
+
 # --- asyncio --------------------------------------------------------------------------------------
 
 
@@ -177,3 +191,25 @@ def test_who_was_a_task_is_named(server: Server, caplog: pytest.LogCaptureFixtur
 
     asyncio.run(main())
     warned(caplog, "the task worker")
+
+
+@pytest.mark.parametrize("kind", [AsyncReentrantLock, AsyncSequentialLock])
+async def test_a_task_that_is_collected_in_another_thread_holds_no_lock(
+    server: Server,
+    kind: type[AsyncReentrantLock | AsyncSequentialLock],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # the task dies of its clean-up
+
+    async def hold() -> None:
+        async with kind(client, PATH):
+            held.set()
+            await asyncio.get_running_loop().create_future()  # which nothing else refers to
+
+    held = asyncio.Event()
+    async with AsyncClient(server.hosts) as client:
+        asyncio.get_running_loop().create_task(hold())
+        await held.wait()
+        await blocking(gc.collect)
+        assert await AsyncSequentialLock(client, PATH).acquire(PATIENCE)
+    assert "was destroyed but it is pending" in str(complaints().take())

@@ -98,15 +98,6 @@ def restored(torn_ensemble: Ensemble) -> Iterator[Ensemble]:
     torn_ensemble.restore()
 
 
-def tear(ensemble: Ensemble) -> Any:
-    """Leave one member alone; it, when it is read-only."""
-    last, *others = ensemble.servers
-    for server in others:
-        server.kill()
-    poll("the last one is read-only", lambda: last.mode() == "read-only" or None, ELECTION)
-    return last
-
-
 @pytest.mark.since("3.7")
 @pytest.mark.apache
 def test_reads_and_watches_without_a_quorum_and_the_way_back(
@@ -114,7 +105,7 @@ def test_reads_and_watches_without_a_quorum_and_the_way_back(
 ) -> None:
     with Client(restored.hosts) as client:
         client.create(fresh_path, b"kept")
-    last = tear(restored)
+    last = restored.leave_read_only()
     with Client(restored.hosts, read_only=True, session_timeout=LONG) as client:
         assert client.state is RO
         assert_reads_only(client, fresh_path)
@@ -159,7 +150,7 @@ def test_a_real_session_is_not_given_away(restored: Ensemble, fresh_path: str) -
         client.create(fresh_path, ephemeral=True)
         session_id = client.session_id
         client.add_state_listener(listen)
-        tear(restored)
+        restored.leave_read_only()
         with Client(last.hosts, read_only=True, session_timeout=LONG) as newcomer:
             assert newcomer.state is RO
             while shaken.acquire(blocking=False):

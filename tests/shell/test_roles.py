@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
@@ -211,7 +212,7 @@ def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
 # --- pauses in a long pipeline --------------------------------------------------------------------
 
 
-def dripping(count: int, behind_first: Callable[[], object] = bool) -> Callable[[Connection], None]:
+def dripping(count: int, before: Callable[[int], object] = bool) -> Callable[[Connection], None]:
     """A server that answers so many reads one by one, when all of them have come."""
 
     def script(connection: Connection) -> None:
@@ -220,9 +221,8 @@ def dripping(count: int, behind_first: Callable[[], object] = bool) -> Callable[
         assert all(isinstance(request.record, GetDataRequest) for request in asked)
         record = GetDataResponse(b"x", Stat(*[0] * 11))
         for number, request in enumerate(asked):
+            before(number)
             connection.send(reply(request.xid, record))
-            if number == 0:
-                behind_first()
         for closing in connection.requests():
             connection.put(reply(closing.xid))
 
@@ -240,6 +240,25 @@ def test_a_reader_lets_answers_gather_in_a_long_pipeline_only(
         assert all(reply.result(PATIENCE).data == b"x" for reply in replies)
     assert bool(slept) == pauses
     assert all(0 < seconds <= LONGEST_PAUSE for seconds in slept)
+
+
+def test_a_reader_does_not_pause_for_the_answers_of_threads_that_sleep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    asleep, threads = threading.Event(), LONG_LINE * 2
+    script = dripping(threads, lambda _: asleep.wait(PATIENCE))
+    with (
+        FakeServer(script) as server,
+        Client(server.hosts) as client,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        asked = [pool.submit(client.get_data, "/a") for _ in range(threads)]
+        soon("all but the reader sleep", lambda: len(client._driver._followers) == threads - 1)
+        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", slept.append)
+        asleep.set()
+        assert all(each.result(PATIENCE).data == b"x" for each in asked)
+    assert not slept
 
 
 @pytest.mark.parametrize(("count", "pauses"), [(LONGER_LINE - 1, False), (LONGER_LINE * 2, True)])
@@ -261,11 +280,11 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
             replies = await asyncio.gather(*[client.get_data("/a") for _ in range(count)])
             assert all(reply.data == b"x" for reply in replies)
 
-    def behind_first() -> None:
+    def before(number: int) -> None:
         """A loop that is slow would find all the answers there."""
-        assert not pauses or has_paused.wait(PATIENCE)
+        assert not (number and pauses) or has_paused.wait(PATIENCE)
 
-    with FakeServer(dripping(count, behind_first)) as server:
+    with FakeServer(dripping(count, before)) as server:
         asyncio.run(ask(server.hosts))
     assert all(0 < seconds <= LONGEST_PAUSE for seconds in paused)
     assert bool(paused) == pauses
@@ -586,7 +605,7 @@ def test_what_has_come_before_the_end_is_not_lost_to_it(client: Client) -> None:
             return before
 
     client.close()
-    assert client._driver.ended
+    soon("its thread ends", lambda: client._driver.ended)
     assert client._driver.wait(Late())
 
 

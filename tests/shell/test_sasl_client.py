@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
-from tests.shell.test_secure_client import LONG, Time, each_version, only, real, settled, threads_of
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, within
+from tests.shell.test_client_threads import name_of
+from tests.shell.test_secure_client import LONG, Time, each_version, only, real, settled
 from tests.support.fake_server import Connection, FakeServer, reply
 from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running
@@ -62,7 +63,7 @@ def refused(hosts: str, mechanism: Any, **options: Any) -> AuthFailedError:
     with within(CLOSE_BOUND):
         client.close()
     assert State.CONNECTED not in states
-    assert not threads_of(client)
+    all_ended(name_of(client))
     return caught.value
 
 
@@ -330,7 +331,8 @@ def test_a_mechanism_is_told_the_host() -> None:
 
 def test_a_mechanism_that_takes_long() -> None:
     """Longer than the attempt may: that one is given up, and the next one is made."""
-    now, thinking, go_on = Time(), threading.Event(), threading.Event()
+    now, gate = Time(), Gate()
+    thinking, go_on = threading.Event(), threading.Event()
 
     def exchange(host: str) -> Generator[bytes, bytes, None]:
         thinking.set()
@@ -338,6 +340,7 @@ def test_a_mechanism_that_takes_long() -> None:
         return (yield from DigestMD5(*BOB).exchange(host))
 
     with sasl_server() as server, FaultProxy(upstream=server.hosts) as proxy:
+        proxy.on("sasl", action=hold(gate), reply=True)  # else it may come in time
         client = Client(proxy.hosts, sasl=Custom(exchange), session_timeout=30, _now=now)
         with within(1.0), pytest.raises(NotSentError):
             client.connect(0.2)
@@ -348,6 +351,7 @@ def test_a_mechanism_that_takes_long() -> None:
         assert client.exists("/") is not None
         assert {frame.connection for frame in proxy.frames()} == {0, 1}
         client.close()
+        gate.release()
 
 
 def test_close_does_not_wait_for_a_mechanism() -> None:

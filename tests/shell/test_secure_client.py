@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, own_threads, within
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, within
 from tests.shell.test_client_threads import (
     again,
     ask,
@@ -170,10 +170,6 @@ def tls_client(tls_zookeeper: SecureServer) -> Iterator[Client]:
         yield client
 
 
-def threads_of(client: Client) -> set[str]:
-    return {name for name in own_threads() if name.startswith(name_of(client))}
-
-
 def settled(client: Client) -> None:
     """Wait until the client is connected again, if it is not."""
     assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE) is State.CONNECTED
@@ -213,7 +209,7 @@ class TestOverTls:
                 event = gone.wait(PATIENCE)
                 assert event is not None
                 assert event.type is EventType.NODE_DELETED
-        assert not threads_of(client)
+        all_ended(name_of(client))
 
     def test_events_while_nobody_waits(
         self, tls_zookeeper: SecureServer, tls_client: Client, fresh_path: str
@@ -463,7 +459,7 @@ def failure(hosts: str, tls: ssl.SSLContext | None, **options: Any) -> str:
     assert not client.state.terminal
     with within(CLOSE_BOUND):
         client.close()
-    assert not threads_of(client)
+    all_ended(name_of(client))
     before, server, reason = text.partition(f"({hosts}: ")
     assert before == f"no server could be reached within {TRIES} s "
     assert server
@@ -487,7 +483,7 @@ def test_close_in_each_phase(trusting: ssl.SSLContext, shown: Certificate) -> No
             with pytest.raises(ClientClosedError):
                 running.result()
             assert client.state is State.CLOSED
-            assert not threads_of(client)
+            all_ended(name_of(client))
 
 
 @forks

@@ -396,14 +396,17 @@ def test_an_interrupt_of_the_entry_leaves_nothing(
     assert threads() == before
 
 
-def test_no_thread_to_be_had(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_no_thread_to_be_had(
+    server: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
     def start(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+        raise error
 
     supervisor = Supervisor(server.hosts)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(RuntimeError, match="new thread"):
+        with pytest.raises(type(error)):
             supervisor.client()
     assert supervisor.client(PATIENCE).exists("/")
     supervisor.close()
@@ -443,10 +446,12 @@ def test_a_refused_authentication_is_tried_again_with_a_warning(
     with (
         caplog.at_level(logging.WARNING, "zkwire"),
         FakeServer(reject, reject) as server,
-        Supervisor(server.hosts, auth=[("digest", b"a:b")]),
+        Supervisor(server.hosts, auth=[("digest", b"a:b")]) as supervisor,
     ):
         server.wait_for(lambda: len(server.connections) >= 2)
         poll("the warning", lambda: "keeps trying" in caplog.text or None, PATIENCE)
+        with pytest.raises(UnreachableError, match="within 0 s: the server rejected the cred"):
+            supervisor.client(0)
 
 
 # --- arguments ------------------------------------------------------------------------------------

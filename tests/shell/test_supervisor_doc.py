@@ -25,37 +25,27 @@ LONGEST = 10
 
 
 class EndError(Exception):
-    """Raised by what an example calls, to end it."""
+    """Raised by an example's print, to end it."""
 
 
 class Program:
-    """An example that runs, and what it has called."""
+    """An example that runs, and what it has printed."""
 
     def __init__(self, block: str, server: Server) -> None:
         self.fences: list[int] = []
         self.seen: list[bytes | None] = []
         self.sessions: list[int] = []
-        self.end = threading.Event()
-        names = {
-            "serve": self.end.wait,
-            "one_step": self.step,
-            "configure": self.configure,
-            "once_per_session": self.once,
+        self.printed: dict[str, list[Any]] = {
+            "leading, with the fence": self.fences,
+            "the configuration is": self.seen,
+            "a new session:": self.sessions,
         }
+        self.end = threading.Event()
+        names = {"print": self.print, "input": lambda _: self.end.wait()}
         self.running = Running(lambda: exec(block.replace("127.0.0.1:2181", server.hosts), names))
 
-    def step(self, fence: int) -> None:
-        self.fences.append(fence)
-        if self.end.is_set():
-            raise EndError
-
-    def once(self, client: Client) -> None:
-        self.sessions.append(client.session_id)
-        if self.end.is_set():
-            raise EndError
-
-    def configure(self, data: bytes | None) -> None:
-        self.seen.append(data)
+    def print(self, words: str, value: object) -> None:
+        self.printed[words].append(value)
         if self.end.is_set():
             raise EndError
 

@@ -75,9 +75,9 @@ def test_without_a_fault_everything_is_followed(name: str) -> None:
 
 if FACTOR > 1:  # the worlds of `test_what_is_left_out_makes_no_difference` have one fault, too
 
-    @pytest.mark.parametrize("name", SHORT)
+    @pytest.mark.parametrize("name", [name for name in SHORT if FACTOR >= 10 or "2" in name])
     def test_with_one_fault_everything_is_followed(name: str) -> None:
-        done = explore.through(name, 10**9, 3600.0, 1)
+        done = explore.through(name, 10**9, 24 * 3600.0, 1)
         print(done.figures)
         assert not done.failure
         assert done.figures.complete

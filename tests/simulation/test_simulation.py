@@ -394,7 +394,7 @@ def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
 def test_each_task_has_its_own_place_in_a_re_entrant_lock() -> None:
     sim = Simulation()
     client = sim.client()
-    lock = Reentrant(client.world, "/lock", lambda: SequentialQueue(client.world, "/lock"))
+    lock = Reentrant(client.world, lambda: SequentialQueue(client.world, "/lock"))
     order: list[str] = []
 
     async def work(name: str) -> None:

@@ -300,6 +300,15 @@ class Ensemble:
         """The member that leads now; waits while there is none."""
         return self.wait_serving()
 
+    def leave_read_only(self) -> ZooKeeperServer:
+        """Kill all members but the first; that one, as soon as it knows and is read-only."""
+        last, *others = self.servers
+        for server in others:
+            server.kill()
+        read_only = f"{last} is read-only"
+        poll(read_only, lambda: last.mode() == "read-only" or None, START_SECONDS)
+        return last
+
     def server_for_session(self, session_id: int) -> ZooKeeperServer | None:
         """The member that a session's client is connected to; asks every running member."""
         mark = f"sid=0x{session_id & 0xFFFF_FFFF_FFFF_FFFF:x},"

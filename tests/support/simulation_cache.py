@@ -17,7 +17,7 @@ from zkwire.recipes.services.cache import TreeCache
 from zkwire.recipes.services.cache_event import CacheEvent
 from zkwire.recipes.services.cache_events import CacheReader
 from zkwire.recipes.services.cache_reading import Reading
-from zkwire.recipes.services.cache_stale import CHECK, DATA, STAT, Stale
+from zkwire.recipes.services.cache_stale import DATA, STAT, Stale
 from zkwire.recipes.services.cache_tree import CachedNode, Tree
 from zkwire.recipes.services.service import Condition, Service
 from zkwire.testing.server.acl import Credentials
@@ -42,6 +42,9 @@ class OneAfterAnother:
         self.sim = sim
         self.client: Client = sim.client()
         self.service: Service | None = None
+
+    def check(self) -> None:
+        pass
 
     def serve(self, service: Service) -> None:
         self.service = service
@@ -260,7 +263,7 @@ def _only_where_lists_differ(stale: Stale) -> None:
     _compare(stale)
     if stale.recursive and stale._tree.nodes:
         stale.paths.clear()
-        stale.mark(ROOT, STAT | CHECK)
+        stale.mark(ROOT, STAT)
 
 
 def _gone_at_once(stale: Stale, event: Event) -> None:
@@ -287,12 +290,12 @@ def _any_stat(tree: Tree, path: str, stat: Stat) -> bool:
     return node is not None
 
 
-def _listed_before(stale: Stale, path: str, bits: int, data: bytes, stat: Stat) -> None:
+def _listed_before(stale: Stale, path: str, data: bytes, stat: Stat) -> None:
     """Lists the children only of what a list has named."""
     before = stale._tree.nodes.get(path)
     stale._tree.put(path, data, stat)
-    if bits & CHECK:
-        stale._check_children(path, stat, None if before is None else before.stat)
+    if before is not None:
+        stale._check_children(path, stat, before)
 
 
 def _late(reading: Reading) -> None:

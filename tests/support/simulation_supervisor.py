@@ -17,7 +17,7 @@ from zkwire.recipes.runtime import persist
 from zkwire.recipes.services.leadership import lead
 from zkwire.recipes.services.service import Condition, Service
 from zkwire.recipes.services.succession import Succession
-from zkwire.recipes.services.supervisor import Sequence
+from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
 from zkwire.testing.server.acl import Credentials
@@ -53,13 +53,13 @@ class Process:
         self.tasks: list[Task] = []
         self.terms = 0
         shell: Any = self
-        self.sequence = Sequence(shell)
+        self.sequence = SessionSequence(shell)
         self.service = Reader(self.sequence)
         self.sequence.serve(self.service)
         self.sequence.run(
             lambda: lead(self.sequence, shell, ELECTION, self.work, name), "leadership"
         )
-        self.begin(self.live(), "life")
+        self.begin(self.live, "life")
 
     @property
     def newest(self) -> Client:
@@ -145,9 +145,9 @@ class Process:
         async with lock:
             await function(lock)
 
-    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         stem = f"{self.name}.{name}"
-        self.tasks.append(self.sim.add_task(self.newest, work, stem, background=True))
+        self.tasks.append(self.sim.add_task(self.newest, work(), stem, background=True))
 
     async def within(self, waitable: Waitable, timeout: float | None) -> bool:
         return await self.newest.world.within(waitable, timeout)

@@ -195,7 +195,7 @@ def test_a_null_path_is_a_bad_path_where_paths_are_looked_at_first(peer: Peer) -
     assert codes == [BAD_ARGUMENTS, BAD_ARGUMENTS, MARSHALLING]
 
 
-@pytest.mark.parametrize("opcode", [0, 10, 23, 99, 108, 999, -1, -10])
+@pytest.mark.parametrize("opcode", [0, 10, -1, -10, 2**31 - 1, -(2**31)])
 def test_an_unknown_operation_ends_the_connection_not_the_session(opcode: int, peer: Peer) -> None:
     peer.send(frame(struct.pack(">ii", 7, opcode)))
     (raw,) = peer.raw_frames()

@@ -35,6 +35,7 @@ from zkwire.testing.proxy import (
 )
 from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.faults import Send
+from zkwire.wire import ops
 
 TIMEOUT = 20.0
 MEGABYTE = 1024 * 1024
@@ -216,6 +217,10 @@ def test_frames_pass_and_are_logged_with_what_they_are(stage: Stage) -> None:
     assert log[2].body == create[4:]
     assert log[0].time <= log[-1].time <= time.monotonic()
     assert repr(log[6]) == "<Frame 0 s2c create2 reply xid=1 error=-110 '/ü', 20 bytes>"
+
+
+def test_each_operation_of_the_client_has_its_name() -> None:
+    assert {op.name: op.opcode for op in ops.OPS.values()}.items() <= OPCODES.items()
 
 
 def test_replies_are_matched_by_xid_in_whatever_order_they_come(stage: Stage) -> None:

@@ -17,7 +17,7 @@ from zkwire.cli.spy.details import Privacy, details, rows_of
 from zkwire.cli.spy.guess import frames_in, message_of, messages_of
 from zkwire.cli.spy.message import Message
 from zkwire.jute.frames import frame
-from zkwire.jute.records import ReplyHeader, RequestHeader
+from zkwire.jute.records import RemoveWatchesRequest, ReplyHeader, RequestHeader
 from zkwire.wire.ops import OPS, Op
 
 TITLES = {
@@ -68,6 +68,10 @@ def test_fields_have_offsets_and_meanings(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == PING
     main(["decode", GOLDEN["notification"][0]])
     assert capsys.readouterr().out == EVENT
+    main(["decode", (RequestHeader.pack(1, 18) + RemoveWatchesRequest.pack("/a", 2)).hex()])
+    shown = capsys.readouterr().out
+    assert "type = 18  remove_watches\n" in shown
+    assert "type = 2  data\n" in shown
 
 
 @pytest.mark.parametrize("op", list(OPS.values()), ids=lambda op: op.name)
@@ -128,6 +132,7 @@ def test_secrets_are_hidden_unless_asked_for(capsys: pytest.CaptureFixture[str])
     [
         (["zz"], "'zz' is no file, and no hexadecimal digits at offset 0"),
         (["00zz"], "'00zz' is no file, and no hexadecimal digits at offset 2"),
+        ([""], "there are no bytes"),
         (["abc"], "'abc' is an odd number of hexadecimal digits: half a byte is left"),
         (["--op", "nonsense", "00"], "there is no operation 'nonsense'"),
     ],

@@ -64,6 +64,8 @@ def test_what_is_being_typed(line: str, expected: tuple[list[str], str]) -> None
         ("deleteall /a -b 100", "rm -r /a"),
         ("getAcl -s /a", "acl get -s /a"),
         ("get -b /a", "get --base64 /a"),
+        ("delquota /a", "quota del /a"),
+        ("delquota -n -B /a", "quota set /a -n none -B none"),
         ("create -e -s /a", "create -e -s /a"),
         ("create -e /a data world:anyone:r", "create -e /a data --acl world:anyone:r"),
         ("create -t 5 /a data", "create -t 5 /a data"),

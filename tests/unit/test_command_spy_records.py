@@ -305,6 +305,8 @@ def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture
         '{"v": 2, "n": 1, "t": 0, "conn": 1, "op": "open", "peer": ""}',
         '{"v": 1, "n": 1, "t": 0, "conn": 1, "op": "open"}',
         '{"v": 1, "n": 1, "t": "0", "conn": 1, "op": "open", "peer": ""}',
+        '{"v": 1, "n": 1, "t": NaN, "conn": 1, "op": "open", "peer": ""}',
+        '{"v": 1, "n": 1, "t": %s, "conn": 1, "op": "open", "peer": ""}' % ("9" * 400),
         '{"v": 1, "n": 1, "t": 0, "conn": 1, "op": "ping", "dir": "c2s"}',
         '{"v": 1, "n": 1, "t": 0, "conn": 1, "op": "ping", "dir": "c2s", "bytes": 1, "ops": [3]}',
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from zkwire import SeenChildren, SeenData, Stat
 from zkwire.cli.exits import DONE, TIMED_OUT
-from zkwire.cli.nodes.stream import MISSED, EnoughError, Stream
+from zkwire.cli.nodes.stream import MISSED, EnoughError, Stream, check_reader
 from zkwire.cli.nodes.watch import States
 from zkwire.cli.output import Output
 
@@ -23,6 +23,11 @@ def shown(
     for state in states:
         show(state)
     return capsys.readouterr().out.splitlines()
+
+
+def test_without_an_output_no_reader_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    check_reader()
 
 
 def test_a_version_that_was_skipped_is_a_gap_and_the_next_one_is_none(

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from threading import TIMEOUT_MAX
 
 import pytest
 
 from zkwire import ACL, Id
 from zkwire.cli.access import entry_text
+from zkwire.cli.arguments import duration
 from zkwire.cli.nodes.words import access_list
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5", 5), ("1.5s", 1.5), ("500ms", 0.5), ("2m", 120), ("1h", 3600)]
+)
+def test_a_duration(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+def test_no_duration_is_longer_than_a_machine_can_wait() -> None:
+    assert duration("800000h") <= TIMEOUT_MAX
+    with pytest.raises(ArgumentTypeError, match="no duration"):
+        duration("1e10")
 
 
 def test_an_access_list_is_read_as_it_is_written() -> None:

@@ -109,7 +109,7 @@ MEMBERS = {
     "Client": OPERATIONS | NO_OPERATIONS,
     "DigestMD5": {"exchange"},
     "Watch": {"close", "closed", "ready", "take", "wait"},
-    "Lost": {"add_callback", "is_set", "ready", "wait"},
+    "Lost": {"add_callback", "is_set", "ready", "reason", "wait"},
     **dict.fromkeys(LOCKS, A_LOCKS | {"guard"}),
     **dict.fromkeys(("Lock", "SequentialLock"), A_LOCKS | {"contenders", "guard"}),
 }

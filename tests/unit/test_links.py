@@ -12,7 +12,7 @@ ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
     ROOT / "benchmarks" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(\s*([^)\s]+)\s*\)")
@@ -51,6 +51,13 @@ def broken(document: Path, target: str) -> str:
 def test_every_link_has_its_target(document: Path) -> None:
     links = targets(document.read_text())
     assert [wrong for target in links if (wrong := broken(document, target))] == []
+
+
+def test_the_readme_leads_to_each_page() -> None:
+    only_on_the_site = {"docs/index.md", "docs/api.md"}
+    shown = {target.partition("#")[0] for target in targets((ROOT / "README.md").read_text())}
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    assert pages - shown == only_on_the_site
 
 
 def test_there_are_links_to_follow() -> None:

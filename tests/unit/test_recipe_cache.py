@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from tests.support.scripted import Answer
+from zkwire.blocking.run import run
+from zkwire.errors import BUSY, NotSentError, error_for
 from zkwire.jute.records import Stat
-from zkwire.recipes.services.cache_event import between
+from zkwire.recipes.services.cache_event import CacheEvent, between
+from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.recipes.services.cache_reading import Reading
 from zkwire.recipes.services.cache_scope import Scope
+from zkwire.recipes.services.cache_stale import CHILDREN, Stale
 from zkwire.recipes.services.cache_tree import CachedNode, CacheFullError, Tree
+from zkwire.session.watch import Watch
 
 
-def stat(mzxid: int, children: int = 0) -> Stat:
-    return Stat(1, mzxid, 0, 0, 0, 0, 0, 0, 0, children, 0)
+def stat(mzxid: int, children: int = 0, pzxid: int = 0) -> Stat:
+    return Stat(1, mzxid, 0, 0, 0, 0, 0, 0, 0, children, pzxid)
 
 
 def node(mzxid: int | None) -> CachedNode | None:
@@ -69,6 +81,24 @@ def test_a_node_whose_parent_is_not_known_goes_with_it() -> None:
     assert (tree.nodes, tree._below) == ({}, {})
 
 
+@pytest.mark.parametrize("by_data", [True, False])
+@pytest.mark.parametrize("mzxid", [1, 2])
+def test_hazard_A56_a_first_stat_behind_a_gap_tells_of_children(by_data: bool, mzxid: int) -> None:
+    """An event of the node itself has its data read before the comparison is answered."""
+    tree = Tree(lambda *_: None, None, None)
+    stale = Stale(tree, Scope("/a", None, None))
+    tree.put("/a", b"", stat(1))
+    stale.compare()
+    for children in (CHILDREN, 0):  # found once; what follows is told by events
+        stale.paths.clear()
+        newer = stat(mzxid, 1, pzxid=9 + children)
+        if by_data:
+            stale.has_data("/a", b"", newer)
+        else:
+            stale.has_stat("/a", newer)
+        assert stale.paths.get("/a", 0) & CHILDREN == children
+
+
 def test_the_limit_counts_paths_and_data() -> None:
     tree = Tree(lambda path, _: None, None, 10)
     tree.put("/a", b"12345678", stat(1))
@@ -77,3 +107,53 @@ def test_the_limit_counts_paths_and_data() -> None:
     with pytest.raises(CacheFullError):
         tree.put("/c", b"", stat(3))
     assert tree.size == 10
+
+
+def test_a_change_that_comes_while_a_callback_runs_is_told_once() -> None:
+    calls = deque[Callable[[], object]]()
+    nodes, told = {"/a": node(1)}, list[CacheEvent]()
+    cache: Any = SimpleNamespace(_closed=False, _over=False, _tree=SimpleNamespace(nodes=nodes))
+    cache._sessions = SimpleNamespace(dispatch=calls.append)
+    cache._wanted = SimpleNamespace(notify=lambda: None)
+
+    def change() -> None:
+        nodes["/a"] = node(len(told) + 2)
+        reader.tell("/a", node(1))
+        reader.hand_over()
+
+    def callback(event: CacheEvent) -> None:
+        told.append(event)
+        if len(told) == 1:
+            change()
+
+    reader = CacheReader(cache, callback)
+    reader.hand_over()
+    while calls:
+        calls.popleft()()
+    assert [event.kind for event in told] == ["added", "changed"]
+    change()
+    cache._closed = True
+    calls.popleft()()
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [NotSentError("lost"), *(error_for(kind.code, "exists", "/a") for kind in BUSY)],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_says_nothing_about_a_node_is_read_again(refusal: Exception) -> None:
+    tree = Tree(lambda path, _: None, None, None)
+    tree.put("/a", b"", stat(1))
+    reading, answers = Reading(tree, Scope("/a", 0, None)), [stat(1), refusal]
+
+    class Server:
+        def exists(self, path: str, *, watch: object) -> Answer:
+            return Answer(answers.pop())
+
+    server: Any = Server()
+    reading.begin(server, Watch(), recursive=False)
+    while not reading.done:
+        run(reading.step())
+    assert answers == []
+    assert "/a" in tree.nodes

@@ -224,6 +224,26 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
     assert world.clean_up() == []
 
 
+def test_a_second_interrupt_as_a_release_is_cleaned_up_leaves_no_node() -> None:
+    class Twice(SequentialQueue):
+        second = False
+        _free = interrupted  # type: ignore[assignment]
+
+        def _clean_up_pending(self) -> None:
+            if self.second:
+                self.second = False
+                raise KeyboardInterrupt
+            super()._clean_up_pending()
+
+    world: Any = Nodes()
+    core = Twice(world, "/a")
+    assert run(core._acquire_by(None, True))
+    core.second = True
+    with pytest.raises(KeyboardInterrupt):
+        run(core._release_by(None))
+    assert world.clean_up() == []
+
+
 def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
     lock = ReentrantLock(client_of(Nodes()), "/a")
     release = lock.lock._algorithm.release

@@ -15,6 +15,7 @@ from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,
     LockLostError,
+    LockTimeoutError,
     MultiError,
     NoAuthError,
     NodeExistsError,
@@ -23,15 +24,22 @@ from zkwire.errors import (
     OperationTimeoutError,
     OutcomeUnknownError,
     SequenceExhaustedError,
+    SessionExpiredError,
     SessionMovedError,
     ThrottledOpError,
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
+from zkwire.recipes.classic.double_barrier import Member
+from zkwire.recipes.classic.once_per import PeriodicClaim
+from zkwire.recipes.classic.rounds import Seen
+from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.locks.read_write import ReadLockQueue
 from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.recipes.locks.single import SingleNodeLock
 from zkwire.recipes.lost import Lost, OwnNodeWatch
+from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.session.watch import Watch
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 LAST = 2147483647
@@ -272,6 +280,19 @@ def test_an_own_node_that_only_the_wait_finds_is_taken_over() -> None:
     assert core.held
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_own_node_that_is_gone_as_it_is_found_is_made_again(lost: bool) -> None:
+    """An outsider deletes it between the two looks."""
+    tries: list[object] = [OutcomeUnknownError("lost")] if lost else []
+    core, world = single(
+        multi=[*tries, taken(), [None, OTHER, None, ALONE]],
+        get_data=[own()], get_children=[[]], exists=[None],
+    )  # fmt: skip
+    assert run(core._acquire_by(None, True))
+    assert core.fence == OTHER.czxid
+    assert world.asked.count("multi") == len(tries) + 2
+
+
 @pytest.mark.parametrize("error", [NotSentError("lost"), refused(0, SessionMovedError("moved"))])
 def test_a_create_of_the_one_node_that_was_not_executed_leaves_no_doubt(error: Exception) -> None:
     """Servers of 3.4 tell in a multi that the session has moved."""
@@ -282,11 +303,13 @@ def test_a_create_of_the_one_node_that_was_not_executed_leaves_no_doubt(error: E
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_node_that_is_not_ephemeral_is_no_lock(lost: bool) -> None:
+    """A try finds it taken, a wait would have no end."""
     creates: list[object] = [OutcomeUnknownError("lost")] if lost else []
     theirs = DataAndStat(b"", STAT)
-    core, _ = single(multi=[*creates, taken()], get_data=[theirs])
+    core, _ = single(multi=[*creates, taken()] * 2, get_data=[theirs] * 3, delete=[None] * 2)
+    assert not run(core._acquire_by(None, False))
     with pytest.raises(NodeExistsError, match="/lock is no lock"):
-        run(core._acquire_by(None, not lost))
+        run(core._acquire_by(None, True))
 
 
 def test_a_node_that_somebody_writes_into_is_still_cleaned_up() -> None:
@@ -320,3 +343,105 @@ def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool
         run(core._release_by(None))
     assert world.asked == ["multi", "multi", "sync", "get_data"]
     assert world.spawned
+
+
+# --- the time limit -------------------------------------------------------------------------------
+
+ID = an_attempt().id
+FIRST, OWN_PLACE, OWN_LEASE = "x-0000000000", f"{ID}-lock-0000000001", f"{ID}-lease-0000000001"
+LATE = OperationTimeoutError("no answer in time")
+THEIRS = DataAndStat(b"", changed(ephemeral_owner=OWN + 1))
+ONE = DataAndStat(b"1", STAT)
+
+
+@pytest.mark.parametrize("seen", [LATE, THEIRS], ids=["no answer", "no event"])
+def test_a_lock_that_was_seen_taken_is_taken_at_the_time_limit(seen: object) -> None:
+    """Also where the request that looks again is not answered in time."""
+    in_line, _ = sequential(get_children=[[FIRST, OWN_PLACE]], get_data=[seen])
+    alone, world = single(multi=[taken()], get_data=[seen])
+    for core in (in_line, alone):
+        with pytest.raises(LockTimeoutError, match="/lock is held by another contender"):
+            run(core._acquire_by(1.0, True))
+    assert not world.spawned, "there is no node to clean up"
+
+
+@pytest.mark.parametrize("silent", ["exists", "get_children"])
+def test_a_semaphore_that_was_seen_full_is_full_at_the_time_limit(silent: str) -> None:
+    lists: list[object] = [[OWN_PLACE], [FIRST, OWN_LEASE], LATE]
+    looks: list[object] = [LATE if silent == "exists" else THEIRS.stat]
+    world: Any = Runtime(get_data=[ONE], get_children=lists, exists=looks)
+    world.resumed = False
+    with pytest.raises(LockTimeoutError, match="none of 1 leases was free"):
+        run(SemaphoreLease(world, "/s", 1)._acquire_by(1.0, True))
+
+
+# --- what takes all places ------------------------------------------------------------------------
+
+
+def test_a_node_from_before_the_resumption_that_is_gone_takes_no_place() -> None:
+    core, world = sequential(exists=[None, STAT])
+    names = [f"{OWN:016x}-{number:016x}-lock-0000000001" for number in range(2)]
+    with pytest.raises(NodeExistsError, match=names[1]):
+        run(core._refuse_former(an_attempt(), names, None))
+    assert world.asked == ["exists", "exists"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_semaphore_that_was_full_waits_until_its_leases_are_gone(late: bool) -> None:
+    world: Any = Runtime(get_children=[[FIRST, OWN_LEASE], NoNodeError("a container")])
+    lease = SemaphoreLease(world, "/s", 2)
+    lease._on_position = print
+
+    async def event(watch: object, deadline: float | None) -> Event | None:
+        if late and deadline is not None:
+            return None
+        return Event(EventType.NODE_CHILDREN_CHANGED, "/s/leases", State.CONNECTED)
+
+    world.event = event
+    assert run(lease._vacant(None, True))
+    assert world.asked == ["get_children", "dispatch", *["exists"] * late, "get_children"]
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> None:
+    over = SessionExpiredError("over")
+    world: Any = Runtime(get_data=[NoNodeError("free") if made else over], create=[None, over])
+    with pytest.raises(SessionExpiredError) as caught:
+        run(PeriodicClaim(world, "/job", 60).claim())
+    assert caught.value.maybe_applied == made
+
+
+@pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
+def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: ConnectionLossError) -> None:
+    world: Any = Runtime(create=[lost])
+    keeper = NodeKeeper(world, "/kept")
+    with pytest.raises(ConnectionLossError):
+        run(keeper._create(world, b"", Watch()))
+    assert keeper._doubt == lost.maybe_applied
+
+
+def test_a_member_that_has_left_waits_until_no_other_is_left() -> None:
+    seen, last = Seen(["#", ID, "z"], 0, 7), Seen(["z"], 0, 7)
+    world: Any = Runtime()
+    core, gone = Member(world, "/b", 3), list[str]()
+    core._inside, core._round = an_attempt(f"/b/{ID}"), 7
+
+    class AllThere:
+        looks = (seen, last, Seen([], 0, 7))
+
+        async def look(self, deadline: float | None) -> Seen:
+            return self.looks[len(gone)]
+
+        async def members(self, seen: Seen, round: int, deadline: float | None) -> list[str]:
+            return seen.names
+
+        async def end(self, seen: Seen, own: str | None, deadline: float | None) -> bool:
+            return True
+
+    async def note(name: str, deadline: float | None) -> None:
+        gone.append(name)
+
+    core._rounds, core._gone = AllThere(), note  # type: ignore[assignment,method-assign]
+    run(core._exit(None))
+    assert gone == ["#", "z"]
+    assert world.asked == ["delete"]

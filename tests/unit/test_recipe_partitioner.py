@@ -18,7 +18,7 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.recipes.locks.sequential import SequentialQueue
-from zkwire.recipes.services.allotment import allot, digest
+from zkwire.recipes.services.allotment import MARK, allot, digest
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import Partitioning
 from zkwire.recipes.services.share import AsyncShare
@@ -34,6 +34,9 @@ class Sessions:
 
     def __init__(self) -> None:
         self.dismissed: list[object] = []
+
+    def check(self) -> None:
+        pass
 
     def serve(self, service: object) -> None:
         pass
@@ -168,6 +171,7 @@ def test_members_that_an_outsider_has_deleted() -> None:
 
     class Member:
         _stat = 1
+        _error = None
 
     class World:
         operations = Operations()
@@ -175,7 +179,10 @@ def test_members_that_an_outsider_has_deleted() -> None:
     sessions: Any = Sessions()
     partitioning = Partitioning(sessions, Partition("/p", ["a"], "me", None), AsyncShare)
     partitioning._member = Member()
-    assert run(partitioning._look(World(), Watch(), {})) is None
+    partitioning._plan = run(partitioning._look(World(), Watch(), {}))
+    assert partitioning._plan is None
+    partitioning._step(World())
+    assert partitioning._state == "allocating"
 
 
 def test_an_end_of_the_session_ends_what_was_being_closed() -> None:
@@ -205,6 +212,25 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
     assert run(sharing.next()) is None
 
 
+def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
+    sessions: Any = Sessions()
+    sharing = Sharing(sessions, "/p", AsyncShare)
+    with pytest.raises(ValueError, match="must not be negative"):
+        run(sharing.next(-1.0))
+    assert sharing._asked is None
+
+
+def test_the_error_that_each_call_raises_does_not_grow() -> None:
+    sessions: Any = Sessions()
+    sharing, lengths = Sharing(sessions, "/p", AsyncShare), set[int]()
+    sharing._error = ValueError("others share out other items")
+    for _ in range(3):
+        with pytest.raises(ValueError, match="other items") as caught:
+            run(sharing.next())
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
+
+
 @pytest.mark.parametrize("leaving", [True, False])
 def test_a_loop_ends_quietly_if_the_partitioner_was_closed(
     monkeypatch: pytest.MonkeyPatch, leaving: bool
@@ -225,3 +251,11 @@ def test_a_loop_ends_quietly_if_the_partitioner_was_closed(
     else:
         with pytest.raises(ClientClosedError):
             run(read())
+
+
+def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> None:
+    partition = Partition("/p", ["a"], "me", None)
+    hostile = MARK + b"\x1b[31m" + b"x" * 5000
+    with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', not b") as caught:
+        partition.allotted({"me": (2, partition.data), "old": (1, hostile)})
+    assert len(str(caught.value)) < 400

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.support.scripted import STAT
 from tests.unit.test_recipe_steps import OWN, Runtime
+from zkwire.blocking.queue import QueueTaking
 from zkwire.blocking.run import run
 from zkwire.errors import (
     BadVersionError,
@@ -16,6 +17,7 @@ from zkwire.errors import (
     NodeExistsError,
     NoNodeError,
     NotSentError,
+    OperationTimeoutError,
     OutcomeUnknownError,
     RequestTimeoutError,
     RuntimeInconsistencyError,
@@ -30,6 +32,7 @@ from zkwire.recipes.classic.mark import USES
 from zkwire.recipes.classic.marks import PassingMarks
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_items import is_item
+from zkwire.recipes.classic.queue_search import Search
 from zkwire.recipes.classic.queue_taking import Taking
 from zkwire.wire.model import DataAndStat
 
@@ -135,7 +138,7 @@ def test_what_ends_it_behind_a_lost_reply_says_that_it_is_in_doubt(error: Except
     """A look that tells has the last word."""
     told, busy = isinstance(error, MultiError), RequestTimeoutError()
     busy.maybe_applied = True
-    for before, doubt in (([], False), ([busy], True)):
+    for before, doubt in (([], False), ([ThrottledOpError()], False), ([busy], True)):
         own = Marked(multi=[*before, error], get_data=[DataAndStat(b"another", at(1))])
         with pytest.raises((SessionExpiredError, NoAuthError)) as caught:
             own.execute()
@@ -252,7 +255,47 @@ def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -
     assert world.asked.count("delete") == 1 + own  # of the mark, and of the claim
 
 
+def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Search) -> None:
+        raise KeyboardInterrupt
+
+    queue, world = a_queue(
+        get_children=[[ITEM], []], get_data=[DataAndStat(b"data", STAT)], multi=[made(), []]
+    )
+    monkeypatch.setattr(Search, "end", interrupted)
+    taking = Taking(queue, None)
+    with pytest.raises(KeyboardInterrupt):
+        QueueTaking(taking).__enter__()
+    assert world.spawned, "the claim is given back"
+    assert not taking._engaged
+
+
+@pytest.mark.parametrize("wrong", [0, True, 1.5, "3"])
+def test_a_queue_is_limited_to_a_number_of_items(wrong: Any) -> None:
+    world: Any = Runtime()
+    with pytest.raises(ValueError, match="max_items must be at least 1, or None"):
+        ItemQueue(world, "/q", max_items=wrong)
+
+
 def test_names_of_other_clients_nodes_are_no_items() -> None:
     assert is_item(ITEM)
     for name in ("lock", "entry-1x0-0000000001", "entry-100-000000000a", "other-100-0000000001"):
         assert not is_item(name)
+
+
+def test_a_put_whose_time_is_over_before_it_looks_for_room_says_no_more_than_that() -> None:
+    """The wait for the connection has taken all of it."""
+
+    class Slow(Runtime):
+        idle_marks: ClassVar[list[object]] = []
+
+        async def connected(self, deadline: float | None) -> None:
+            self.time = 6.0
+
+        async def until(self, reply: Any, deadline: float | None) -> Any:
+            raise OperationTimeoutError("no answer in time")
+
+    world: Any = Slow()
+    with pytest.raises(OperationTimeoutError) as caught:
+        run(ItemQueue(world, "/q", max_items=1).put(b"", timeout=5.0))
+    assert not caught.value.maybe_applied

@@ -16,7 +16,7 @@ from zkwire import AsyncClient, Client
 from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
 from zkwire.aio.owners import value_of_each_task
 from zkwire.blocking.locks import MultiLock, ReentrantLock, SequentialLock
-from zkwire.blocking.owners import value_of_each_thread
+from zkwire.blocking.owners import _Owner, value_of_each_thread
 from zkwire.blocking.run import run
 from zkwire.errors import (
     LockLostError,
@@ -30,8 +30,9 @@ from zkwire.errors import (
     OutcomeUnknownError,
     ServerError,
     SessionExpiredError,
+    UnimplementedError,
 )
-from zkwire.recipes.attempt import Attempt
+from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.locks.contenders import contenders
 from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.locks.multi_lock import AllLocks
@@ -188,6 +189,16 @@ def test_a_path_whose_making_is_lost_is_made_again() -> None:
     assert world.asked == ["create", "create"]
 
 
+def test_a_server_without_containers_is_asked_for_one_once() -> None:
+    old = UnimplementedError("before 3.5.3")
+    world: Any = Runtime(create=[old])
+    run(ensure_path(world, "/a", (), None, containers=True))
+    assert world.asked == ["create", "create"]
+    world = Runtime(create=[old, old])
+    with pytest.raises(UnimplementedError):
+        run(ensure_path(world, "/a", (), None, containers=True))
+
+
 def test_a_path_above_the_root_cannot_be_made() -> None:
     world: Any = Runtime(create=[NoNodeError("no chroot")])
     with pytest.raises(NoNodeError):
@@ -229,6 +240,10 @@ def test_a_node_that_vanishes_before_its_turn_is_no_part_of_the_walk() -> None:
 # --- all locks ------------------------------------------------------------------------------------
 
 
+def test_the_owner_of_locks_that_an_interrupt_has_kept_from_being_made_tells_nothing() -> None:
+    _Owner.__new__(_Owner).__del__()
+
+
 @pytest.mark.parametrize("twice", [True, False])
 def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool) -> None:
     core, world = sequential()
@@ -244,6 +259,22 @@ def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool
         core._release_later()
     assert len(world.spawned) == 1
     assert not core._engaged
+
+
+def test_a_lock_that_cannot_be_cleaned_up_now_is_cleaned_up_at_the_end() -> None:
+    core, world = sequential(get_children=[NoAuthError("no")])
+
+    def full(work: object) -> None:
+        raise RecursionError
+
+    world.spawn = full  # type: ignore[method-assign]
+    with pytest.raises(RecursionError):
+        run(core._acquire_by(None, True))
+    assert world.engaged == {core}
+    del world.spawn
+    core._resume_cleanup()
+    assert world.spawned
+    assert not world.engaged
 
 
 def test_a_clean_up_goes_on_over_lost_connections_until_the_session_is_over() -> None:
@@ -384,6 +415,37 @@ def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
     assert len(world.spawned) == 1
 
 
+def test_a_body_that_another_thread_overtakes_leaves_the_lock_to_it() -> None:
+    core, world = sequential()
+
+    def overtake() -> None:
+        del world.check
+        assert run(core._acquire(None, True))
+
+    world.check = overtake  # type: ignore[method-assign]
+    with pytest.raises(LockInUseError):
+        run(core.__aenter__())
+    assert core.held
+    assert not world.spawned
+
+
+def test_a_release_that_begins_as_acquire_is_interrupted_is_not_forgotten() -> None:
+    class Interrupted(SequentialQueue):
+        def _grant(self, attempt: Attempt) -> None:
+            raise KeyboardInterrupt
+
+        def _clean_up_pending(self) -> None:
+            super()._clean_up_pending()
+            if world.spawned:
+                self._pending_cleanup = an_attempt()  # by the release, in another thread
+
+    world: Any = Runtime()
+    core = Interrupted(world, "/lock")
+    with pytest.raises(KeyboardInterrupt):
+        run(core._acquire_by(None, True))
+    assert world.engaged == {core}
+
+
 def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
     core, world = sequential()
     world.time = Runtime.lease_deadline
@@ -408,7 +470,7 @@ def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
 def test_a_loss_shows_what_has_become_of_it() -> None:
     core, _ = sequential()
     assert run(core._acquire_by(None, True))
-    both = AllLocks([core]).lost
+    both = AllLocks([core])._lost
     assert (repr(core.lost), repr(both)) == ("<Lost: not lost>", "<AnyLost: not lost>")
     both._parts = [core.lost]
     core.lost._lose("stolen")

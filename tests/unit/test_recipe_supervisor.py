@@ -23,7 +23,7 @@ from zkwire.errors import (
 from zkwire.recipes.services.leadership import SupervisorView, is_session_end
 from zkwire.recipes.services.service import Condition, Service
 from zkwire.recipes.services.succession import FIRST_PAUSE, LASTED, LONGEST_PAUSE
-from zkwire.recipes.services.supervisor import Sequence
+from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.waitable import Waitable
 
 FOR_EVER = 1e9
@@ -156,9 +156,9 @@ class Shell:
         self.acquired(lock)
         function(lock)
 
-    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         self.log.append(f"begin {name}")
-        self.tasks.append((work, None))
+        self.tasks.append((work(), None))
 
     async def within(self, waitable: Waitable, timeout: float | None) -> bool:
         latest = None if timeout is None else self.time + timeout
@@ -213,8 +213,8 @@ def expired(*seconds: float | None) -> Iterator[tuple[float | None, ZooKeeperErr
     return ((lasts, SessionExpiredError("expired")) for lasts in seconds)
 
 
-def started(shell: Shell) -> Sequence:
-    sequence = Sequence(cast(Any, shell))
+def started(shell: Shell) -> SessionSequence:
+    sequence = SessionSequence(cast(Any, shell))
     sequence.begin()
     return sequence
 
@@ -303,7 +303,7 @@ def test_a_session_that_ends_during_the_sync_is_none() -> None:
 
 def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
     shell = Shell(*expired(1.0, 1.0))
-    sequence = Sequence(cast(Any, shell))
+    sequence = SessionSequence(cast(Any, shell))
     sequence.serve(Service(cast(Any, sequence)))
     shell.pass_time(2.5)
     assert shell.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
@@ -375,7 +375,7 @@ def test_each_session_comes_once_and_of_those_missed_the_last() -> None:
             seen.append(client)
             await shell.within(Condition(lambda: False), 1.5 if len(seen) == 1 else 0)
 
-    shell.begin(read(), "read")
+    shell.begin(read, "read")
     shell.pass_time(10)
     assert seen == [shell.made[0], shell.made[1], shell.made[2], shell.made[3]]
 
@@ -389,7 +389,7 @@ def test_a_session_that_was_there_for_a_moment_is_not_lost_and_does_not_wake_in_
     async def read() -> None:
         seen.append(await sequence.client())
 
-    shell.begin(read(), "read")
+    shell.begin(read, "read")
     shell.tasks.reverse()  # so that the reader's steps come first
     shell.pass_time(1)
     assert len(seen) == 1
@@ -411,8 +411,8 @@ def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
             state[0] = value
             condition.notify()
 
-    shell.begin(flicker(), "flicker")
-    shell.begin(wait(), "wait")
+    shell.begin(flicker, "flicker")
+    shell.begin(wait, "wait")
     shell.pass_time(1.5)
     shell.pass_time(1.0)
     assert held == [True]
@@ -429,7 +429,7 @@ def test_no_session_in_time() -> None:
         except UnreachableError as error:
             found.append(error)
 
-    shell.begin(ask(), "ask")
+    shell.begin(ask, "ask")
     shell.pass_time(0.3)
     assert [str(error) for error in found] == ["there was no session within 0.25 s"]
 
@@ -460,7 +460,7 @@ def test_a_close_before_the_first_session(steps: int) -> None:
     async def read() -> None:
         seen.append(await sequence.later(0))
 
-    shell.begin(read(), "read")
+    shell.begin(read, "read")
     for _ in range(steps):
         shell.turn()
     run(sequence.stop())
@@ -471,7 +471,7 @@ def test_a_close_before_the_first_session(steps: int) -> None:
 
 def test_callbacks_go_to_the_shell() -> None:
     called: list[int] = []
-    Sequence(cast(Any, Shell())).dispatch(lambda: called.append(1))
+    SessionSequence(cast(Any, Shell())).dispatch(lambda: called.append(1))
     assert called == [1]
 
 
@@ -484,14 +484,14 @@ class Face(SupervisorView):
     def __init__(self, shell: Shell, **options: object) -> None:
         self._checked(options)
         self._shell = shell
-        self._algorithm = Sequence(cast(Any, shell))
+        self._algorithm = SessionSequence(cast(Any, shell))
 
 
 class Broken(Exception):
     """An error of a user's function."""
 
 
-def led(shell: Shell, function: Callable[[Session], object]) -> Sequence:
+def led(shell: Shell, function: Callable[[Session], object]) -> SessionSequence:
     face = Face(shell)
     face.lead("/e", function, "me")
     return face._sessions
@@ -563,7 +563,7 @@ def test_the_end_of_another_session_ends_the_supervisor() -> None:
     sequence = led(shell, function)
     shell.pass_time(1)
     with pytest.raises(ClientClosedError, match="user's"):
-        sequence.raise_error()
+        run(sequence.later(0))
 
 
 def test_a_close_ends_a_leadership() -> None:
@@ -597,3 +597,18 @@ def test_what_says_that_a_session_is_over(
     client = Session(Shell(), 1.0, SessionExpiredError("expired"))
     client.over = over
     assert run(is_session_end(client, error)) is is_end
+
+
+def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time() -> None:
+    sequence, lengths = SessionSequence(cast(Any, Shell())), set[int]()
+    try:
+        raise LookupError("the function has failed")
+    except LookupError as error:
+        sequence._end(error)
+    sequence._end(Broken("a later one"))
+    for _ in range(3):
+        with pytest.raises(LookupError) as caught:
+            sequence.raise_error()
+        lengths.add(len(caught.traceback))
+        assert caught.traceback[-1].name.startswith("test_the_error_that_has_ended_it")
+    assert len(lengths) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.matrix import table
+import re
+
+from tests.matrix import rows, table
+from tests.unit.test_exports import OPERATIONS
 
 
 def test_the_document_shows_what_is_stored() -> None:
@@ -15,3 +18,9 @@ def test_each_release_has_each_row() -> None:
         assert {part: list(rows) for part, rows in outcomes.items()} == {
             part: list(titles) for part, titles in table.TITLES.items()
         }
+
+
+def test_each_operation_has_its_row() -> None:
+    needs_a_switch = {"reconfig"}
+    titles = " ".join(rows.OPERATIONS)
+    assert OPERATIONS - set(re.findall(r"`(\w+)`", titles)) == needs_a_switch

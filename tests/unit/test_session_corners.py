@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted import PASSWD, SESSION_ID, TERMINAL, Claim, Script, script_in
-from zkwire.wire.model import Credentials, State
-
-
-def test_the_credentials_are_what_the_server_gave() -> None:
-    session = script_in(State.CONNECTED).session
-    assert session.credentials == Credentials(SESSION_ID, PASSWD)
+from tests.support.scripted import TERMINAL, Claim, Script, script_in
+from zkwire.wire.model import State
 
 
 @pytest.mark.parametrize("state", TERMINAL)
@@ -43,16 +38,10 @@ def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:
 
 def test_a_function_is_called_in_its_place_among_the_wakeups() -> None:
     script = script_in(State.HANDSHAKE)
-    script.session.call(lambda: script.log.append("called"))
+    script.session.callbacks.append(lambda: script.log.append("called"))
     script.log_when_ready(script.session.change, "changed")
     script.welcome()
     assert script.wake() == ["called", "changed"]
-
-
-def test_a_resumed_session_greets_with_what_it_was_given() -> None:
-    script = Script(resume=Credentials(SESSION_ID, PASSWD))
-    greeting = script.reach()[0].connect_request()
-    assert (greeting.session_id, greeting.passwd) == (SESSION_ID, PASSWD)
 
 
 def test_a_session_knows_whether_anything_is_held() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted import Claim, Script, reply_frame, script_in
+from tests.support.scripted import Claim, Script, reply_frame, script_in, welcome_frame
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.records import AddWatchRequest
 from zkwire.session.request import Request
@@ -194,3 +194,21 @@ def test_a_request_that_was_not_sent_alone_leaves_no_watch_to_be_expected() -> N
 
     for script in interrupted_everywhere(scene):
         assert not script.session._watches._expected
+
+
+def test_a_handshake_that_was_interrupted_is_begun_anew() -> None:
+    """Whatever the state says by then, no request is to blame for the end of this connection."""
+
+    def scene() -> tuple[Script, Callable[[], object]]:
+        script = Script()
+        script.call("exists", "/a")
+        script.reach()
+        return script, lambda: script.session.receive_data(welcome_frame(), script.now)
+
+    for script in interrupted_everywhere(scene):
+        assert not script.state.usable
+        script.connect()
+        (call,) = script.calls
+        if not call.ready:
+            script.answer(call)
+        assert call.ready

@@ -26,7 +26,7 @@ from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
 from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY
-from zkwire.session.outcomes import CLOSED, RESET
+from zkwire.session.outcomes import CLOSED, RESET, UNGREETED
 from zkwire.session.own_frames import PING
 from zkwire.wire import ops
 from zkwire.wire.model import State
@@ -177,6 +177,14 @@ def test_known_A55_the_only_server_has_a_moment_to_end_what_it_has_closed(
     script.lose(why=why)
     pause = script.session.act_at - script.now
     assert FIRST_PAUSE / 2 <= pause <= FIRST_PAUSE if waits else pause == 0
+
+
+def test_a_server_that_closes_before_it_greets_has_nothing_to_end() -> None:
+    script = Script()
+    script.reach()
+    script.lose(why=CLOSED)
+    assert script.session.act_at == script.now
+    assert script.session.last_failure.endswith(CLOSED + UNGREETED)
 
 
 @pytest.mark.parametrize("watching", [False, True])

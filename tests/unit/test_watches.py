@@ -25,7 +25,6 @@ from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind
 
 DATA, EXIST, CHILD, PERSISTENT, RECURSIVE = WatchKind
-ONE_SHOT = (DATA, EXIST, CHILD)
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
 EXPIRED = Event(EventType.NONE, "", State.EXPIRED)
@@ -134,13 +133,6 @@ def test_a_watch_that_is_not_set(owner: Owner) -> None:
     assert owner.waits == []
 
 
-def test_a_watch_can_be_set_again(owner: Owner, watch: Watch) -> None:
-    watch._deliver(event("/a"))
-    watch._arm()
-    watch._deliver(event("/b"))
-    assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
-
-
 def test_a_read_that_fails_while_somebody_waits(owner: Owner, watch: Watch) -> None:
     owner.meanwhile.append(watch._disarm)
     with pytest.raises(RuntimeError, match="not set"):
@@ -152,24 +144,6 @@ def test_to_disarm_once_too_often_is_harmless(owner: Owner, watch: Watch) -> Non
     watch._disarm()
     watch._arm()
     assert not watch.ready
-
-
-def test_the_end_of_the_session_ends_waiting(owner: Owner, watch: Watch) -> None:
-    owner.meanwhile.append(lambda: expire(watch))
-    with pytest.raises(SessionExpiredError):
-        watch.wait()
-    assert watch.ready
-    with pytest.raises(SessionExpiredError):
-        watch.wait(0)
-
-
-def test_what_had_come_before_the_end_is_not_lost(owner: Owner) -> None:
-    watch = armed(owner, 2)
-    watch._deliver(event())
-    expire(watch)
-    assert watch.wait() == event()
-    with pytest.raises(SessionExpiredError):
-        watch.wait()
 
 
 def test_each_raise_is_an_exception_of_its_own(owner: Owner, watch: Watch) -> None:
@@ -444,30 +418,6 @@ def test_many_watches_on_one_path_fire_in_their_order() -> None:
     assert len(table) == 0
 
 
-def test_setting_a_watch_twice_is_setting_it_once(owner: Owner) -> None:
-    table, watch = WatchTable(), armed(owner, 2)
-    table.add(DATA, "/a", watch)
-    table.add(DATA, "/a", watch)
-    assert len(table) == 1
-    assert fire(table, CHANGED, "/a") == [watch]
-    watch._deliver(event())
-    assert watch.wait() == event()
-    with pytest.raises(RuntimeError, match="not set"):
-        watch.wait()
-
-
-def test_one_change_is_one_event(owner: Owner) -> None:
-    """A server reports the end of a node once to a session that has several watches on it."""
-    table, watch = WatchTable(), armed(owner, 3)
-    for kind in ONE_SHOT:
-        table.add(kind, "/a", watch)
-    assert len(table) == 3
-    assert fire(table, DELETED, "/a") == [watch]
-    assert len(table) == 0
-    watch._deliver(event(kind=DELETED))
-    assert list(watch) == [event(kind=DELETED)]
-
-
 def test_one_change_is_one_call_of_a_callback() -> None:
     """A function that is passed to two reads makes two watches, but they are the same."""
 
@@ -564,10 +514,6 @@ def test_all() -> None:
 
 
 # --- the table: what is set again -----------------------------------------------------------------
-
-
-def test_nothing_to_set_again() -> None:
-    assert list(WatchTable().batches()) == []
 
 
 def test_setting_again() -> None:

@@ -23,10 +23,12 @@ class AsyncBarrier(NodeBarrier):
 
 
 class AsyncDoubleBarrier(Member):
-    """One member of a group that begins and ends together; see :class:`zkwire.DoubleBarrier`.
+    """One member of a group that begins and ends together.
 
-    async with AsyncDoubleBarrier(client, "/step-1", 16):
-        await work()
+        async with AsyncDoubleBarrier(client, "/step-1", 16):
+            await work()
+
+    See :class:`zkwire.DoubleBarrier`.
     """
 
     def __init__(

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 
 class AsyncCache(TreeCache):
-    """A mirror of a node, its children or its whole tree; see :class:`zkwire.Cache`.
+    """A mirror of a node, its children or its whole tree.
 
-    async with AsyncCache(client, "/services") as services:
-        async for event in services.events():
-            print(event.kind, event.path, event.data)
+        async with AsyncCache(client, "/services") as services:
+            async for event in services.events():
+                print(event.kind, event.path, event.data)
+
+    See :class:`zkwire.Cache`.
     """
 
     def __init__(

@@ -1,8 +1,13 @@
-"""How functions of a user's are called from the event loop: what they return may be a coroutine."""
+"""How functions of a user's are called from the event loop: what they return may be a coroutine.
+
+Each call has a copy of the context (``contextvars``) in which the client was made.  Without that it
+would have the context of a task that happened to connect, and the loop would keep that alive.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context, copy_context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +20,7 @@ class Calling:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()  # callbacks that are coroutines
+        self.context: Context = copy_context()
 
     def _call(self, function: Callable[[], object]) -> None:
         result = function()  # errors go to the loop's exception handler
@@ -27,6 +33,5 @@ class Calling:
         self._running.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            message = "a callback has failed"
-            context = {"message": message, "exception": error, "task": task}
+            context = {"message": "a callback has failed", "exception": error, "task": task}
             task.get_loop().call_exception_handler(context)

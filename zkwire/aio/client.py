@@ -32,10 +32,13 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
 
     The client belongs to the loop of its first use.  Operations that other threads call for
     ``asyncio.run_coroutine_threadsafe`` are sent by the loop, and what a thread does to a watch
-    (``close``) or a loss (``add_callback``) is done there; anything else raises RuntimeError.
+    (``close``) or a loss (``add_callback``) is done there.  Properties and state listeners work in
+    any thread; anything else raises RuntimeError.
 
-    Watches: ``await watch`` for the next event, ``async for event in watch``; a callback may be a
-    coroutine function.  Callbacks, listeners and ``trace`` are called from the event loop.
+    Watches: ``await watch`` for the next event, ``async for event in watch``.  Callbacks, listeners
+    and ``trace`` are called from the event loop, and may be coroutine functions.  Each call has a
+    copy of the context (``contextvars``) in which the client, or the supervisor, was made.  A
+    coroutine that a callback has begun is not ended by ``close``, nor does that wait for it.
 
     Close it, or it is closed with a ResourceWarning once nothing refers to it any more; a task that
     awaits something of it does, and is kept alive with it.

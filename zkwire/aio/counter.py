@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 
 class AsyncCounter(SharedCounter):
-    """A number that many clients change; see :class:`zkwire.Counter`.
+    """A number that many clients change.
 
-    number = await AsyncCounter(client, "/orders/count").add(1)
+        number = await AsyncCounter(client, "/orders/count").add(1)
+
+    See :class:`zkwire.Counter`.
     """
 
     def __init__(

@@ -198,10 +198,14 @@ class LoopDriver(LoopBound):
     def spawn(
         self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
     ) -> None:
-        """Run ``work(background)`` to its end; see :class:`zkwire.net.serving.ServingDriver`."""
+        """Run ``work(background)`` to its end; see :class:`zkwire.net.serving.ServingDriver`.
+
+        A task that the collector ends in another thread leaves its clean-up to the loop.
+        """
         if self.loop_closed:
             raise ClientClosedError(LOOP_CLOSED)
-        super().spawn(work, lasting=lasting)
+        if not (self.outside and self.call_soon(partial(self.spawn, work, lasting=lasting))):
+            super().spawn(work, lasting=lasting)
 
     # --- the end ----------------------------------------------------------------------------------
 

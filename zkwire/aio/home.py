@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
-    from types import CodeType
+    from types import CodeType, FrameType
     from typing import Any, TypeVar
 
     from zkwire.session.session import Session
@@ -45,12 +45,10 @@ def in_the_middle() -> bool:
     A finalizer does, when the collector runs it there.  The stack tells: a note of it would cost
     each operation something.
     """
-    frame = sys._getframe(2)
-    while frame.f_code not in _work:
-        if frame.f_back is None:
-            return False
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code not in _work:
         frame = frame.f_back
-    return True
+    return frame is not None
 
 
 class LoopBound(Calling, ServingDriver):
@@ -112,7 +110,7 @@ class LoopBound(Calling, ServingDriver):
             return False
         call = self.loop.call_soon_threadsafe if self.outside else self.loop.call_soon
         try:
-            call(function)
+            call(function, context=self.context.copy())
         except RuntimeError:  # it is closed
             return False
         return True
@@ -131,8 +129,7 @@ class LoopBound(Calling, ServingDriver):
     def never_retrieved(self, error: BaseException) -> None:
         """Report an operation whose error went unnoticed, as a future's."""
         if self.loop is not None and not self.forked:
-            message = "the error of an operation was never retrieved"
-            context = {"message": message, "exception": error}
-            tell = partial(self.loop.call_exception_handler, context)
+            what = "the error of an operation was never retrieved"
+            tell = partial(self.loop.call_exception_handler, {"message": what, "exception": error})
             if not self.call_soon(tell):
                 tell()

@@ -53,8 +53,7 @@ class Cancelling(Acquirable):
         lost = self.lost
 
         def add(cancel: Callable[[object], None]) -> Callable[[], None]:
-            waker = lost._call_back(cancel)
-            return lambda: lost._drop_waker(waker)
+            return partial(lost._drop_waker, lost._call_back(cancel))
 
         def error() -> LockLostError:
             return LockLostError(f"{self._called} was lost: {lost.reason}")
@@ -80,8 +79,8 @@ class AsyncBlockingLock(Cancelling, SingleNodeLock):
 class AsyncSequentialLock(Cancelling, SequentialQueue):
     """The fair lock; see :class:`zkwire.SequentialLock`.
 
-    async with AsyncSequentialLock(client, "/locks/report") as lock:
-        await storage.write(data, fence=lock.fence)
+        async with AsyncSequentialLock(client, "/locks/report") as lock:
+            await storage.write(data, fence=lock.fence)
 
     Tasks that compete need one each.  ``await lock.lost`` waits for the loss of the lock.
     """
@@ -120,10 +119,12 @@ class AsyncLease(Cancelling, SemaphoreLease):
 
 
 class AsyncSemaphore(Leases):
-    """At most ``count`` leases at a time, in order of arrival; see :class:`zkwire.Semaphore`.
+    """At most ``count`` leases at a time, in order of arrival.
 
-    async with semaphore.lease() as lease:
-        ...
+        async with semaphore.lease() as lease:
+            ...
+
+    See :class:`zkwire.Semaphore`.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class AsyncReentrantLock(Cancelling, Reentrant):
         self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
         make = partial(AsyncSequentialLock, client, path, text, acl=acl)
-        super().__init__(runtime_of(client), path, make)
+        super().__init__(runtime_of(client), make)
 
     @property
     def lock(self) -> AsyncSequentialLock:
@@ -174,17 +175,19 @@ class AsyncReentrantLock(Cancelling, Reentrant):
 
 
 class AsyncElection(Candidates):
-    """One leader at a time; leadership is lost exactly as a lock is; see :class:`zkwire.Election`.
+    """One leader at a time; leadership is lost exactly as a lock is.
 
-    async with election.lead() as leadership, leadership.cancel_on_loss():
-        ...
+        async with election.lead() as leadership, leadership.cancel_on_loss():
+            ...
+
+    See :class:`zkwire.Election`.
     """
 
     def __init__(
         self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
         make = partial(AsyncSequentialLock, client, path, text, acl=acl)
-        super().__init__(runtime_of(client), path, make)
+        super().__init__(runtime_of(client), make)
 
     def lead(self) -> AsyncSequentialLock:
         return self._new()

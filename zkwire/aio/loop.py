@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
     from weakref import ref
 
-    from zkwire.net.driver import Driver
+    from zkwire.aio.home import LoopBound
 
 # Seconds; the event loop knows no shorter ones.
 SHORTEST_PAUSE = 0.001
@@ -81,7 +81,7 @@ def _on_timer(held: Held) -> None:
 class LoopIO:
     """Turns the connector whenever something has happened or is due."""
 
-    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, driver: LoopBound, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
         self._loop = loop
         sockets: set[socket.socket] = set()
@@ -108,7 +108,7 @@ class LoopIO:
         server does not read.
         """
         if self._turning is None and not (self._in_turn or self._stopped):
-            self._turning = self._loop.call_soon(self.turn)
+            self._turning = self._loop.call_soon(self.turn, context=self._driver.context.copy())
 
     def ready(self, events: int) -> None:
         """Something can be done on the connection."""

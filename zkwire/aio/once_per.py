@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 class AsyncOncePer(PeriodicClaim):
-    """Run something at most once per period, over all machines; see :class:`zkwire.OncePer`.
+    """Run something at most once per period, over all machines.
 
-    if await AsyncOncePer(client, "/jobs/clean-up", 3600).claim():
-        await clean_up()
+        if await AsyncOncePer(client, "/jobs/clean-up", 3600).claim():
+            await clean_up()
+
+    See :class:`zkwire.OncePer`.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """What is one task's own, and the end of a task that holds a re-entrant lock.
 
-No other task could release that.  The event loop calls back when a task is done.
+No other task could release that.  The event loop calls back when a task is done.  One that waits
+for what nothing refers to is never done: the collector ends it, in any thread.
 """
 
 from __future__ import annotations
@@ -40,12 +41,15 @@ class _Owner:
         self.locks: WeakSet[Owned] = WeakSet()
         task = current_task()
         assert task is not None
+        self._name = f"the task {task.get_name()}"
         task.add_done_callback(self._tell)
 
-    def _tell(self, task: Task[Any]) -> None:
+    def _tell(self, _: object = None) -> None:
         for lock in tuple(self.locks):
             if lock._owned:
-                lock._owner_ended(f"the task {task.get_name()}")
+                lock._owner_ended(self._name)
+
+    __del__ = _tell  # only the task has it, which may be collected while it waits
 
 
 _owner_of_this_task = value_of_each_task(_Owner)

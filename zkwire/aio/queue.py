@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class AsyncQueue(ItemQueue):
-    """Each item is put once, and removed by one consumer; see :class:`zkwire.Queue`.
+    """Each item is put once, and removed by one consumer.
 
-    async with queue.take() as item:
-        await work(item.data)
+        async with queue.take() as item:
+            await work(item.data)
+
+    See :class:`zkwire.Queue`.
     """
 
     def __init__(

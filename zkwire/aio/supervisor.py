@@ -15,7 +15,7 @@ from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
 from zkwire.recipes.services.leadership import SupervisorView, is_session_end
-from zkwire.recipes.services.supervisor import Sequence
+from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.states import StateWait
 
 TYPE_CHECKING = False
@@ -87,14 +87,14 @@ class LoopShell(Calling):
                 "this supervisor belongs to the parent process; make one in this process"
             )
         loop = asyncio.get_running_loop()
-        if self.loop is None:
-            self.loop = loop
-        if loop is not self.loop:
+        if self.loop not in (None, loop):
             raise RuntimeError("this AsyncSupervisor belongs to another event loop")
+        self.loop = loop
 
-    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run ``work`` in a task of its own."""
-        self.tasks.append(asyncio.get_running_loop().create_task(work, name=f"zkwire-{name}"))
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run ``work()`` in a task of its own."""
+        run = self.context.copy().run
+        self.tasks.append(run(asyncio.create_task, work(), name=f"zkwire-{name}"))
 
     async def within(self, waitable: Waitable, timeout: float | None) -> bool:
         """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
@@ -135,7 +135,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = LoopShell(hosts, self._checked(options))
-        self._algorithm = Sequence(self._shell)
+        self._algorithm = SessionSequence(self._shell)
 
     async def wait(self, timeout: float | None = None) -> bool:
         return await self._algorithm.wait(timeout)
@@ -144,7 +144,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
         client: AsyncClient = await self._algorithm.client(timeout)
         return client
 
-    wait.__doc__, client.__doc__ = Sequence.wait.__doc__, Sequence.client.__doc__
+    wait.__doc__, client.__doc__ = SessionSequence.wait.__doc__, SessionSequence.client.__doc__
 
     async def __aiter__(self) -> AsyncGenerator[AbstractAsyncContextManager[AsyncClient], None]:
         """The sessions, as they come, each once; the end of the supervisor ends it.

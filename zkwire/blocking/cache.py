@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.blocking.following import check_callback
 from zkwire.blocking.run import blocking, iterate
 from zkwire.blocking.watching import sessions_of
 from zkwire.recipes.services.cache import CacheView, TreeCache
@@ -72,6 +73,7 @@ class Cache(CacheView):
         decode: Callable[[bytes], Any] | None = None,
         on_event: Callable[[CacheEvent], object] | None = None,
     ) -> None:
+        check_callback(on_event)
         self._algorithm = TreeCache(
             sessions_of(client),
             path,
@@ -97,4 +99,8 @@ class Cache(CacheView):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        try:
+            self.close()
+        except BaseException:  # an interrupt
+            self.close()
+            raise

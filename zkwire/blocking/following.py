@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def check_callback(callback: Any) -> None:
-    """TypeError for one that would have to be awaited: nothing in a Client's threads does that."""
+    """TypeError for a function that would have to be awaited: threads do not do that."""
     from inspect import iscoroutinefunction  # not at the top: an import of zkwire is to be quick
 
     if callable(callback) and any(map(iscoroutinefunction, (callback, type(callback).__call__))):
-        raise TypeError(f"{callback!r} is async: callbacks of a Client are not awaited")
+        raise TypeError(f"{callback!r} is async: a thread calls it, and nothing awaits it")
 
 
 class FollowerFace:
@@ -32,7 +32,11 @@ class FollowerFace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        try:
+            self.close()
+        except BaseException:  # an interrupt
+            self.close()
+            raise
 
     def close(self) -> None:
         self._algorithm.close()

@@ -240,7 +240,8 @@ class LeaderFollower(CallingDriver):
         """See :meth:`_read_as_leader`; with the read role.  All waiting of a leader is here."""
         session, left = self.session, None
         while not (waitable.ready or connection.closed_because):
-            if connection.got < SPARSE and (expected := len(session.in_flight)) >= LONG_LINE:
+            expected = len(session.in_flight) - len(self._followers)  # those have others to read
+            if expected >= LONG_LINE and connection.got < SPARSE:
                 time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
             if deadline is not None:
                 left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)

@@ -12,7 +12,7 @@ from zkwire.blocking.run import blocking
 from zkwire.recipes.locks.election import Candidates, ElectionView
 from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.locks.lock import Lock as _Lock
-from zkwire.recipes.locks.multi_lock import AllLocks, MultiView
+from zkwire.recipes.locks.multi_lock import AllLocks
 from zkwire.recipes.locks.read_write import ReadLockQueue, ReadWriteQueue, WriteLockQueue
 from zkwire.recipes.locks.reentrant import Reentrant, ReentrantView
 from zkwire.recipes.locks.semaphore import Leases, SemaphoreView
@@ -83,6 +83,9 @@ class QueueLock(PathLock):
 
 class SequentialLock(QueueLock):
     """The fair lock: contenders queue, each release wakes one, in order of arrival.
+
+    A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
+    long as their session lives; ``held`` is False when the lease ends, at the latest.
 
     ``text`` is shown to others, see :meth:`contenders`.
     """
@@ -160,7 +163,7 @@ class Semaphore(SemaphoreView):
     holders: Final = blocking(Leases.holders)
 
 
-class MultiLock(MultiView, LockFace):
+class MultiLock(LockFace):
     """Several locks at once: all of them, or none.
 
         with MultiLock(SequentialLock(client, "/a"), SequentialLock(client, "/b")) as both:
@@ -192,7 +195,7 @@ class ReentrantLock(ReentrantView, LockFace):
         self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
         make = partial(SequentialLock, client, path, text, acl=acl)
-        super().__init__(Reentrant(runtime_of(client), path, make))
+        super().__init__(Reentrant(runtime_of(client), make))
 
     @property
     def lock(self) -> SequentialLock:
@@ -223,7 +226,7 @@ class Election(ElectionView):
         self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
         make = partial(SequentialLock, client, path, text, acl=acl)
-        self._algorithm = Candidates(runtime_of(client), path, make)
+        self._algorithm = Candidates(runtime_of(client), make)
 
     def lead(self) -> SequentialLock:
         return self._algorithm._new()

@@ -16,7 +16,7 @@ from zkwire.recipes.view import PathView
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Final, Self
+    from typing import Any, Final, Self
 
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.jute.records import ACL
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 class Closing:
     """What is closed at the end of a ``with``."""
+
+    _algorithm: Any  # an AwaitedService
 
     def close(self, timeout: float | None = 10.0) -> None:
         raise NotImplementedError
@@ -38,6 +40,9 @@ class Closing:
         except OperationTimeoutError:
             if kind is None:
                 raise
+        except BaseException:  # an interrupt: it ends in the background
+            self._algorithm._leave()
+            raise
 
 
 class PersistentNode(NodeView, Closing):
@@ -50,7 +55,8 @@ class PersistentNode(NodeView, Closing):
     missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
     waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
     (``conflict``), and replaced when it is gone.  One that a process has left which has ended
-    without closing its client is foreign, too, until that process's session times out.
+    without closing its client is foreign, too, until that process's session times out.  Data that
+    an outsider writes into it stay until ``set_data``, or until it is put back.
 
     ``ephemeral=False``: a node that stays when the session ends, but not behind ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).

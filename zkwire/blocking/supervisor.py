@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 
 from zkwire.blocking.client import Client
+from zkwire.blocking.following import check_callback
 from zkwire.blocking.run import blocking, run
 from zkwire.blocking.waiting import Sleeper
 from zkwire.blocking.watching import ThreadNodeWatches
@@ -18,7 +19,7 @@ from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.recipes.insist import insist
 from zkwire.recipes.services.leadership import SupervisorView, is_session_end
-from zkwire.recipes.services.supervisor import Sequence
+from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
@@ -70,12 +71,7 @@ class ThreadShell:
         with lock:
             function(lock)
 
-    def check_function(self, function: Callable[[Any], Any]) -> None:
-        """Raise TypeError for one that would have to be awaited."""
-        from inspect import iscoroutinefunction  # expensive to load
-
-        if iscoroutinefunction(function):
-            raise TypeError(f"{function!r} is async: a Supervisor calls it in a thread")
+    check_function: Final = staticmethod(check_callback)
 
     def check(self) -> None:
         """Raise ForkedError in a forked child."""
@@ -84,17 +80,12 @@ class ThreadShell:
                 "this supervisor belongs to the parent process; make one in this process"
             )
 
-    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run ``work`` in a thread of its own."""
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run ``work()`` in a thread of its own."""
         name = f"{self.name}-{name}"
-        thread = threading.Thread(target=run, args=(work,), name=name, daemon=True)
+        thread = threading.Thread(target=lambda: run(work()), name=name, daemon=True)
         self.threads.append(thread)
-        try:
-            thread.start()
-        except RuntimeError:  # there can be no more of them
-            self.threads.remove(thread)
-            work.close()
-            raise
+        thread.start()
 
     async def within(self, waitable: Waitable, timeout: float | None) -> bool:
         """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
@@ -116,7 +107,8 @@ class ThreadShell:
         """Wait until the threads have ended, all together at most so long."""
         latest = None if seconds is None else clock() + seconds
         for thread in self.threads:
-            if thread is not threading.current_thread():
+            begun = thread.ident is not None  # else there was no thread to be had, or an interrupt
+            if begun and thread is not threading.current_thread():
                 thread.join(None if latest is None else max(0.0, latest - clock()))
                 if thread.is_alive():
                     warn(f"{thread.name} has not ended: it goes on, without a session")
@@ -145,15 +137,15 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = ThreadShell(hosts, self._checked(options))
-        self._algorithm = Sequence(self._shell)
+        self._algorithm = SessionSequence(self._shell)
 
-    wait: Final = blocking(Sequence.wait)
+    wait: Final = blocking(SessionSequence.wait)
 
     def client(self, timeout: float | None = None) -> Client:
         client: Client = run(self._algorithm.client(timeout))
         return client
 
-    client.__doc__ = Sequence.client.__doc__
+    client.__doc__ = SessionSequence.client.__doc__
 
     def __iter__(self) -> Iterator[SessionScope]:
         """The sessions, as they come, each once; the end of the supervisor ends it.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "127.0.0.1:2181"
 SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST = 100 * 365 * 86400.0  # three times that is more than Python waits for anything
 
 
 def server_of(asked: Namespace) -> str:
@@ -46,7 +47,7 @@ def duration(text: str) -> float:
         seconds = float(number) * SECONDS[text[len(number) :]]
     except (ValueError, KeyError):
         seconds = -1.0
-    if not 0.0 <= seconds < float("inf"):
+    if not 0.0 <= seconds <= LONGEST:
         raise wrong_word(f"{text!r} is no duration, such as 5, 500ms, 5s or 2m")
     return seconds
 

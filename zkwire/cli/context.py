@@ -11,11 +11,13 @@ import sys
 from functools import cached_property
 
 from zkwire.cli.arguments import server_of
-from zkwire.cli.output import Output, printable
+from zkwire.cli.output import Output, one_line, tell
+from zkwire.errors import UnreachableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from ssl import SSLContext
     from typing import Any, TextIO
 
@@ -64,6 +66,17 @@ class Context:
 
         return Supervisor(self.server, **self._client_options())
 
+    @staticmethod
+    def await_session(supervisor: Supervisor, seconds: float) -> None:
+        """Wait for the first session; UnreachableError says what each server has said."""
+        try:
+            supervisor.client(seconds)
+        except UnreachableError:
+            newest = supervisor._algorithm._newest
+            if not newest._session.failures:
+                raise
+            raise newest._unreachable(seconds) from None
+
     def _client_options(self) -> dict[str, Any]:
         options = self.options
         return {
@@ -82,7 +95,8 @@ class Context:
 
     @cached_property
     def _tracer(self) -> _Tracer | None:
-        return _Tracer(self.options.trace) if self.options.trace else None
+        trace: str | None = self.options.trace
+        return _Tracer(trace, self.output.note) if trace else None
 
     def path(self, text: str) -> str:
         """An absolute path, without a ``/`` at its end; a relative one begins at the directory."""
@@ -95,6 +109,13 @@ class Context:
             client.close()
 
 
+def standard_input() -> TextIO:
+    """Standard input; OSError if the process was started without it."""
+    if sys.stdin is None:
+        raise OSError("standard input is closed")
+    return sys.stdin
+
+
 def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
     """From ``SCHEME:FILE``, the words of ``--auth``, or ``SCHEME:SECRET`` of the environment."""
     if not asked:
@@ -103,7 +124,7 @@ def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
     if not colon:
         raise ValueError("--auth takes SCHEME:FILE, such as digest:secret.txt")
     if asked == os.environ.get("ZKWIRE_AUTH"):
-        return [(scheme, rest.encode())]
+        return [(scheme, os.fsencode(rest))]  # its bytes, which may be no UTF-8
     try:
         with open(rest, "rb") as file:
             return [(scheme, file.read().rstrip(b"\r\n"))]
@@ -113,6 +134,8 @@ def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
 
 
 def _tls(options: argparse.Namespace) -> SSLContext | None:
+    if options.key and not options.cert:
+        raise ValueError("--key is the key of a --cert")
     if not (options.tls or options.cafile or options.cert):
         return None
     import ssl
@@ -134,8 +157,10 @@ def unusable(error: OSError, *files: str | None) -> OSError:
 class _Tracer:
     """Writes a line for each frame on the wire, to standard error (``-``) or a file."""
 
-    def __init__(self, target: str) -> None:
-        self._stream: TextIO | None = sys.stderr if target == "-" else open(target, "w")  # noqa: SIM115
+    def __init__(self, target: str, note: Callable[[str], object]) -> None:
+        # Without a buffer nothing is left that would be written again when it is closed.
+        self._file = None if target == "-" else open(target, "wb", buffering=0)  # noqa: SIM115
+        self._note = note
 
     def __call__(self, frame: TraceFrame) -> None:
         xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
@@ -144,7 +169,12 @@ class _Tracer:
             parts.append(f"zxid {frame.zxid:#x}")
         if frame.error:
             parts.append(f"error {frame.error}")
-        line = printable(" ".join([*filter(None, parts), f"({frame.size} bytes)"]))
-        if self._stream is not None:
-            self._stream.write(line + "\n")
-            self._stream.flush()
+        line = one_line(" ".join([*filter(None, parts), f"({frame.size} bytes)"])) + "\n"
+        if self._file is None:
+            tell(line)
+        elif not self._file.closed:
+            try:
+                self._file.write(line.encode())
+            except OSError as error:
+                self._file.close()
+                self._note(f"the trace ends here: {error.strerror}")

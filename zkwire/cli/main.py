@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     own = words[: words.index("--")] if "--" in words else words  # the others are a program's
     output, debug = Output(json="--json" in own), "--debug" in own
     try:
-        return _flushed(_run(words))
+        return _flushed(_status(words))
     except BrokenPipeError as error:  # the reader of the output has ended
         _drop_output()
         return status_of(error)
@@ -49,6 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
             output.error(error)
         _drop_output()
         return status_of(error)
+
+
+def _status(words: list[str]) -> int:
+    try:
+        return _run(words)
     except SystemExit as end:  # argparse has shown a help, or the version
         return end.code if isinstance(end.code, int) else DONE
 

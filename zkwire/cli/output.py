@@ -44,10 +44,15 @@ class Output:
 
         ``flush`` is for what is read as it comes.
         """
-        text = printable(text)
+        text = one_line(text)
         _write(sys.stdout, (self.paint(text, colour) if colour else text) + "\n")
         if flush:
             self.flush()
+
+    @staticmethod
+    def text(text: str) -> None:
+        """A result that may have several lines, for people."""
+        _write(sys.stdout, printable(text) + "\n")
 
     def record(self, fields: Mapping[str, Any], *, flush: bool = False) -> None:
         """One object of a result, for scripts, on a line of its own."""
@@ -64,7 +69,7 @@ class Output:
     def note(self, text: str) -> None:
         """A line for people that is no result, on standard error."""
         if not self.quiet:
-            _write(sys.stderr, printable(text) + "\n")
+            tell(one_line(text) + "\n")
 
     def error(self, error: BaseException, hint: str = "") -> None:
         """One line about the error that has ended a command, on standard error.
@@ -72,9 +77,9 @@ class Output:
         ``hint`` is for people: it stands behind the error.
         """
         if self.json:
-            _write(sys.stderr, _as_json(_error_fields(error)) + "\n")
+            tell(_as_json(_error_fields(error)) + "\n")
         else:
-            _write(sys.stderr, f"zkwire: {printable(describe(error))}{hint}\n")
+            tell(f"zkwire: {one_line(describe(error))}{hint}\n")
 
     def paint(self, text: str, colour: str) -> str:
         """``text`` in one of ``COLOURS``, if that is wanted; after :func:`printable`."""
@@ -176,3 +181,11 @@ def _as_json(fields: Mapping[str, Any]) -> str:
 def _write(stream: TextIO | None, text: str) -> None:
     if stream is not None:  # None: the process was started without it
         stream.write(text)
+
+
+def tell(text: str) -> None:
+    """Write to standard error; where nothing can be written, the exit status says what it says."""
+    try:
+        _write(sys.stderr, text)
+    except OSError:
+        sys.stderr = None  # else Python tries again at its end, and then has a status of its own

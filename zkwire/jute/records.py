@@ -31,9 +31,9 @@ class ACL(Record):
 class Stat(Record):
     """What a server stores about a node: zxids, times in milliseconds since 1970, versions, sizes.
 
-    ``czxid`` and ``mzxid`` name the transactions that created and last changed the node, ``pzxid``
-    the last one that changed its list of children.  ``ephemeral_owner`` is the session id of an
-    ephemeral node and 0 for every other node that a client can see.
+    ``czxid`` and ``mzxid`` name the transactions that created the node and last changed its data,
+    ``pzxid`` the last one that changed its list of children.  ``ephemeral_owner`` is the session id
+    of an ephemeral node and 0 for every other node that a client can see.
     """
 
     czxid: Long

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+from functools import partial
 from types import CoroutineType
 
 TYPE_CHECKING = False
@@ -120,27 +121,29 @@ class Callbacks:
 
 
 class BackgroundTask:
-    """Runs a coroutine whose awaits yield Waitables, step by step, as those become ready.
+    """Runs ``work()``, whose awaits yield Waitables, step by step, as those become ready.
 
     ``call_soon(function)`` runs a function in the thread that all steps but the first belong to;
     ``when_ready(waitable, function)`` runs one as soon as the waitable is ready.  As long as it
     runs it is one of ``running``.
     """
 
-    __slots__ = ("_call_soon", "_coroutine", "_running", "_when_ready")
+    __slots__ = ("_call_soon", "_coroutine", "_running", "_steps", "_when_ready", "_work")
 
     def __init__(
         self,
-        coroutine: Coroutine[Any, Any, object],
+        work: Callable[[], Coroutine[Any, Any, object]],
         call_soon: Callable[[Callable[[], None]], object],
         when_ready: Callable[[Waitable, Callable[[], object]], None],
         running: set[BackgroundTask],
     ) -> None:
         self._running = running
         running.add(self)
-        self._coroutine = coroutine
+        self._work = work
+        self._coroutine: Coroutine[Any, Any, object] | None = None  # before the first step
         self._call_soon = call_soon
         self._when_ready = when_ready
+        self._steps = 0
 
     def step(self) -> None:
         """Take one step; the first in the caller's thread, so that requests keep their order.
@@ -148,13 +151,19 @@ class BackgroundTask:
         An interrupt of that is raised.  It is then open whether the task continues, so another must
         be made, and both of them must be harmless.
         """
+        if self not in self._running:  # it was cancelled
+            return
+        if self._coroutine is None:
+            self._coroutine = self._work()
         coroutine = self._coroutine
         if isinstance(coroutine, CoroutineType) and coroutine.cr_frame is None:
             self._running.discard(self)  # by the collector, with a client that is closed for that
             return
         try:
             waitable = coroutine.send(None)
-            self._when_ready(waitable, lambda: self._call_soon(self.next_step))
+            self._steps += 1
+            go_on = partial(self.next_step, self._steps)
+            self._when_ready(waitable, partial(self._call_soon, go_on))
         except StopIteration:
             self._running.discard(self)
         except BaseException:
@@ -165,15 +174,20 @@ class BackgroundTask:
         """Stop it at its await; by the thread that all steps but the first belong to."""
         self._running.discard(self)
         coroutine = self._coroutine
-        if isinstance(coroutine, CoroutineType) and coroutine.cr_running:
-            return  # it stops itself
+        if coroutine is None or (isinstance(coroutine, CoroutineType) and coroutine.cr_running):
+            return  # it never begins, or stops itself
         try:
             coroutine.close()
         except Exception as error:  # of its clean-up; it must not end the thread that does I/O
             report(error)
 
-    def next_step(self) -> None:
-        """Take one step where no caller waits for it."""
+    def next_step(self, behind: int = 0) -> None:
+        """Take one step where no caller waits for it; nothing if that has been done.
+
+        It is the one ``behind`` so many: what is interrupted in waking it may do so again.
+        """
+        if behind != self._steps:
+            return
         try:
             self.step()
         except Exception as error:

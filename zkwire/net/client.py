@@ -134,6 +134,9 @@ class ClientBase:
         if driver is not None and driver.drop(CLOSE_SECONDS):
             warn_unclosed(self, self._made)
 
+    def __reduce__(self) -> Never:
+        raise TypeError(f"{self!r} cannot be copied or pickled: it is one session")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._hosts} {self.state.value}>"
 
@@ -230,8 +233,8 @@ class ClientCoroutines(ClientBase):
         """Wait until the client is connected, at most ``timeout`` seconds (None: session timeout).
 
         Raises UnreachableError (a NotSentError and a TimeoutError) when no server can be reached,
-        with what each server answered; the client continues to try.  SessionExpiredError or
-        ClientClosedError when no operation of this client can succeed any more.
+        with what each server answered; the client continues to try.  SessionExpiredError,
+        AuthFailedError or ClientClosedError when no operation of it can succeed any more.
         """
         limit = check_timeout("timeout", timeout)
         limit = self._session.timeout if limit is None else limit
@@ -253,8 +256,8 @@ class ClientCoroutines(ClientBase):
         and authentication belong to this client and end with it.  Locks must be released before:
         their nodes would live on and block all others.  A clean-up that is under way is finished
         first, within a second.  Raises RuntimeError when a lock is held, being acquired, or lost
-        and not released, or when there is no session yet; ClientClosedError or SessionExpiredError
-        when there is none any more.
+        and not released, or when there is no session yet; what has ended it when there is none any
+        more (ClientClosedError, SessionExpiredError, AuthFailedError).
         """
         self._credentials_to_leave()
         latest = self._driver.now() + CLOSE_SECONDS

@@ -272,7 +272,7 @@ class Driver:
     @property
     def usable(self) -> bool:
         """Whether requests leave at once."""
-        return self.session.usable
+        return self.session.usable and not self.forked
 
     @property
     def connection(self) -> object:
@@ -310,7 +310,7 @@ class Driver:
     async def connected(self, deadline: float | None) -> None:
         """Wait for a usable connection; raises what ended the session, or OperationTimeoutError."""
         session = self.session
-        if session.usable and not self.forked:
+        if self.usable:
             return
         self.start()
         if not await self.within(session.change, self._left(deadline)):

@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 SECONDS = 1.0  # for all together
 
-_unfinished: weakref.WeakSet[Unfinished] = weakref.WeakSet()
+# Not a WeakSet: `list` copies a set in one step, while daemon threads still add to it.
+_unfinished: set[weakref.ref[Unfinished]] = set()
 
 
 def remember(unfinished: Unfinished) -> None:
     """Have ``unfinished.wind_up`` called when the interpreter ends."""
-    _unfinished.add(unfinished)
+    _unfinished.add(weakref.ref(unfinished, _unfinished.discard))
 
 
 @atexit.register
 def _wind_up() -> None:
     latest = time.monotonic() + SECONDS
-    for unfinished in list(_unfinished):
+    for unfinished in [found for each in list(_unfinished) if (found := each()) is not None]:
         unfinished.wind_up(max(0.0, latest - time.monotonic()))

@@ -9,7 +9,7 @@ log and trace are a user's code: they are called in the callback thread.
 from __future__ import annotations
 
 import sys
-from functools import partial
+from functools import cache, partial
 
 from zkwire.wire.model import State, session_name
 
@@ -43,30 +43,31 @@ def attach(
     if wanted:
         from zkwire.session.trace import Tracer
 
-        session.trace = Tracer(
-            lambda frame: session.call(partial(dispatch, partial(_to_all, wanted, frame)))
-        )
+        def emit(frame: TraceFrame) -> None:
+            session.callbacks.extend(partial(dispatch, partial(f, frame)) for f in wanted)
+
+        session.trace = Tracer(emit)
 
 
-def _to_all(functions: list[Callable[[TraceFrame], object]], frame: TraceFrame) -> None:
-    for function in functions:
-        function(frame)
+@cache
+def _logger_of(logging: Any) -> Any:
+    return logging.getLogger(LOGGER)
 
 
 def _logger(level: int) -> Any:
-    """The logger if it takes lines of this level, else None."""
-    logging = sys.modules.get("logging")
-    if logging is None:
-        return None
-    logger = logging.getLogger(LOGGER)
-    return logger if logger.isEnabledFor(level) else None
+    """The logger if its level takes such lines, else None.
+
+    All but the first time without the lock of ``logging``, as the session may be locked: a thread
+    that configures handlers holds that one, and may wait for this client.
+    """
+    logging: Any = sys.modules.get("logging")
+    logger: Any = logging and _logger_of(logging)
+    return logger if logger and logger.getEffectiveLevel() <= level else None
 
 
 def warn(message: str) -> None:
     """Log what an operator has to act on."""
-    logger = _logger(WARNING)
-    if logger is not None:
-        logger.warning(message)
+    _log(WARNING, message)
 
 
 class _StateLog:
@@ -104,8 +105,7 @@ class _StateLog:
 
 
 def _log(level: int, line: str) -> None:
-    logger = _logger(level)
-    if logger is not None:
+    if (logger := _logger(level)) is not None:
         logger.log(level, "%s", line)
 
 

@@ -48,7 +48,8 @@ class ServingDriver(Driver):
         if self.session.ended:
             raise self.session.ending()
         running = set[BackgroundTask]() if lasting else self.background_tasks
-        task = BackgroundTask(work(self.background), self.call_soon, self.when_ready, running)
+        begin = partial(work, self.background)
+        task = BackgroundTask(begin, self.call_soon, self.when_ready, running)
         if self.interrupting:
             self.call_soon(task.next_step)
             return
@@ -92,16 +93,19 @@ class ServingDriver(Driver):
         """
         self.start()
         self.check_open()
-        if service in self.services:
-            return
         runtime: Any = self  # a driver is one
-        work = service._run(Background(runtime, self.background))
-        task = BackgroundTask(work, self.call_soon, self.when_ready, set())
-        self.services[service] = task
+        with self.mutex:  # two threads may ask for it at once
+            if service in self.services:
+                return
+            # The coroutine is made in the first step: an interrupt here leaves none behind.
+            begin = partial(service._run, Background(runtime, self.background))
+            task = BackgroundTask(begin, self.call_soon, self.when_ready, set())
+            self.services[service] = task
         self.call_soon(task.next_step)
 
     def dismiss(self, service: Service) -> None:
         """Stop the service soon, in the middle of a wait.  Idempotent."""
-        task = self.services.pop(service, None)
+        task = self.services.get(service)
         if task is not None:
             self.call_soon(task.cancel)
+            self.services.pop(service, None)  # interrupt-safe: last, so this can be repeated

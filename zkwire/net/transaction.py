@@ -33,7 +33,7 @@ class TransactionBase(Recorder):
     def _sent_by(self, operations: Any) -> Any:
         self._refuse_if_committed()
         self._committed = True
-        return operations._send_multi(ops.MULTI, self.requests)
+        return operations._send_multi(ops.MULTI, self)
 
     def _refuse_if_committed(self) -> None:
         if self._committed:

@@ -30,7 +30,7 @@ class Admin(Requests):
         rights.  A server accepts every digest: a wrong password shows as NoAuthError later.
 
         Refused with: AuthFailedError (the server does not know the scheme, or rejects the
-        credential), which ends the session.
+        credential): the client is done, and the server keeps the session until its timeout.
 
         Lost connection: the next one sends the credential again, and this call waits for that, a
         session timeout at most (then NotSentError).  Time limit or cancellation: the same; the
@@ -107,18 +107,18 @@ class Admin(Requests):
     ) -> Reply[DataAndStat]:
         """Change the ensemble; returns its new configuration and the stat of its node (since 3.5).
 
-        Either ``joining`` (``"server.4=host:2888:3888;2181"``) and ``leaving`` (``"3"``), or all
-        ``members``.  ``version``: the version of the configuration to change, -1 for any.
+        Either ``joining`` (``["server.4=host:2888:3888;2181"]``), ``leaving`` (``["3"]``) or both,
+        or all ``members``.  ``version``: the version of the configuration to change, -1 for any.
 
         Refused with: ReconfigDisabledError; NoAuthError; BadVersionError; BadArgumentsError;
         NewConfigNoQuorumError and ReconfigInProgressError (try again later); UnimplementedError (a
-        standalone server).
+        standalone server on which it is enabled).
 
         Lost connection (OutcomeUnknownError): read the configuration and compare.  Time limit or
         cancellation: once sent, the ensemble is still changed.
         """
         if (members is None) == (joining is None and leaving is None):
-            raise ValueError("reconfig takes either members, or joining and leaving servers")
+            raise ValueError("reconfig takes either members, or joining or leaving servers or both")
         if type(version) is not int or not -1 <= version < 2**63:
             raise ValueError(f"version must be -1 (any) or 0 to 2**63-1, not {version!r}")
         lists = [_servers(names) for names in (joining, leaving, members)]

@@ -90,7 +90,7 @@ class Requests:
         For speed this repeats ``_full`` and ``_send`` and is called by position: one more function
         costs a lone request about a microsecond, keywords cost a pipelined one a tenth of that.
         """
-        full = check_path(path, sequential)
+        path = full = check_path(path, sequential)
         if self._chroot:
             full = join(self._chroot, full, sequential)
         body = op.request.pack(full, *fields)  # type: ignore[union-attr]  # it has a path

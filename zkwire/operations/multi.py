@@ -204,9 +204,10 @@ class Multi(Requests):
             if not isinstance(operation, Operation):
                 raise TypeError(f"not an operation such as Create(path, data): {operation!r}")
             operation.record(recorder)
-        return self._send_multi(op, recorder.requests)
+        return self._send_multi(op, recorder)
 
-    def _send_multi(self, op: Op, requests: list[Request]) -> Any:
+    def _send_multi(self, op: Op, recorder: Recorder) -> Any:
+        requests, recorder.requests = recorder.requests, []  # which refer to it: no cycle
         body = pack_multi((request.op.opcode, request.body) for request in requests)
         finish = _all_or_error if op is ops.MULTI else _each
         return self._send(op, None, body, partial(finish, op, requests))

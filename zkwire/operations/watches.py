@@ -30,7 +30,8 @@ class Watches(Requests):
 
         The watch fires at every creation, change and deletion of the node, and whenever a child of
         it is created or deleted.  ``recursive``: instead, at every creation, change and deletion of
-        the node and of all nodes below it.  Nodes that the client may not read send no events.
+        the node and of all nodes below it.  Nodes that the client may not read send no events (from
+        3.8.4 and 3.9.2 on; servers before that send them, CVE-2024-23944).
 
         A watch that is set outlives a lost connection: it is set again and gets an event of type
         REREAD, since a server does not report what happened meanwhile.  A path can have persistent

@@ -26,7 +26,6 @@ class Loss(Waitable):
     """A loss: something to wait for, and to be called back by."""
 
     __slots__ = ("_runtime",)
-    reason: str | None
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
@@ -35,6 +34,11 @@ class Loss(Waitable):
     def __repr__(self) -> str:
         state = self.reason or ("released" if self.ready else "not lost")
         return f"<{type(self).__name__}: {state}>"
+
+    @property
+    def reason(self) -> str | None:
+        """Why the lock was lost; None if it was not."""
+        raise NotImplementedError
 
     def is_set(self) -> bool:
         """Whether the lock has been lost, as far as has been noticed; ``lock.held`` is stricter."""
@@ -76,12 +80,17 @@ class Loss(Waitable):
 class Lost(Loss):
     """The loss of one acquisition."""
 
-    __slots__ = ("_over", "reason")
+    __slots__ = ("_over", "_reason")
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
         self._over = False
-        self.reason: str | None = None
+        self._reason: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the lock was lost; None if it was not."""
+        return self._reason
 
     @property
     def ready(self) -> bool:
@@ -93,7 +102,7 @@ class Lost(Loss):
     def _lose(self, message: str) -> tuple[Waker, ...]:
         """The lock is lost; returns what to call.  The first reason counts."""
         if not self._over:
-            self.reason, self._over = message, True
+            self._reason, self._over = message, True
         return self._take_wakers()
 
     def _let_go(self) -> tuple[Waker, ...]:
@@ -117,9 +126,9 @@ class AnyLost(Loss):
         return any(part.ready for part in self._parts)
 
     @property
-    def reason(self) -> str | None:  # type: ignore[override]  # pyright: ignore
+    def reason(self) -> str | None:
         """Why the first one was lost; None if none was."""
-        return next((part.reason for part in self._parts if part.reason is not None), None)
+        return next((part._reason for part in self._parts if part._reason is not None), None)
 
     def watch(self, parts: list[Lost]) -> None:
         """All are held: from now on their losses count."""

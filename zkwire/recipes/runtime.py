@@ -272,9 +272,21 @@ async def answered(
         return await persist(runtime, deadline, operation, *args, **kwargs)
 
 
+async def newest(operations: Operations, read: Callable[[str], Reply[T]], path: str) -> T:
+    """What a read shows behind a ``sync``: a server that is behind could show what was before.
+
+    For the background, where a reply has no deadline.
+    """
+    synced, reply = operations.sync(path), read(path)
+    await synced
+    return await reply
+
+
 async def one_refusal(multi: Awaitable[T]) -> T:
     """The results of a multi; raises what one of its operations was refused with, if any was."""
     try:
         return await multi
     except MultiError as error:
-        raise error.results[error.index] or error from None
+        refusals = [error._culprit]
+    # Not in the handler, and popped: neither its context nor its traceback leads back to it.
+    raise refusals.pop()

@@ -97,7 +97,8 @@ async def walk(
 
     ``deadline`` is asked at each step: what the caller does between two may take its time.
     """
-    level = [check_path(path)]
+    path = check_path(path)
+    level = [path]
     while level:
         below: list[str] = []
         for start in range(0, len(level), WINDOW):

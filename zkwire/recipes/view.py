@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
-    from zkwire.recipes.lost import AnyLost, Lost
+    from zkwire.recipes.lost import Loss, Lost
 
     T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class View:
         return self._algorithm._holds
 
     @property
-    def lost(self) -> Lost | AnyLost:
+    def lost(self) -> Loss:
         """The loss of the last acquisition (before the first: of that), to wait or be called for.
 
         The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
@@ -91,16 +91,10 @@ class View:
         """
         lock = self._algorithm
         if not lock._holds:
-            lock._check_place()
-            raise LockLostError(f"{lock._called} is not held: {lock._lost.reason or 'no longer'}")
-
-    def within(self, timeout: float | None) -> Any:
-        """The lock, to be entered within ``timeout`` seconds: ``with lock.within(5.0):``.
-
-        Under asyncio that is ``async with``.  OperationTimeoutError, before the body, when the lock
-        was not acquired in time; it is a LockTimeoutError if another contender was seen to hold it.
-        """
-        raise NotImplementedError
+            lock._runtime.check()
+            raise LockLostError(
+                f"{lock._called} is not held: {lock._lost.reason or 'not acquired, or no longer'}"
+            )
 
 
 class LockView(PathView, View):

@@ -43,7 +43,7 @@ class Authentication:
 
     def __iter__(self) -> Iterator[Request]:
         """The requests that wait."""
-        return (request for credential in self._known for request in credential.requests)
+        return (request for waiting in self.waiting for request in waiting)
 
     @property
     def answered(self) -> bool:
@@ -75,12 +75,10 @@ class Authentication:
         self._sent.clear()
         return [self.send(credential) for credential in self._known]
 
-    def overdue(self, now: float) -> Iterator[Request]:
-        """The requests whose deadline has passed, to be ended one by one; the credentials stay."""
-        for credential in self._known:
-            while credential.requests and (credential.requests[0].deadline or now + 1) <= now:
-                yield credential.requests[0]
-                credential.requests.popleft()  # interrupt-safe: after its end
+    @property
+    def waiting(self) -> list[deque[Request]]:
+        """The requests that wait for each credential; it stays when these have ended."""
+        return [credential.requests for credential in self._known]
 
     def receive(self, code: int) -> Iterator[Request]:
         """The requests that an answer ends, to be ended one by one.  Raises AuthFailedError."""

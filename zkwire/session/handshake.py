@@ -156,9 +156,9 @@ class Handshake:
 
     def explain(self, why: str, last_zxid: int) -> str:
         """``why`` the connection has ended, with what that usually means at this point."""
-        if not self.greeted:
-            return outcomes.ungreeted(why, last_zxid)
-        return outcomes.unproven(why) if self._sasl_xid else why
+        if self.greeted and not self._sasl_xid:
+            return why
+        return outcomes.unmet(why, last_zxid, greeted=self.greeted)
 
     # --- SASL -------------------------------------------------------------------------------------
 

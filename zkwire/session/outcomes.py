@@ -61,16 +61,12 @@ LAPSED = "no server has answered for a session timeout; the session may have exp
 WITHDRAWN = Failed(NotSentError, "withdrawn before it was sent", False)
 
 
-def ungreeted(why: str, last_zxid: int) -> str:
-    """``why`` a connection ended before the greeting was answered, with the usual reasons."""
+def unmet(why: str, last_zxid: int, *, greeted: bool) -> str:
+    """``why`` a connection ended before a greeting or a token was answered, with usual reasons."""
     if why not in (CLOSED, RESET):
         return why
-    return why + (_BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED)
-
-
-def unproven(why: str) -> str:
-    """``why`` a connection ended before a SASL token was answered, with the usual reason."""
-    return why + _UNPROVEN if why in (CLOSED, RESET) else why
+    ungreeted = _BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED
+    return why + (_UNPROVEN if greeted else ungreeted)
 
 
 def terminal(state: State, request: Request, why: str | None) -> Answered | Failed:

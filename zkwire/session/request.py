@@ -171,4 +171,7 @@ class Request(Waitable):
         error = self.error()
         if error is None:
             raise RuntimeError("the request has not ended yet")
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # or else its traceback leads back to it, and to all that its callers have

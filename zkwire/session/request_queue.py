@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from itertools import islice
 
 from zkwire.errors import ProtocolError
 from zkwire.session.own_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
@@ -69,10 +68,6 @@ class RequestQueue:
         xid = self._next_xid
         self._next_xid = xid % LAST_XID + 1
         return xid
-
-    def since(self, before: int) -> list[Request]:
-        """The requests that have been sent since ``before`` requests were unanswered."""
-        return list(islice(self.unanswered, before, None))
 
     def take(self, now: float) -> list[bytes]:
         """The frames of the next queued requests, which from now on count as sent."""
@@ -165,9 +160,3 @@ class RequestQueue:
             expected = f"expected was {unanswered[0].xid}" if unanswered else "but none is expected"
             raise ProtocolError(f"a reply has the xid {xid}, {expected}")
         return unanswered[0]
-
-    def overdue(self, now: float) -> Iterator[Request]:
-        """The queued requests whose deadline has passed, to be ended one by one."""
-        while self.queue and self.queue[0].deadline is not None and self.queue[0].deadline <= now:
-            yield self.queue[0]
-            self.queue.popleft()  # interrupt-safe: after its end

@@ -7,8 +7,6 @@ the next deadline go out.  Same input, same output.
 
 Invariants:
 
-* ``states.TRANSITIONS`` is the whole of the state machine; :meth:`Session._enter` is the only place
-  that moves it.
 * Replies and watch events take effect in the order of the wire; a watch is registered in the step
   that handles the reply which sets it.  Hence: *if a reply shows a change, the watch for that
   change has already fired.*
@@ -19,12 +17,6 @@ Invariants:
   on it, what still arrives is read, and what is submitted from then on waits for the next one.
 * On a new connection: connect request, authentication, watches, and when all that is answered, the
   queue.
-* Only a server can say that the session has expired.  What is held locally is told so when the
-  session's lease ends (:mod:`zkwire.session.liveness`).
-
-An interrupt (a signal handler that raises, such as Ctrl-C) can end any method between two calls.
-So whatever ends is ended before it is forgotten: the next event finds it in its old place, and
-ending it again changes nothing.  The lines whose place matters for that say ``interrupt-safe``.
 
 A shell does this, in a loop: connect to ``target`` while it is set; call one method for each thing
 that happens (bytes, end of stream, a deadline); drop the connection when ``broken`` is set; write
@@ -35,36 +27,25 @@ outside its locks.
 from __future__ import annotations
 
 import struct
-from itertools import chain, islice
+from itertools import islice
 
 from zkwire.errors import (
     REJECTIONS,
     SESSION_EXPIRED,
     AuthFailedError,
-    ClientClosedError,
     NoNodeError,
     ProtocolError,
     ReplyTooLargeError,
     SessionMovedError,
-    ZooKeeperError,
 )
-from zkwire.jute.frames import FrameSplitter
 from zkwire.jute.records import WatcherEvent
 from zkwire.session import outcomes, own_frames
-from zkwire.session.handshake import Handshake
-from zkwire.session.request import ANSWERED, Failed, Refused, Request, about_session
+from zkwire.session.callers_side import CallersSide
+from zkwire.session.request import ANSWERED, Refused, Request, about_session
 from zkwire.session.states import TRANSITIONS
-from zkwire.session.status import SessionStatus
 from zkwire.session.unknown_operations import UNKNOWN, says_unknown
 from zkwire.wire import ops
 from zkwire.wire.model import State
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.session.authentication import Credential
-    from zkwire.session.liveness import LeaseHolder
-    from zkwire.session.waitable import Waker
-    from zkwire.session.watch import Watch
 
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
@@ -74,222 +55,12 @@ _NO_NODE = NoNodeError.code
 _SESSION_MOVED = SessionMovedError.code
 
 
-class Session(SessionStatus):
+class Session(CallersSide):
     """See the module's docstring; the arguments are those of :class:`SessionStatus`."""
 
     act_at: float
-    callbacks: list[Waker]
-    ended: bool
     last_failure: str
     own_frames: list[bytes]
-    server: tuple[str, int] | None
-    usable: bool
-
-    # --- the state machine ------------------------------------------------------------------------
-
-    def _enter(self, by: str) -> None:
-        """Take the transition ``by``, with all that follows from the new state."""
-        self._machine.enter(by)
-        self._follow_state()
-
-    def _follow_state(self) -> None:
-        self.usable, self.ended = self.state.usable, self.state.terminal
-        if self.ended:
-            self._end_everything()
-
-    def _end_at_last(self) -> None:
-        """End what an interrupt has kept from ending; called for each later event."""
-        if self.state.terminal and not self._all_ended:
-            self._machine.tell()
-            self._follow_state()
-
-    def _end_everything(self) -> None:
-        self._forget_connection()
-        watches = dict.fromkeys(self._watches.all_told())  # an ordered set
-        for request in self._everything():
-            if request.watch is not None:
-                watches[request.watch] = None
-            request.complete(outcomes.terminal(self.state, request, self._reason), self.callbacks)
-        for watch in watches:
-            watch._end(self.state, self.ending)
-            self.callbacks += watch._take_wakers()
-        self._lease_holders.lose_all(str(self.ending()))
-        self._requests.clear()
-        self._watches.table.clear()
-        self._all_ended = True  # interrupt-safe: last
-
-    def _everything(self) -> list[Request]:
-        """All requests that have not ended."""
-        return [*self._requests, *self._identity.authentication]
-
-    def _forget_connection(self) -> None:
-        """Start afresh what belongs to one connection."""
-        self._splitter = FrameSplitter(self._receive_limit)
-        self._handshake = Handshake(self._identity)
-        self._read_write_search.stop()
-        self.own_frames.clear()
-        self._requests.position = 0
-
-    def ending(self, op: str | None = None, path: str | None = None) -> ZooKeeperError:
-        """The error that says how the session ended, for an operation that this ends or refuses."""
-        kind, message = outcomes.TERMINAL[self.state]
-        return kind(self._reason or message, op=op, path=path)
-
-    def _reject(self, why: str | None = None) -> None:
-        """The server does not accept the client's identity."""
-        self._reason = why
-        self._enter("reject")
-
-    # --- what callers ask for ---------------------------------------------------------------------
-
-    def start(self, now: float) -> None:
-        """Begin to look for a server."""
-        self._enter("start")
-        self.server = self.hosts.next()
-        self.act_at = now + self._connect_timeout
-
-    def submit(self, request: Request, now: float) -> None:
-        """Put a request behind all earlier ones.
-
-        Raises what ended the session, ClientClosedError while it is being closed, and RuntimeError
-        for a watch that cannot stand beside the others on its path.
-        """
-        if self._closing or not self.usable:
-            self._check_open(request)
-            request.deadline = now + self.timeout
-        if request.op not in self._unknown.local:
-            self._queue(request)
-        elif request.op is ops.AUTH:
-            self._authenticate(self._identity.authentication.submit(request))
-        elif request.op is ops.REMOVE_WATCHES:
-            self._remove_watches(request)
-        elif self.usable:
-            request.complete(UNKNOWN, self.callbacks)
-        else:
-            self._queue(request)  # the next server may know it
-
-    def _queue(self, request: Request) -> None:
-        try:
-            if request.watch is not None:
-                self._watches.expect(request, request.watch)
-            self.queue.append(request)
-        except BaseException:  # refused, or interrupted
-            if request.watch is not None and request not in self.queue:
-                self._watches.fail(request, request.watch, self.last_zxid, withdrawn=True)
-            raise
-
-    def push(self, request: Request) -> int:
-        """:meth:`submit` for a request that needs nothing but to be sent.
-
-        Returns how many requests are queued then, or 0 where nothing was done because the request
-        needs more.
-        """
-        if not self.usable or self._closing or request.watch is not None:
-            return 0
-        if request.op in self._unknown.local:
-            return 0
-        queue = self.queue
-        queue.append(request)
-        return len(queue)
-
-    def _check_open(self, request: Request) -> None:
-        if self.ended:
-            raise self.ending(request.op.name, request.path)
-        if self._closing:
-            raise ClientClosedError(outcomes.CLOSING, op=request.op.name, path=request.path)
-
-    def withdraw(self, request: Request) -> bool:
-        """The caller no longer waits.  True if the request was queued and is never sent."""
-        if request.sent or request.ready:
-            return False
-        queue = self.queue
-        try:
-            if queue and queue[-1] is request:  # thousands are withdrawn from the end
-                queue.pop()
-            else:
-                queue.remove(request)
-        except ValueError:
-            return False  # an authentication, which is not in the queue
-        self._fail(request, outcomes.WITHDRAWN)
-        self._tell_server()
-        return True
-
-    def add_auth(self, scheme: str, secret: bytes) -> None:
-        """Authenticate with these credentials, on this and every later connection."""
-        self._authenticate(self._identity.authentication.add(scheme, secret))
-
-    def _authenticate(self, credential: Credential) -> None:
-        if self._handshake.restored and not self.refused:
-            self.own_frames.append(self._identity.authentication.send(credential))
-
-    def _remove_watches(self, request: Request) -> None:
-        outcome = self._watches.remove_asked(request, self.last_zxid, self.usable)
-        if outcome is not None:
-            request.complete(outcome, self.callbacks)
-        elif request.op in self._unknown.ops:
-            request.complete(UNKNOWN, self.callbacks)
-        else:
-            self.queue.append(request)
-        self._tell_server()
-
-    def forget_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Remove a watch from the table, and with ``tell`` from the server too."""
-        if tell:
-            self._watches.remove(watch, self.last_zxid)
-            self._tell_server()
-        else:
-            self._watches.drop(watch)
-
-    def _tell_server(self) -> None:
-        """Queue what the server must be told about watches; while restoring, that waits."""
-        if self._watches.requests and not self._restoring:
-            if self.usable and not self._closing:
-                self.queue.extend(self._unknown.known(self._watches.requests))
-            self._watches.requests.clear()
-
-    def hold(self, holder: LeaseHolder) -> None:
-        """From now on tell ``holder`` when the session's lease ends."""
-        self._lease_holders.add(holder)
-        if self.ended:
-            self._lease_holders.lose_all(str(self.ending()))
-        elif self._closing:
-            self._lease_holders.lose_all(outcomes.CLOSING)
-
-    def unhold(self, holder: LeaseHolder) -> None:
-        """Undo :meth:`hold`.  Idempotent."""
-        self._lease_holders.remove(holder)
-
-    def close(self, now: float) -> Request | None:
-        """Begin to end the session; the request to wait for, or None if the session has ended."""
-        self._end_at_last()
-        if self.ended:
-            return None
-        if self.session_id == 0:
-            self._enter("close")
-            return None
-        request = Request(ops.CLOSE_SESSION)
-        self.submit(request, now)
-        self._closing = True
-        # The server frees what is held when it reads this; no claim may outlive that.
-        self._lease_holders.lose_all(outcomes.CLOSING)
-        return request
-
-    def closed(self) -> None:
-        """End the session on this side, whatever the server knows."""
-        self._end_at_last()
-        if not self.ended:
-            self._enter("close")
-
-    def call(self, function: Waker) -> None:
-        """Have a function called among the callbacks, in this place of their order."""
-        self.callbacks.append(function)
-
-    def take_callbacks(self) -> list[Waker]:
-        """The functions to call now, in this order, outside the shell's locks; each once."""
-        # The list itself stays, since others append to it.  No call in between: interrupt-safe.
-        callbacks = self.callbacks[:]
-        del self.callbacks[:]
-        return callbacks
 
     # --- to the server ----------------------------------------------------------------------------
 
@@ -326,7 +97,7 @@ class Session(SessionStatus):
             before = len(self.in_flight)
             parts += self._requests.take(now)
             if self.trace is not None:
-                self.trace.sent(self._requests.since(before), now)
+                self.trace.sent(islice(self.in_flight, before, None), now)
         if parts:
             self._live.last_send = now
         return b"".join(parts)
@@ -378,11 +149,6 @@ class Session(SessionStatus):
             self.own_frames += self._handshake.restore(self._watches.table, self.last_zxid)
             self._become_usable(now)
 
-    def sasl_failed(self, why: str) -> None:
-        """The mechanism does not accept the server."""
-        if self.state is State.HANDSHAKE:
-            self._reject(why)
-
     def _become_usable(self, now: float) -> None:
         if not (self._handshake.done and self.state is State.HANDSHAKE):
             return
@@ -411,10 +177,9 @@ class Session(SessionStatus):
         if self._splitter.partial:
             data = self._splitter.join(data)
             have = len(data)
+        at = 0
         if self.usable and self.trace is None and have <= self._receive_limit:
             at = self._requests.complete_plain(data, self._live, self.callbacks, now)
-        else:
-            at = 0
         if not at or at < have:
             whole = self._receive_frames(data, at, now)
             self._live.received(have - at if at else size, whole, now)
@@ -501,7 +266,7 @@ class Session(SessionStatus):
         if request.watch is not None:
             self._watches.answered(request, request.watch, code, record, zxid)
         if request._wakers:
-            self.callbacks += request._take_wakers()
+            self.callbacks.extend(request._take_wakers())
         # The caller of an add_watch needs the watch, to close it.
         request.record = request.watch if op is ops.ADD_WATCH else record
         # A missing node is an answer to exists.
@@ -522,6 +287,7 @@ class Session(SessionStatus):
                 request.deadline = None  # what is submitted from now on has one
             self.act_at = now + self._connect_timeout
             self.usable = False
+            self.refused = True
 
     def _lack_persistent_watches(self) -> None:
         """The server is older than a persistent watch that a newer one has set (an upgrade)."""
@@ -586,12 +352,6 @@ class Session(SessionStatus):
         else:
             self._fail(request, outcomes.broken(request, written, why, self._garbled))
 
-    def _fail(self, request: Request, outcome: Failed | Refused) -> None:
-        if request.watch is not None and not request.ready:
-            withdrawn = outcome is outcomes.WITHDRAWN
-            self._watches.fail(request, request.watch, self.last_zxid, withdrawn=withdrawn)
-        request.complete(outcome, self.callbacks)
-
     # --- time -------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
@@ -621,20 +381,16 @@ class Session(SessionStatus):
                 self.own_frames.append(own_frames.PING)
             self._read_write_search.on_deadline(now)
             return
-        overdue = self._requests.overdue(now), self._identity.authentication.overdue(now)
-        for request in chain(*overdue):
-            self._fail(request, outcomes.unreachable(self.timeout, self.last_failure))
+        for waiting in (self.queue, *self._identity.authentication.waiting):
+            while waiting and waiting[0].deadline is not None and waiting[0].deadline <= now:
+                self._fail(waiting[0], outcomes.unreachable(self.timeout, self.last_failure))
+                waiting.popleft()  # interrupt-safe: after its end
         if now >= self.give_up_at:
             if self.state is State.DISCONNECTED:
                 self.start(now)
             else:
                 asked = self.state is State.HANDSHAKE and not self._handshake.greeted
                 self.broken = outcomes.SILENT if asked else outcomes.UNANSWERED
-
-    def _lapse(self, now: float) -> None:
-        """What is held must not outlive the session's lease."""
-        if self._lease_holders.holders and now >= self.lease_deadline:
-            self._lease_holders.lose_all(outcomes.LAPSED)
 
     def answered(self, answer: bytes, now: float) -> bool:
         """What the server ``asking`` has said, b"" for nothing; True if the client goes to it."""

@@ -57,6 +57,7 @@ class SessionStatus:
         self.observers: Observers = self._machine.observers
         self.change: StateChange = self._machine.change
         self.usable: bool = False  # requests are sent at once; False if the server refuses to go on
+        self.refused: bool = False  # for an operation that it does not know: it ends the connection
         self.ended: bool = False  # the state is terminal
         self.chroot = chroot
         self.hosts = hosts
@@ -148,11 +149,6 @@ class SessionStatus:
     def asking(self) -> tuple[str, int] | None:
         """The server that the shell must ask ``isro`` now."""
         return self._read_write_search.asking
-
-    @property
-    def refused(self) -> bool:
-        """The server does not know an operation that it was sent, and closes this connection."""
-        return self.state.usable and not self.usable
 
     @property
     def has_output(self) -> bool:

@@ -14,7 +14,7 @@ from zkwire.wire import ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from zkwire.session.request import Request
 
@@ -33,8 +33,8 @@ class TraceFrame(Record):
     """One frame on the wire; ``size`` is in bytes, without the length in front.
 
     ``time`` is in seconds on the client's monotonic clock.  For a reply ``op`` and ``path`` are
-    those of the request that it answers, ``sent_at`` is the time at which that was sent, and
-    ``zxid`` and ``error`` are the reply header's.
+    those of the request that it answers, ``sent_at`` is the time at which that was sent (None for
+    what the client asks by itself), and ``zxid`` and ``error`` are the reply header's.
     """
 
     time: float
@@ -64,7 +64,7 @@ class Tracer:
             name = op.name if op else _CONNECT
             self._emit(TraceFrame(now, True, xid, name, None, len(frame) - 4))
 
-    def sent(self, requests: Sequence[Request], now: float) -> None:
+    def sent(self, requests: Iterable[Request], now: float) -> None:
         """These requests are being sent."""
         for request in requests:
             size = len(request.body) + 8

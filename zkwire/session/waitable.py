@@ -45,7 +45,7 @@ class Waitable:
         if isinstance(self._wakers, dict):
             self._wakers.pop(waker, None)
         elif waker in self._wakers:
-            self._wakers = tuple(other for other in self._wakers if other != waker)
+            self._wakers = ()
 
     def _take_wakers(self) -> tuple[Waker, ...]:
         """The wakers to call now; each is returned once."""
@@ -55,7 +55,7 @@ class Waitable:
 
 
 class Either(Waitable):
-    """Ready once one of several is.  For one wait, which is woken once."""
+    """Ready once one of several is.  For one wait."""
 
     __slots__ = ("_parts", "_waker")
 
@@ -79,11 +79,9 @@ class Either(Waitable):
             part._drop_waker(self._wake)
 
     def _wake(self) -> None:
-        try:
-            waker = self._waker.pop()
-        except IndexError:
-            return  # another part has been ready before, perhaps in another thread
-        waker()
+        for waker in self._waker[:]:  # none if another part has been ready before
+            waker()  # interrupt-safe: before it is forgotten, so perhaps twice
+            self._waker.clear()
 
 
 def check_timeout(name: str, seconds: float | None) -> float | None:

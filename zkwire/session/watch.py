@@ -74,6 +74,7 @@ class Watch(Waitable):
         super().__init__()
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback of a watch must be callable: {callback!r}")
+        #: The function that gets the events; None if they are waited for.
         self.callback: Callable[[Event], object] | None = callback
         self._owner: WatchOwner | None = None
         self._events: deque[Event] = _NO_EVENTS
@@ -170,29 +171,28 @@ class Watch(Waitable):
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Under asyncio: events as they arrive, while the watch is set or events are left."""
-        while self._continues:
-            try:
-                event = await self
-            except _OVER:
-                if self._lasts:
-                    raise
-                return
-            yield event
+        try:
+            while self._continues:
+                yield await self
+        except _OVER:
+            if self._lasts:
+                raise
 
     def __iter__(self) -> Iterator[Event]:
         """Events as they arrive, while the watch is set or events are left."""
-        while self._continues:
-            try:
-                event = self.wait()
-            except _OVER:
-                if self._lasts:
-                    raise
-                return
-            if event is not None:
-                yield event
+        try:
+            while self._continues:
+                if (event := self.wait()) is not None:
+                    yield event
+        except _OVER:
+            if self._lasts:
+                raise
 
     def close(self) -> None:
-        """End the watch, here and (if no other watch needs it) on the server.  Idempotent."""
+        """End the watch, here and (if no other watch needs it) on the server.  Idempotent.
+
+        A read that it is passed to afterwards raises ValueError.
+        """
         self._closed = True
         if self._owner is not None:
             self._owner.close_watch(self)

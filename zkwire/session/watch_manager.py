@@ -356,11 +356,6 @@ class WatchManager:
             body = SetWatches.pack(zxid, *lists)
             self.requests.append(Request(ops.SET_WATCHES, strip(self._chroot, path), body))
 
-    def all_told(self) -> list[Watch]:
-        """All watches, after the event at hand has been delivered."""
-        self.fire()
-        return self.table.all()
-
     def expect_nothing(self, but: Collection[Request]) -> None:
         """No request ``but`` these is under way: forget what an interrupt has left."""
         for request in [request for requests in self._expected.values() for request in requests]:

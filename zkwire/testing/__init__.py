@@ -26,7 +26,8 @@ _HOMES = {
     "ZooKeeperContainer": "zkwire.testing.container",
 }
 
-__all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock", "ZooKeeperContainer"]
+# Without the container: a star import needs nothing but Python.
+__all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock"]
 
 
 def __getattr__(name: str) -> object:

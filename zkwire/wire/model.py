@@ -14,8 +14,9 @@ from zkwire.jute.records import ACL, Id, Stat
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
 
+    T = TypeVar("T")
 
 _new: Any = tuple.__new__  # pyright: ignore
 
@@ -35,7 +36,11 @@ class State(Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the session has ended."""
+        """Whether no state can follow: the client is done.
+
+        The session may live on until its timeout in AUTH_FAILED, and in CLOSED (after ``detach``,
+        or when no server could be told).
+        """
         return self in _TERMINAL
 
     @property
@@ -167,21 +172,13 @@ def _user_and_password(user: str, password: str) -> bytes:
     return f"{user}:{password}".encode()
 
 
-class DataAndStat(tuple[bytes, Stat]):
-    """What get_data returns: ``data, stat = client.get_data(path)``."""
+class _WithStat(tuple["T", Stat]):
+    """A value and a node's stat, both of one moment."""
 
     __slots__ = ()
 
-    def __new__(cls, data: bytes, stat: Stat) -> DataAndStat:
-        return _new(cls, (data, stat))
-
-    def __getnewargs__(self) -> tuple[bytes, Stat]:  # for copy and pickle
-        return self.data, self.stat
-
-    @property
-    def data(self) -> bytes:
-        """The node's data; null, which only other clients write, reads as b""."""
-        return self[0]
+    def __getnewargs__(self) -> tuple[T, Stat]:  # for copy and pickle
+        return self[0], self[1]
 
     @property
     def stat(self) -> Stat:
@@ -189,29 +186,38 @@ class DataAndStat(tuple[bytes, Stat]):
         return self[1]
 
 
-class AclAndStat(tuple[list[ACL], Stat]):
-    """What get_acl returns: ``acl, stat = client.get_acl(path)``."""
+class DataAndStat(_WithStat[bytes]):
+    """What get_data returns: ``data, stat = client.get_data(path)``."""
+
+    __slots__ = ()
+
+    def __new__(cls, data: bytes, stat: Stat) -> DataAndStat:
+        return _new(cls, (data, stat))
+
+    @property
+    def data(self) -> bytes:
+        """The node's data; null, which only other clients write, reads as b""."""
+        return self[0]
+
+
+class AclAndStat(_WithStat[list[ACL]]):
+    """What get_acl returns: ``acl, stat = client.get_acl(path)``.
+
+    ``stat.aversion`` is the version for set_acl.
+    """
 
     __slots__ = ()
 
     def __new__(cls, acl: list[ACL], stat: Stat) -> AclAndStat:
         return _new(cls, (acl, stat))
 
-    def __getnewargs__(self) -> tuple[list[ACL], Stat]:  # for copy and pickle
-        return self.acl, self.stat
-
     @property
     def acl(self) -> list[ACL]:
         """The entries; hashes of passwords are in it only if the client may change it."""
         return self[0]
 
-    @property
-    def stat(self) -> Stat:
-        """The node's stat; ``aversion`` is the version for set_acl."""
-        return self[1]
 
-
-class PathAndStat(tuple[str, Stat]):
+class PathAndStat(_WithStat[str]):
     """What create_with_stat returns: ``path, stat = client.create_with_stat(path)``."""
 
     __slots__ = ()
@@ -219,37 +225,21 @@ class PathAndStat(tuple[str, Stat]):
     def __new__(cls, path: str, stat: Stat) -> PathAndStat:
         return _new(cls, (path, stat))
 
-    def __getnewargs__(self) -> tuple[str, Stat]:  # for copy and pickle
-        return self.path, self.stat
-
     @property
     def path(self) -> str:
         """The path of the new node, with its sequence number if it is sequential."""
         return self[0]
 
-    @property
-    def stat(self) -> Stat:
-        """The new node's stat."""
-        return self[1]
 
-
-class ChildrenAndStat(tuple[list[str], Stat]):
-    """What get_children_with_stat returns: ``names, stat = ...``."""
+class ChildrenAndStat(_WithStat[list[str]]):
+    """What get_children_with_stat returns: ``names, stat = ...``, the stat of the parent."""
 
     __slots__ = ()
 
     def __new__(cls, children: list[str], stat: Stat) -> ChildrenAndStat:
         return _new(cls, (children, stat))
 
-    def __getnewargs__(self) -> tuple[list[str], Stat]:  # for copy and pickle
-        return self.children, self.stat
-
     @property
     def children(self) -> list[str]:
         """The names of the children, in no particular order."""
         return self[0]
-
-    @property
-    def stat(self) -> Stat:
-        """The stat of the parent at the same moment."""
-        return self[1]

@@ -109,7 +109,7 @@ CREATE_TTL = Op(
 )
 MULTI_READ = Op("multi_read", 22, None, MultiResponse, since="3.6.0")
 AUTH = Op("auth", 100, r.AuthPacket, None)
-SET_WATCHES = Op("set_watches", 101, r.SetWatches, None, since="3.0")
+SET_WATCHES = Op("set_watches", 101, r.SetWatches, None)
 SASL = Op("sasl", 102, r.GetSASLRequest, r.SetSASLResponse, since="3.4.0")
 GET_EPHEMERALS = Op(
     "get_ephemerals", 103, r.GetEphemeralsRequest, r.GetEphemeralsResponse, since="3.6.0"

@@ -23,7 +23,7 @@ _accepted: set[str] = set()
 
 
 def check_path(path: str, sequential: bool = False) -> str:
-    """``path`` if a server accepts it; else TypeError or ValueError says what is wrong.
+    """``path`` as a plain str if a server accepts it; else TypeError or ValueError says why not.
 
     The path of a sequential create may end in a slash: its number becomes the name.
     """
@@ -31,6 +31,8 @@ def check_path(path: str, sequential: bool = False) -> str:
         return path
     if not isinstance(path, str):
         raise TypeError(f"path must be a str, not {type(path).__name__}: {path!r}")
+    if path.__class__ is not str:  # a member of an enumeration is formatted as its name
+        return check_path(str.__str__(path), sequential)
     if path == "/":
         return path
     if not path.startswith("/"):
@@ -87,9 +89,9 @@ def strip(chroot: str, path: str) -> str:
 
 def check_below_root(path: str, what: str) -> str:
     """``path`` if it is one and not the root, which cannot be ``what`` is wanted."""
-    if check_path(path) == "/":
+    if path == "/":
         raise ValueError(f"the root cannot be {what}")
-    return path
+    return check_path(path)
 
 
 def parent(path: str) -> str:

@@ -25,12 +25,14 @@ from tests.support.lock_helpers import (
 )
 from zkwire import (
     ClientClosedError,
+    Counter,
     SequenceExhaustedError,
     SequentialLock,
     SessionExpiredError,
     Watch,
     testing,
 )
+from zkwire.recipes.classic.counter import LAST_VERSION
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 from zkwire.wire.ops import NOTIFICATION_XID
 from zkwire.wire.paths import LAST_SEQUENCE
@@ -279,6 +281,24 @@ def test_hazard_B15_the_counter_is_at_its_end(stage: EmbeddedStage, fresh_path: 
             attempt.result()
     assert not any(lock.held for lock in locks)
     stage.wait_no_nodes(fresh_path)
+
+
+def test_a_counter_that_has_used_up_its_versions_says_so(
+    stage: EmbeddedStage, fresh_path: str
+) -> None:
+    """Its own client knows the version, another one reads it; both would try without an end."""
+    ours, others = Counter(stage.observer, fresh_path), Counter(stage.client(), fresh_path)
+    ours.add(1)
+    node = stage.embedded.tree.nodes[fresh_path]
+    node.version = LAST_VERSION - 1
+    assert others.add(1) == 2
+    for counter in (ours, others):
+        with pytest.raises(SequenceExhaustedError, match="used up its versions"):
+            counter.add(1, PATIENCE)
+    node.version = -LAST_VERSION - 1  # by a client of another kind
+    with pytest.raises(SequenceExhaustedError):
+        ours.add(1, PATIENCE)
+    assert ours.get() == 2
 
 
 def test_hazard_B16_the_parent_is_deleted_between_and_during_acquisitions(

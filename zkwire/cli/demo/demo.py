@@ -6,6 +6,7 @@ After Ctrl-C it removes its nodes and says what is left.
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import time
@@ -17,6 +18,8 @@ from zkwire.cli.command import Command
 from zkwire.cli.demo import scenes, writers
 from zkwire.cli.demo.processes import Processes
 from zkwire.cli.demo.screen import Screen
+from zkwire.cli.exits import status_of
+from zkwire.cli.interrupts import ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from zkwire.cli.context import Context
-
-INTERRUPTED = 130  # the exit status in a shell for a process that SIGINT has ended
 
 
 def _arguments(_: ArgumentParser) -> None:
@@ -38,12 +39,21 @@ def _demo(_: Context, asked: Namespace) -> int:
     server: str | None = asked.server
     screen, processes = Screen(), Processes()
     root = f"/zkwire-demo-{os.getpid()}"
+    gc.disable()  # Python drops the KeyboardInterrupt of a Ctrl-C that comes while it collects
     try:
-        with _server(screen, server) as hosts:
-            return _play(screen, processes, hosts, root)
-    except KeyboardInterrupt:
-        _interrupted(screen, processes, server, root)
-        return INTERRUPTED
+        with ending():
+            try:
+                with _server(screen, server) as hosts:
+                    return _play(screen, processes, hosts, root)
+            except KeyboardInterrupt as interrupt:
+                screen.heading("Interrupted")
+                screen.say(_put_away(processes, server, root))
+                return status_of(interrupt)
+            except OSError:  # of the output, as a rule: nothing can be shown any more
+                _put_away(processes, server, root)
+                raise
+    finally:
+        gc.enable()
 
 
 def _play(screen: Screen, processes: Processes, hosts: str, root: str) -> int:
@@ -73,10 +83,9 @@ def _play(screen: Screen, processes: Processes, hosts: str, root: str) -> int:
     return 1 if failed else 0
 
 
-def _interrupted(screen: Screen, processes: Processes, server: str | None, root: str) -> None:
-    """Remove the demo's nodes, and say what is left."""
+def _put_away(processes: Processes, server: str | None, root: str) -> str:
+    """Remove the demo's nodes; returns what is left, in words."""
     left = f"{root} and the nodes below it may be left on the server."
-    screen.heading("Interrupted")
     try:
         processes.end()
         if server is not None:
@@ -88,7 +97,7 @@ def _interrupted(screen: Screen, processes: Processes, server: str | None, root:
         left = f"{type(error).__name__}: {error}. {left}"
     except KeyboardInterrupt:
         pass
-    screen.say(left)
+    return left
 
 
 def _server(screen: Screen, server: str | None) -> AbstractContextManager[str]:

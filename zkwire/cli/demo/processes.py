@@ -6,12 +6,11 @@ Ctrl-C reaches only the command, which then ends its processes, so that they cre
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
+
+from zkwire.cli.interrupts import delayed
 
 SECONDS = 30.0
 _ROOT = Path(__file__).parent.parent.parent.parent
@@ -26,7 +25,7 @@ class Processes:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start ``python -m zkwire`` with these arguments, with the same copy of zkwire."""
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-        with _without_interrupts():
+        with delayed():
             process = subprocess.Popen(
                 [sys.executable, "-m", "zkwire", *arguments],
                 env={**os.environ, "PYTHONPATH": path},
@@ -51,7 +50,7 @@ class Processes:
 
     def end(self) -> None:
         """Kill all processes that still run, and wait for them; a second call does nothing."""
-        with _without_interrupts():
+        with delayed():
             for process in self._started:
                 if process.poll() is None:
                     process.kill()
@@ -60,19 +59,3 @@ class Processes:
                         stream.close()
                 process.wait()
             self._started.clear()
-
-
-@contextmanager
-def _without_interrupts() -> Generator[None]:
-    """A context that delays Ctrl-C until its end."""
-    came: list[int] = []
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the process is in the background
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
-            raise KeyboardInterrupt

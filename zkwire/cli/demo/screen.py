@@ -16,7 +16,8 @@ class Screen:
     def __init__(self) -> None:
         self.checks: int = 0
         self.failures: list[str] = []
-        self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._colour = terminal and "NO_COLOR" not in os.environ
 
     def paint(self, text: str, colour: str) -> str:
         """``text`` in a colour, if this is a terminal."""
@@ -40,9 +41,6 @@ class Screen:
         self.checks += 1
         mark = self.paint("yes", "green") if passed else self.paint("NO!", "red")
         lines = textwrap.wrap(text, WIDTH - 8)
-        print(f"  {mark} {lines[0]}")
-        for line in lines[1:]:
-            print(f"      {line}")
-        sys.stdout.flush()
+        print("\n      ".join([f"  {mark} {lines[0]}", *lines[1:]]), flush=True)
         if not passed:
             self.failures.append(text)

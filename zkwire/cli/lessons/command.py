@@ -76,7 +76,7 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         for file in filter(None, (asked.svg, asked.html)):
             open(file, "a").close()  # a bad name is an error before the lesson, not behind it
         if asked.source:
-            context.output.line(_source(lesson))
+            context.output.text(_source(lesson))
         elif not _run(context, name, lesson, flags):
             status = REFUSED
     return status
@@ -157,6 +157,7 @@ def _run(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
 
 def _run_on_server(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> bool:
     """Run it there, and show it afterwards: a server does not wait for a reader."""
+    from zkwire.cli.interrupts import ending
     from zkwire.cli.lessons.event import SAY, Event
     from zkwire.cli.lessons.server_stage import ServerStage
 
@@ -166,7 +167,8 @@ def _run_on_server(context: Context, name: str, lesson: Lesson, flags: argparse.
     )
     words = f"Played on {asked.server}, below {stage.root}, which clients see as / here."
     try:
-        stage.run(lesson.run(stage))
+        with ending():
+            stage.run(lesson.run(stage))
     finally:
         shown = _shown_by(context, name, lesson)
         events = [Event(0.0, SAY, words), *stage.shown]

@@ -90,21 +90,30 @@ class ServerStage(Record):
         UnreachableError if there is no server, ConnectionLossError if it is lost meanwhile,
         OperationTimeoutError if the lesson has no end.
         """
-        asyncio.run(self._run(lesson))
+        whole = self._run(lesson)
+        try:
+            asyncio.run(whole)
+        finally:  # an interrupt may come before either has begun
+            whole.close()
+            lesson.close()
 
     async def _run(self, lesson: Coroutine[Any, Any, object]) -> None:
         try:
             await self._observer.connect(self._connect_timeout)
-            await self._observer.create(self.root)
             try:
+                await self._observer.create(self.root)
                 self.tick = await self._shortest_timeout() / 2
                 self._start = time.monotonic()
                 await self._played(lesson)
             finally:
                 self._over = True
-                await self._put_away()
+                away = asyncio.ensure_future(self._put_away())
+                try:
+                    await asyncio.shield(away)
+                except asyncio.CancelledError:  # an interrupt waits for it
+                    await away
+                    raise
         finally:
-            lesson.close()  # nothing, once it has begun
             await self._observer.close()
 
     async def _shortest_timeout(self) -> float:

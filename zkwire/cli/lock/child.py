@@ -1,8 +1,9 @@
 """The command as a process, and its process group.
 
 Signals go to the whole group, so what the command has started ends with it, unless that has made a
-group of its own.  In the ``foreground`` the command stays in the group of its starter, which the
-terminal knows, and signals go to it alone.  Both are as with timeout(1).
+group of its own.  If the command itself has, as timeout(1) and setsid(1) do, signals go to that
+group, too.  In the ``foreground`` the command stays in the group of its starter, which the terminal
+knows, and signals go to it alone.  Both are as with timeout(1).
 """
 
 from __future__ import annotations
@@ -31,13 +32,22 @@ class Child:
         # What is inherited beside the three streams (a job server's pipe) is the command's, too.
         self._process = subprocess.Popen(command, env=env, close_fds=False, process_group=group)
         self._pid = self._process.pid
-        self._group = group or self._pid
-        self.told: int = self._pid if self.foreground else 0  # as a watchdog is told of it
+        self._groups = [group or self._pid]
+
+    def targets(self) -> list[int]:
+        """What signals go to, as kill(2) takes it: the process, or its groups."""
+        if self.foreground:
+            return [self._pid]
+        with suppress(OSError):  # of an ended process, on some systems
+            if self._process.returncode is None and os.getpgid(self._pid) == self._pid:
+                self._groups = list({self._pid: None, self._groups[-1]: None})
+        return [-group for group in self._groups]
 
     def send(self, number: int) -> None:
         """Send a signal, if there is anything left to get it."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(self._pid if self.foreground else -self._group, number)
+        for target in self.targets():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(target, number)
 
     def forward(self, number: int) -> None:
         """Send on a signal, unless the terminal has sent it to the command as well."""
@@ -60,13 +70,15 @@ class Child:
         return status if status >= 0 else 128 - status
 
     def group_lives(self) -> bool:
-        """Whether something of its group is left, behind :meth:`reap` and without a watchdog."""
-        if self.foreground:
-            return False
-        try:
-            os.killpg(self._group, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass  # of another user, and alive
-        return True
+        """Whether something of its groups is left, behind :meth:`reap` and without a watchdog."""
+        return not self.foreground and any(map(_lives, self._groups))
+
+
+def _lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user, and alive
+    return True

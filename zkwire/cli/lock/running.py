@@ -56,7 +56,9 @@ class Running:
         group = 0
         if self._watchdog is not None and not asked.foreground:
             group = self._watchdog.group
-            self._watchdog.tell(0, self._deadline)  # first: this may be stopped behind any line
+            self._watchdog.tell(
+                [-group], self._deadline
+            )  # first: this may be stopped behind any line
         try:
             self._child = Child(
                 asked.command,
@@ -86,8 +88,13 @@ class Running:
                 self._look()  # before a signal continues the command
                 self._forward()
             self._hear_watchdog()
-        finally:
-            self._end_watchdog()
+        except BaseException:  # without this loop nothing else would end the command at a loss
+            if self._watchdog is not None:
+                self._watchdog.let_go()
+            if self._child.exited():
+                self._child.reap()
+            raise
+        self._end_watchdog()
         status = self._child.reap()
         while self._deadline.ending and self._child.group_lives():
             self._look()
@@ -110,13 +117,13 @@ class Running:
         if lost.is_set():
             self._deadline.lose()
         number = self._deadline.due(clock())
-        if self._deadline.ending and self.loss is None:
-            self._lose(lost.reason or "no server has answered in time")
         if number is not None:
             self._child.send(number)
             self._child.send(SIGCONT)  # TERM does nothing to what is stopped
         if self._watchdog is not None:
-            self._watchdog.tell(self._child.told, self._deadline)
+            self._watchdog.tell(self._child.targets(), self._deadline)
+        if self._deadline.ending and self.loss is None:  # last: a reader of it may be slow
+            self._lose(lost.reason or "no server has answered in time")
 
     def _lose(self, reason: str) -> None:
         self.loss = reason

@@ -18,6 +18,8 @@ from zkwire.cli.lock import watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from zkwire.cli.lock.deadline import Deadline
 
 LONGEST_DELAY = 0.25  # seconds by which it leaves the first try to its parent
@@ -64,10 +66,10 @@ class Watchdog:
         """To wait until it acts."""
         return self._socket.fileno()
 
-    def tell(self, pid: int, deadline: Deadline) -> None:
-        """Tell it the times, if they have changed; ``pid`` 0 is its group."""
-        target = pid or -self.group
-        words = target, self._delay, self._kill_after, deadline.term_at, deadline.kill_at
+    def tell(self, targets: Iterable[int], deadline: Deadline) -> None:
+        """Tell it what to end, and the times, if that has changed."""
+        ends = ",".join(map(str, targets))
+        words = ends, self._delay, self._kill_after, deadline.term_at, deadline.kill_at
         line = " ".join(map(str, words)) + "\n"
         if line != self._told:
             self._told = line
@@ -79,6 +81,12 @@ class Watchdog:
         with suppress(OSError):
             return self._socket.recv(1) == b"!"
         return False
+
+    def let_go(self) -> None:
+        """Have it end the command, as if this process had died, and wait for that."""
+        self._socket.close()
+        if self._process is not None:
+            self._process.wait()
 
     def end(self) -> None:
         """End it, without a trace."""

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.usage = "%(prog)s get [-s] PATH\n       %(prog)s set [-v N | -R] PATH ACL [ACL ...]"
+    parser.usage = "%(prog)s get [-s] PATH\n       %(prog)s set [-s] [-v N | -R] PATH ACL [ACL ...]"
     parser.add_argument("action", choices=("get", "set"), help="what to do")
     parser.add_argument("path", metavar="PATH")
     does = "set: SCHEME:ID:PERMS[,...], PERMS of the letters cdrwa"
     parser.add_argument("acl", nargs="*", type=access_list, metavar="ACL", help=does)
-    does = "get: the stat after the list"
+    does = "the stat after the list, or after its new version"
     parser.add_argument("-s", dest="stat", action="store_true", help=does)
     add_version(parser, "set: the access list has")
     does = "set: all nodes below as well"
@@ -34,10 +34,10 @@ def _acl(context: Context, asked: Namespace) -> None:
     getting = asked.action == "get"
     if getting and (asked.acl or asked.recursive or asked.version >= 0):
         raise UsageError("acl get takes a path, and -s")
-    if not getting and (not asked.acl or asked.stat):
-        raise UsageError("acl set takes a path and an access list, -v and -R")
-    if asked.recursive and asked.version >= 0:
-        raise UsageError("-v is for one node, without -R")
+    if not getting and not asked.acl:
+        raise UsageError("acl set takes a path and an access list, -s, -v and -R")
+    if asked.recursive and (asked.version >= 0 or asked.stat):
+        raise UsageError("-v and -s are for one node, without -R")
     if getting:
         _get(context, asked)
     else:
@@ -60,14 +60,16 @@ def _set(context: Context, asked: Namespace) -> None:
     out, path = context.output, context.path(asked.path)
     acl = [entry for entries in asked.acl for entry in entries]
     if asked.recursive:
-        name, number = "nodes", _set_all(context, path, acl)
+        stat, name, number = None, "nodes", _set_all(context, path, acl)
     else:
         stat = context.client.set_acl(path, acl, asked.version)
         name, number = "acl_version", stat.aversion
+    shown = stat if asked.stat else None
     if out.json:
-        out.record({"path": path, name: number})
-    else:
-        out.line(str(number))
+        out.record({"path": path, name: number, **({"stat": stat_fields(shown)} if shown else {})})
+        return
+    for line in [str(number), *(stat_lines(shown) if shown else [])]:
+        out.line(line)
 
 
 def _set_all(context: Context, path: str, acl: Sequence[ACL]) -> int:

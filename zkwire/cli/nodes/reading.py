@@ -56,7 +56,7 @@ def _get(context: Context, asked: Namespace) -> None:
     elif asked.raw or not (out.terminal or context.in_shell or asked.stat or asked.file):
         out.bytes(data)
     elif asked.file is None:
-        out.line(data.decode("utf-8", "backslashreplace"))
+        out.text(data.decode("utf-8", "backslashreplace"))
     for line in stat_lines(stat) if asked.stat else ():
         out.line(line)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import sys
 
 from zkwire.cli.arguments import version
 from zkwire.cli.command import Command, UsageError
+from zkwire.cli.context import standard_input
 from zkwire.cli.nodes.words import add_kind, add_version, as_bytes, kind_of, new_path
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def _arguments(parser: ArgumentParser) -> None:
 def _txn(context: Context, asked: Namespace) -> None:
     if context.in_shell and not asked.operations:
         raise UsageError("in the shell, standard input has the commands: give the operations here")
-    parsed = _parsed(asked.operations or sys.stdin)
+    parsed = _parsed(asked.operations or standard_input())
     if not parsed:
         raise UsageError("there is no operation")
     results = context.client.multi([_operation(context, each) for each in parsed])

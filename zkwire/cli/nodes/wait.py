@@ -61,7 +61,7 @@ def _wait(context: Context, asked: Namespace) -> int:
     until = None if patience is None else monotonic() + patience
     connecting = context.options.connect_timeout
     with context.supervisor() as supervisor:
-        supervisor.client(connecting if not patience else min(connecting, patience))
+        context.await_session(supervisor, min(connecting, patience or connecting))
         watch = supervisor.watch_data if asked.children is None else supervisor.watch_children
         with watch(path) as states:
             first = True

@@ -65,7 +65,7 @@ def _watch(context: Context, asked: Namespace) -> int:
     late = TIMED_OUT if asked.count else DONE
     stream = Stream(context.output, asked.count, asked.timeout, late)
     with context.supervisor() as supervisor, stream:
-        supervisor.client(context.options.connect_timeout)
+        context.await_session(supervisor, context.options.connect_timeout)
         if asked.recursive or asked.persistent:
             begin: Callable[[Client], object] = Events(stream, path, asked)
         else:

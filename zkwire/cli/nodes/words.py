@@ -40,9 +40,9 @@ def data_of(context: Context, asked: Namespace) -> bytes | None:
             return file.read()
     if context.in_shell:
         raise UsageError("in the shell, standard input has the commands: name a file")
-    import sys
+    from zkwire.cli.context import standard_input
 
-    return sys.stdin.buffer.read()
+    return standard_input().buffer.read()
 
 
 def as_bytes(text: str) -> bytes:

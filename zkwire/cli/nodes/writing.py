@@ -21,10 +21,12 @@ from zkwire.errors import (
     NotEmptyError,
     error_for,
 )
+from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from typing import Any
 
     from zkwire import Client, Stat
     from zkwire.cli.context import Context
@@ -40,21 +42,30 @@ def _create_arguments(parser: ArgumentParser) -> None:
 
 def _create(context: Context, asked: Namespace) -> None:
     from zkwire.operations.checks import check_create_mode
-    from zkwire.wire.paths import check_path, parent
 
     out, path = context.output, new_path(context, asked)
     data = data_of(context, asked) or b""
-    check_path(path, asked.sequential)  # before anything is sent, parents as well
+    check_path(path, asked.sequential)  # before anything is sent
     check_create_mode(asked.ephemeral, asked.sequential, asked.container, asked.ttl)
-    if asked.parents and parent(path) != "/":
-        context.client.ensure_path(parent(path))
-    made = context.client.create(path, data, **kind_of(asked))  # type: ignore[arg-type]
+    made = _created(context.client, path, data, asked)
     if out.json:
         out.record({"path": made})
     else:
         out.line(made)
     if asked.ephemeral and not context.in_shell:
         out.note(f"{made} is ephemeral: it goes now, with the session of this command")
+
+
+def _created(client: Client, path: str, data: bytes, asked: Namespace) -> str:
+    """The path of the new node.  Parents come last, so what can be refused leaves none."""
+    kind: dict[str, Any] = kind_of(asked)
+    with suppress(NoNodeError):
+        return client.create(path, data, **kind)
+    above = parent(path)
+    if not asked.parents or above == "/":
+        raise error_for(NoNodeError.code, "create", path)
+    client.ensure_path(above)
+    return client.create(path, data, **kind)
 
 
 def _set_arguments(parser: ArgumentParser) -> None:
@@ -100,7 +111,7 @@ def _rm_arguments(parser: ArgumentParser) -> None:
 
 
 def _rm(context: Context, asked: Namespace) -> None:
-    out, paths = context.output, [context.path(path) for path in asked.paths]
+    out, paths = context.output, [check_path(context.path(path)) for path in asked.paths]
     if "/" in paths:
         raise UsageError("the root cannot be deleted")
     if asked.version >= 0 and (asked.recursive or len(paths) > 1):

@@ -26,6 +26,7 @@ FLAGS: dict[str, dict[str, str | None]] = {
     "deleteall": {"-b": None},
     "get": {"-b": "--base64", "-x": "--hex"},
 }
+LIMITS = frozenset({"-n", "-b", "-N", "-B"})
 _VALUED = frozenset({"-t", "--ttl", "--acl", "--data-file"})
 
 
@@ -35,6 +36,9 @@ def translate(words: list[str]) -> list[str]:
     rest = _flags(FLAGS.get(name, {}), rest)
     if name == "create":
         rest = _create(rest)
+    if name == "delquota" and (limits := [word for word in rest if word in LIMITS]):
+        others = [word for word in rest if word not in LIMITS]
+        return ["quota", "set", *others, *(word for limit in limits for word in (limit, "none"))]
     return [*NAMES.get(name, (name,)), *rest]
 
 

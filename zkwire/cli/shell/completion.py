@@ -67,7 +67,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def _completion(context: Context, asked: Namespace) -> None:
     write = import_module(f"zkwire.cli.shell.for_{asked.shell}").script
-    context.output.line(write(Facts()).rstrip("\n"))
+    context.output.text(write(Facts()).rstrip("\n"))
 
 
 def _path_arguments(parser: ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from argparse import REMAINDER
 from zkwire import __version__
 from zkwire.cli.command import TABLE, Command, UsageError, find
 from zkwire.cli.shell.aliases import NAMES
+from zkwire.cli.shell.words import commands_of
 from zkwire.errors import NoNodeError
 
 TYPE_CHECKING = False
@@ -183,6 +184,8 @@ class OwnCommands:
         if not word.isascii() or not word.isdigit() or not 0 < int(word) <= len(lines):
             raise UsageError("redo takes the number of a line of `history`")
         line = lines[int(word) - 1]
+        if any(name == "redo" for name, *_ in commands_of(line)):
+            raise UsageError(f"redo is in this line itself: {line}")
         context.output.note(line)
         return self._shell.run_line(line)
 
@@ -191,7 +194,7 @@ class OwnCommands:
         context.output.line(f"zkwire {__version__}")
 
     def _help(self, context: Context, asked: Namespace) -> None:
-        line = context.output.line
+        line = context.output.text
         if asked.word is not None:
             name, *rest = NAMES.get(asked.word, (asked.word,))
             if asked.word in NAMES:

@@ -32,7 +32,7 @@ def _shell(context: Context, asked: Namespace) -> int:
 
     interpreter = Interpreter(context)
     try:
-        if asked.script is None and sys.stdin is not None and sys.stdin.isatty():
+        if asked.script is None and _at_terminal():
             from zkwire.cli.shell.terminal import Terminal
 
             return Terminal(interpreter).run()
@@ -40,6 +40,12 @@ def _shell(context: Context, asked: Namespace) -> int:
         return _script(interpreter, lines, keep_going=asked.keep_going)
     finally:
         interpreter.close()
+
+
+def _at_terminal() -> bool:
+    """Whether lines are typed, which takes the other two streams as well."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return None not in streams and sys.stdin.isatty()
 
 
 def _typed() -> Iterator[str]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from zkwire import Client
     from zkwire.cli.shell.interpreter import Interpreter
 
+WIDTH = 80  # of a terminal that does not know its own
 PATH_WIDTH = 30
-LINES_KEPT = 1000
 # Make sure that there is a line below (it scrolls at the end of the screen), insert one here, write
 # to it, and go back to the place in the line that has moved down: the sequences of the VT102.
 ABOVE = "\x1bD\x1bM\x1b7\r\x1b[L{}\x1b8\x1b[B"
@@ -98,13 +98,13 @@ class Terminal:
 
     def _note(self, text: str) -> None:
         output, terminal = self._shell.context.output, sys.stderr
-        if output.quiet:
+        if output.quiet or terminal is None:
             return
         if not (self._typing and terminal.isatty()) or os.environ.get("TERM") in {None, "dumb"}:
             output.note(text)
             terminal.flush()
             return
-        room = os.get_terminal_size(terminal.fileno()).columns - 1
+        room = (os.get_terminal_size(terminal.fileno()).columns or WIDTH) - 1
         line = printable(text).replace("\n", " ").replace("\t", " ")
         terminal.write(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
         terminal.flush()

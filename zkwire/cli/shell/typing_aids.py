@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 LINES_KEPT = 1000
 
 
-def history_file() -> Path:
-    """Where XDG has what a program remembers of its runs."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+def history_file() -> Path | None:
+    """Where XDG has what a program remembers of its runs; None for a user without a home."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
     return Path(state) / "zkwire" / "history"
 
 
@@ -46,8 +49,9 @@ class Readline:
         readline = self._readline
         readline.set_auto_history(False)
         readline.set_history_length(LINES_KEPT)
-        with suppress(OSError, UnicodeError):
-            readline.read_history_file(self._file)
+        if self._file is not None:
+            with suppress(OSError, UnicodeError):
+                readline.read_history_file(self._file)
         readline.set_completer(self._complete)
         readline.set_completer_delims(" \t\n;")
         editline = "libedit" in (readline.__doc__ or "")
@@ -60,6 +64,8 @@ class Readline:
     def end(self) -> None:
         """Write the history, for its owner alone; where that is impossible there is none."""
         self._readline.set_completer(None)
+        if self._file is None:
+            return
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from zkwire.cli.command import Command
+from zkwire.cli.context import standard_input
 from zkwire.cli.exits import DONE, REFUSED
 from zkwire.cli.spy.details import Privacy, details, rows_of
 from zkwire.cli.spy.guess import frames_in, message_of, messages_of
@@ -68,11 +68,11 @@ def _opcode(word: str) -> int | None:
 
 def _bytes_of(what: str) -> bytes:
     """The bytes that the argument means; ValueError if it means none."""
-    found = _digits(what)
+    found = _digits(what) if what else b""
     if found is not None:
         return found
     if what == "-":
-        data = sys.stdin.buffer.read()
+        data = standard_input().buffer.read()
     elif os.path.exists(what):
         with open(what, "rb") as file:
             data = file.read()

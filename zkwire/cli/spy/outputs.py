@@ -164,11 +164,12 @@ class _Lines:
     """JSON Lines."""
 
     def __init__(self, file: TextIO | None) -> None:
-        self._file = file or sys.stdout
+        self._file: TextIO | None = file or sys.stdout
 
     def show(self, record: Record) -> None:
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        if self._file is not None:  # None: the process was started without it
+            self._file.write(json.dumps(record) + "\n")
+            self._file.flush()
 
     def tell(self, stats: Stats) -> None:
         for record in stats.records():

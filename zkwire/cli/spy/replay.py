@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from itertools import chain
 
+from zkwire.cli.context import standard_input
 from zkwire.cli.spy.meaning import HIDDEN
 from zkwire.cli.spy.message import SECRET
 from zkwire.cli.spy.packet_file import MAGIC
@@ -34,8 +34,9 @@ def replay(
     """Show the records of a file, ``captured`` those of a capture; ValueError if it is neither."""
     try:
         with ExitStack() as stack:
-            file, source = sys.stdin.buffer, "standard input"
-            if asked.read != "-":
+            if asked.read == "-":
+                file, source = standard_input().buffer, "standard input"
+            else:
                 file, source = stack.enter_context(open(asked.read, "rb")), asked.read
             begin = file.read(4)
             if begin in MAGIC:

@@ -83,9 +83,13 @@ class Run:
         finally:
             status = program.finish() if program is not None else 0
             tap.close()
-            self._drain(tap, recorder)
-            self._outputs.finish(self._stats)
-        return status if program is not None or ended != signal.SIGTERM else BY_SIGNAL + ended
+            try:
+                self._drain(tap, recorder)
+            finally:  # the reader of the text may have ended, and there are files
+                self._outputs.finish(self._stats)
+        if program is not None:
+            return status
+        return BY_SIGNAL + ended if ended in (signal.SIGTERM, signal.SIGHUP) else 0
 
     def _set_timers(self, tap: Tap, faults: Faults) -> None:
         for fault in faults.timed:
@@ -158,7 +162,7 @@ def _put(tap: Tap, what: str, detail: str) -> None:
 
 @contextmanager
 def _signals(tap: Tap) -> Generator[None]:
-    """SIGINT and SIGTERM become events; a second one ends the run where it stands."""
+    """SIGINT, SIGTERM and SIGHUP become events; a second one ends the run where it stands."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -172,7 +176,7 @@ def _signals(tap: Tap) -> Generator[None]:
 
     before = {
         number: signal.signal(number, handle)
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:

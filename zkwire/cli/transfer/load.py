@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from contextlib import contextmanager
 
 from zkwire.cli.command import Command
+from zkwire.cli.context import standard_input
 from zkwire.cli.transfer.dump import STDOUT, add_reading, write_dump
 from zkwire.cli.transfer.dumps import DumpFile
 from zkwire.cli.transfer.node import below
@@ -125,7 +125,7 @@ def _readable(name: str) -> Generator[IO[bytes]]:
                 yield copy
         return
     with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+        shutil.copyfileobj(standard_input().buffer, copy)
         yield copy
 
 

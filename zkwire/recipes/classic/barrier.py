@@ -6,7 +6,7 @@ which nothing but its being there matters.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 from zkwire.errors import ConnectionLossError, NoNodeError, OperationTimeoutError
 from zkwire.operations.checks import check_acl
@@ -48,17 +48,16 @@ class NodeBarrier(PathView):
         Ends as :meth:`close` does; a repetition opens again what another client has closed since.
         NotEmptyError if the node has children: it is then no barrier.
         """
-        try:
+        with suppress(NoNodeError):
             delete = self._runtime.operations.delete
             await persist(self._runtime, within(self._runtime, timeout), delete, self._path)
-        except NoNodeError:
-            pass
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
 
-        Without a limit it waits as long as it takes; with 0 it looks once.  A lost connection is no
-        error, and no watch stays behind.
+        Without a limit it waits as long as it takes; with 0 it looks once, for which a server has
+        the ``operation_timeout``, without one two session timeouts.  A lost connection is no error,
+        and no watch stays behind.
         """
         deadline = deadline_of(self._runtime, timeout)
         answer = in_time(self._runtime, None) if timeout == 0 else deadline

@@ -16,7 +16,7 @@ the queue fifty writers make a tenth of the changes.
 
 from __future__ import annotations
 
-from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError
+from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError, SequenceExhaustedError
 from zkwire.operations.multi import Create, SetData
 from zkwire.recipes.classic.mark import Mark, Marks
 from zkwire.recipes.classic.number_format import NumberFormat, check_number
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.runtime import Runtime
 
 TRIES = 2
+LAST_VERSION = 2**31 - 1
 
 
 class CounterView(PathView):
@@ -60,7 +61,7 @@ class SharedCounter(CounterView):
     ) -> None:
         self._marks = Marks(runtime, path, acl)
         self._runtime = runtime
-        self._path = path
+        self._path = path = self._marks._path
         self._acl = self._marks._acl
         self._format = NumberFormat(format)
         self._turns = Turns(runtime, path, self._acl)
@@ -81,7 +82,8 @@ class SharedCounter(CounterView):
 
         A lost connection is no error: on the next one it is seen whether the change was made.
         Raises OverflowError if the new number does not fit the format, ValueError if the data is no
-        number of it; nothing is changed then.
+        number of it, SequenceExhaustedError after 2**31 - 1 changes of one node; nothing is changed
+        then.
 
         OperationTimeoutError after ``timeout`` seconds, without one after the
         ``operation_timeout``; it, and what ends the session, says by ``maybe_applied`` if the
@@ -149,6 +151,10 @@ class SharedCounter(CounterView):
         self, mark: Mark, change: Callable[[int], int | None], deadline: float
     ) -> int | None:
         data, version = mark.seen or await self._read(deadline)
+        if not -1 <= version < LAST_VERSION:  # servers go on at -2**31
+            raise SequenceExhaustedError(
+                f"{self._path} has used up its versions: delete it, and set the number again"
+            )
         new = change(self._format.decode(data))
         if new is None:
             if mark.seen is None:

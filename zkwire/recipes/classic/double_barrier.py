@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.runtime import Runtime
 
+    Step = Callable[[float | None], Coroutine[Any, Any, None]]
+
 
 class Member(MemberNode):
     """The algorithm of one member; see :class:`zkwire.DoubleBarrier`."""
@@ -72,18 +74,14 @@ class Member(MemberNode):
             raise RuntimeError("this member is not inside: enter first")
         return await self._in_time(self._exit, timeout)
 
-    async def _in_time(
-        self, step: Callable[[float | None], Coroutine[Any, Any, None]], timeout: float | None
-    ) -> bool:
+    async def _in_time(self, step: Step, timeout: float | None) -> bool:
         deadline = deadline_of(self._runtime, timeout)
         try:
             return await alone(self, partial(self._take_or_clean_up, step, deadline))
         finally:
             self._disengage()
 
-    async def _take_or_clean_up(
-        self, step: Callable[[float | None], Coroutine[Any, Any, None]], deadline: float | None
-    ) -> bool:
+    async def _take_or_clean_up(self, step: Step, deadline: float | None) -> bool:
         try:
             self._runtime.engaged.add(self)
             await step(deadline)

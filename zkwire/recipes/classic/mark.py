@@ -118,10 +118,10 @@ class Marks(Entry):
         marking = mark.written(token, self._acl)
         steps = [*operations, *marking]  # an operation may have several results
         tried = doubt = False
+        refusal: MultiError | None = None
         mark.entered = mark.in_doubt = True
         try:
             while True:
-                refusal: MultiError | None = None
                 try:
                     results = await runtime.until(runtime.operations.multi(steps), deadline)
                     return self._done(mark, results[-1], results[: -len(marking)])
@@ -139,13 +139,15 @@ class Marks(Entry):
                     if stat is not None:
                         return self._done(mark, stat, [])
                     doubt = False
-                elif refusal is not None:
+                else:
                     mark.entered, mark.in_doubt = mark.version >= 0, False
                 if refusal is not None:
                     raise _meaning(refusal, len(refusal.results) - len(marking), mark)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or doubt
             raise
+        finally:
+            refusal = None  # or else its traceback leads back to it
 
     def _done(self, mark: Mark, stat: Stat, results: list[Any]) -> tuple[list[Any], int]:
         zxid = stat.mzxid if stat.version == max(0, mark.version) + 1 else 0
@@ -183,7 +185,7 @@ def _meaning(refusal: MultiError, count: int, mark: Mark) -> ZooKeeperError:
     """The refusal itself if it is among the first ``count``, else what the mark's is."""
     if refusal.index < count:
         return refusal
-    error = refusal.results[refusal.index] or refusal
+    error = refusal._culprit
     if isinstance(error, (BadVersionError, NodeExistsError, NoNodeError)):
         return NoNodeError(path=mark.node)
     return error

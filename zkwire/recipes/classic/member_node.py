@@ -30,9 +30,9 @@ class MemberNode(PathView, Entry):
 
     def __init__(self, runtime: Runtime, path: str, text: str, acl: Sequence[ACL] | None) -> None:
         super().__init__(runtime, path, acl)
-        self._kept = path
+        self._kept = self._path
         self._data = encoded(text)
-        self._rounds = Rounds(runtime, path, self._acl)
+        self._rounds = Rounds(runtime, self._path, self._acl)
         self._inside: Attempt | None = None
 
     async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Seen:

@@ -27,7 +27,7 @@ from zkwire.operations.multi import Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.locks.sequential_entry import encoded
-from zkwire.recipes.runtime import one_refusal, persist, within
+from zkwire.recipes.runtime import newest, one_refusal, persist, within
 from zkwire.recipes.services.service import SESSION_OVER
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
@@ -99,10 +99,10 @@ class PeriodicClaim(PathView, Entry):
         has claimed nothing.  Ends as :meth:`claim` does; what is not done in time is done in the
         background.
         """
+        deadline = within(self._runtime, timeout)
         attempt, self._won = self._won, None
         if attempt is None:
             raise RuntimeError("nothing was claimed by this object")
-        deadline = within(self._runtime, timeout)
         try:
             data, stat = await self._read(deadline)
             if data.startswith(attempt.id.encode()):
@@ -144,9 +144,7 @@ class PeriodicClaim(PathView, Entry):
         return int(results[1].mtime)
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        synced, read = operations.sync(self._path), operations.get_data(self._path)
-        await synced
-        data, stat = await read
+        data, stat = await newest(operations, operations.get_data, self._path)
         if data.startswith(attempt.id.encode()):
             await operations.set_data(self._path, b"", stat.version)
 
@@ -156,6 +154,6 @@ def milliseconds(period: float | timedelta) -> int:
     seconds = period.total_seconds() if isinstance(period, timedelta) else period
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise TypeError(f"period must be seconds or a timedelta, not {type(period).__name__}")
-    if not 0.001 <= seconds < float("inf"):
-        raise ValueError(f"period must be at least a millisecond, not {period}")
+    if not 1 <= seconds * 1000 < float("inf"):
+        raise ValueError(f"period must be at least a millisecond, and finite, not {period}")
     return int(seconds * 1000)

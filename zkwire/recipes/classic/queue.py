@@ -34,7 +34,8 @@ class ItemQueue(PuttingQueue):
         """Remove the first item, and return it.
 
         Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
-        with 0 at once.
+        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
+        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
 
         A lost connection is no error: whether this call has removed the item is found out on the
         next one.  But an item that is removed is in the hands of this program alone: if that ends
@@ -99,7 +100,7 @@ class ItemQueue(PuttingQueue):
                 await self._marks.execute(mark, operations, in_time(self._runtime, deadline))
                 return True
             except MultiError as error:
-                refusal = error.results[error.index] or error
+                refusal = error._culprit
                 if not isinstance(refusal, (NodeExistsError, NoNodeError, BadVersionError)):
                     raise refusal from None
                 # Where a claim is created, its folder may be missing; else it is the item.

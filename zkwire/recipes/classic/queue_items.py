@@ -74,8 +74,9 @@ class Layout:
     __slots__ = ("flat", "items", "marks", "path", "taken", "waiting")
 
     def __init__(self, path: str, flat: bool) -> None:
+        path = check_below_root(path, "a queue")
         side = f"{path}-zkwire-queue" if flat else path
-        self.path: str = check_below_root(path, "a queue")
+        self.path: str = path
         self.flat: bool = flat
         self.items: str = path if flat else f"{path}/entries"
         self.taken: str = f"{side}/taken"

@@ -7,12 +7,7 @@ second put would deliver it twice.
 
 from __future__ import annotations
 
-from zkwire.errors import (
-    NodeExistsError,
-    NoNodeError,
-    SequenceExhaustedError,
-    ZooKeeperError,
-)
+from zkwire.errors import NodeExistsError, NoNodeError, SequenceExhaustedError, ZooKeeperError
 from zkwire.operations.checks import check_acl
 from zkwire.operations.multi import Appended
 from zkwire.recipes.classic.marks import PassingMarks
@@ -48,11 +43,12 @@ class PuttingQueue(PathView):
         max_items: int | None = None,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        if max_items is not None and (not isinstance(max_items, int) or max_items < 1):
+        wrong = not isinstance(max_items, int) or isinstance(max_items, bool) or max_items < 1
+        if wrong and max_items is not None:
             raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
         self._runtime = runtime
-        self._path = path
         self._layout = Layout(path, flat)
+        self._path = path = self._layout.path
         self._max_items = max_items
         self._acl = None if acl is None else check_acl(acl)
         self._marks = PassingMarks(runtime, self._layout.marks, path, self._acl)
@@ -104,14 +100,17 @@ class PuttingQueue(PathView):
 
     async def size(self, *, timeout: float | None = None) -> int:
         """How many items there are, claimed ones included."""
-        look, deadline = self._runtime.operations.exists, within(self._runtime, timeout)
-        stat = await persist(self._runtime, deadline, look, self._layout.items)
-        return 0 if stat is None else stat.num_children
+        return await self._size(within(self._runtime, timeout))
 
     # --- inside -----------------------------------------------------------------------------------
 
+    async def _size(self, deadline: float) -> int:
+        look = self._runtime.operations.exists
+        stat = await persist(self._runtime, deadline, look, self._layout.items)
+        return 0 if stat is None else stat.num_children
+
     async def _refuse_if_full(self, most: int, more: int, deadline: float) -> None:
-        size = await self.size(timeout=deadline - self._runtime.now())
+        size = await self._size(deadline)
         if size + more > most:
             raise QueueFullError(
                 f"{self.path} has {size} of {most} items and cannot take {more} more"
@@ -119,7 +118,7 @@ class PuttingQueue(PathView):
 
     def _used_up(self) -> SequenceExhaustedError:
         return SequenceExhaustedError(
-            f"{self.path} has used up its numbers: when it is empty, delete its node"
+            f"no number is left: empty the queue, delete {self._layout.items}, make a new Queue"
         )
 
     async def _add(self, mark: Mark, beginning: str, items: list[bytes], deadline: float) -> int:

@@ -22,7 +22,7 @@ from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_items import item
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.lost import Lost
-from zkwire.recipes.runtime import in_time, one_refusal
+from zkwire.recipes.runtime import in_time, newest, one_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class Taking(Entry):
     async def _enter(self) -> QueueItem:
         if self._busy or self._owned or self._item is not None:
             raise LockInUseError("a taking is for one block: call take() again")
-        search = self._queue._search(self._timeout)
-        self._mark = mark = await self._queue._marks.lend(search._deadline)
+        search, mark = self._queue._search(self._timeout), None
         self._busy = True
         try:
+            self._mark = mark = await self._queue._marks.lend(search._deadline)
             self._runtime.engaged.add(self)
             while True:
                 name, (data, stat) = await search.next()
@@ -69,11 +69,12 @@ class Taking(Entry):
                 self._pending_cleanup = None
         except BaseException:
             self._clean_up_pending()
-            self._queue._marks.give_back(mark)
+            if mark is not None:
+                self._queue._marks.give_back(mark)
             raise
         finally:
+            self._busy = False  # first: an interrupt of the rest leaves it to `_exit_later`
             search.end()
-            self._busy = False
             self._disengage()
 
     async def _exit(self, well: bool) -> None:
@@ -98,11 +99,10 @@ class Taking(Entry):
                 self._disengage()
 
     async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
-        path = f"{self._queue._layout.items}/{taken.name}"
+        path, limit = f"{self._queue._layout.items}/{taken.name}", in_time(self._runtime, None)
         assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
-            limit = in_time(self._runtime, None)
             await one_refusal(self._queue._marks.execute(mark, removal, limit))
         except (NoNodeError, BadVersionError) as refusal:
             raise lost(path, "the server does not find its claim") from refusal
@@ -133,11 +133,8 @@ class Taking(Entry):
             with suppress(MultiError):
                 await operations.multi([Check(path, taken.deliveries), Delete(node)])
                 return
-        sync, read = operations.sync(node), operations.get_data(node)
-        await sync
-        data, stat = await read
-        own = stat.ephemeral_owner == self._runtime.session_id
-        if own and data == attempt.id.encode():
+        data, stat = await newest(operations, operations.get_data, node)
+        if stat.ephemeral_owner == self._runtime.session_id and data == attempt.id.encode():
             await operations.delete(node)
 
 

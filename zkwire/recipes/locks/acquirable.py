@@ -60,12 +60,8 @@ class Acquirable(View):
             """Seconds for which it is surely held even if nothing more is heard."""
             ...
 
-        def _check_place(self) -> None:
-            """Raise if its client cannot be used here: in a forked child, in another loop."""
-            ...
-
         def _refuse_two(self) -> None:
-            """Raise LockInUseError if this object is in use, else what ``_check_place`` raises."""
+            """Raise LockInUseError if this object is in use, else what ``Runtime.check`` raises."""
             ...
 
         async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
@@ -128,7 +124,7 @@ class Acquirable(View):
         background.  RuntimeError if the lock was never acquired, or has been released already.  A
         loss that shows only here is not told by ``lost`` any more, to which the lock is released.
         """
-        self._check_place()
+        self._runtime.check()
         await self._release_by(within(self._runtime, timeout))
 
     def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:

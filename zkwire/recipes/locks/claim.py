@@ -82,6 +82,7 @@ class Claim(LockView, Entry):
             if guard.stands:
                 if guard.request is not None:
                     self._runtime.withdraw(guard.request)
+                    guard.request = None  # which has it
                 self._runtime.forget(guard)
             self._guard = None
 
@@ -106,7 +107,7 @@ class Claim(LockView, Entry):
         """Whether the session surely lives, and the node is not known to be deleted."""
         guard = self._guard
         return (
-            self._lost.reason is None
+            self._lost._reason is None
             and not (guard is not None and guard.gone)
             and self._runtime.now() < self._runtime.lease_deadline
         )

@@ -44,8 +44,7 @@ async def contenders(runtime: Runtime, path: str) -> list[Contender]:
     found: list[Contender] = []
     for node, reply in replies.items():
         with suppress(NoNodeError):  # gone meanwhile
-            read = runtime.operations.get_data
-            data, stat = await answered(runtime, deadline, reply, read, node)
+            data, stat = await answered(runtime, deadline, reply, runtime.operations.get_data, node)
             text = data.decode("utf-8", "replace")
             found.append(Contender(node, numbers[node] or 0, stat.ephemeral_owner, text))
     return sorted(found, key=lambda contender: contender.sequence)
@@ -60,8 +59,9 @@ class Contended:
     async def contenders(self) -> list[Contender]:
         """The contenders in the queue, in order: session and text of each.  Not a snapshot.
 
-        The first is the holder.  It only reads, so after an error it can be repeated; a lost
-        connection is no error here.  OperationTimeoutError after the ``operation_timeout``, without
-        one two session timeouts.
+        The first is the holder; so are all readers before the first writer.  (From a lease it is
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
+        repeated; a lost connection is no error here.  OperationTimeoutError after the
+        ``operation_timeout``, without one two session timeouts.
         """
         return await contenders(self._runtime, self._path)

@@ -25,10 +25,9 @@ class ElectionView(PathView):
 class Candidates(ElectionView):
     """The queue of an election; ``make`` makes a candidacy."""
 
-    def __init__(self, runtime: Runtime, path: str, make: Callable[[], Any]) -> None:
-        self._runtime, self._path = runtime, path
-        self._new = make
-        make()  # checks the arguments
+    def __init__(self, runtime: Runtime, make: Callable[[], Any]) -> None:
+        self._runtime, self._new = runtime, make
+        self._path: str = make().path  # which checks the arguments
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot.

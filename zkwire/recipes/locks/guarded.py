@@ -5,7 +5,7 @@ The checks that prove it are those of the lock's kind.  It decides which refusal
 
 from __future__ import annotations
 
-from zkwire.errors import BadVersionError, LockLostError, MultiError, NoNodeError, ServerError
+from zkwire.errors import BadVersionError, LockLostError, MultiError, NoNodeError
 from zkwire.operations.multi import Check
 from zkwire.recipes.locks.claim import Claim
 from zkwire.recipes.runtime import in_time
@@ -51,10 +51,8 @@ class GuardedClaim(Claim):
             index = error.index - len(checks)
             if index >= 0:
                 raise MultiError(error.results[len(checks) :], index) from error.__cause__
-            refusal = error.results[error.index]
-            if isinstance(refusal, ServerError) and not isinstance(
-                refusal, (NoNodeError, BadVersionError)
-            ):
+            refusal = error._culprit
+            if not isinstance(refusal, (NoNodeError, BadVersionError)):
                 raise refusal from error
             raise self._lost_before("the server does not find its node", "used") from error
         return results[len(checks) :]

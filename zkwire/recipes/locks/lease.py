@@ -71,7 +71,7 @@ class SemaphoreLease(SequentialQueue):
     ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
-        self._base = check_below_root(path, "a semaphore")
+        path = self._base = check_below_root(path, "a semaphore")
         super().__init__(runtime, f"{path}/leases", text, acl)
         self._places = count
         self._last_try = last_try or LastTry()
@@ -91,31 +91,28 @@ class SemaphoreLease(SequentialQueue):
             self._last_try.full = not won
             await self._queue._step_out(deadline)
             return won
-        except LockTimeoutError:
-            raise self._taken_error(None) from None
         finally:
             self._queue._release_later()
 
     async def _vacant(self, deadline: float | None, wait: bool) -> bool:
         """Whether fewer than ``count`` leases stand; with ``wait`` return when that is so."""
         while True:
-            watch = Watch() if wait else None
-            try:
+            with closing(Watch()) as watch:
                 read = self._runtime.operations.get_children
-                names = await persist(self._runtime, deadline, read, self._path, watch=watch)
+                seen = watch if wait else None
+                try:
+                    names = await persist(self._runtime, deadline, read, self._path, watch=seen)
+                except NoNodeError:
+                    return True  # there are none
                 leases = [(n, name) for name in names if (n := sequence_number(name)) is not None]
                 if len(leases) < self._places:
                     return True
-                if watch is None:
+                if not wait:
                     return False
+                self._seen_taken = True
                 if self._on_position is not None:
                     self._runtime.dispatch(partial(self._on_position, len(leases)))
                 await self._change(watch, leases, deadline)
-            except NoNodeError:
-                return True  # there are none
-            finally:
-                if watch is not None:
-                    watch.close()
 
     async def _change(self, watch: Watch, leases: list[Place], deadline: float | None) -> None:
         """Return at the event; the nodes of the leases are looked at if that takes a while."""
@@ -125,7 +122,7 @@ class SemaphoreLease(SequentialQueue):
                 return
             await self._expect_one_to_go(leases, deadline)
         if await self._runtime.event(watch, deadline) is None:
-            raise self._taken_error(None)
+            raise self._taken_error(deadline)
 
     def _taken_error(self, timeout: float | None) -> LockTakenError:
         return LockTimeoutError(f"{self._base}: none of {self._places} leases was free in time")
@@ -172,7 +169,7 @@ class SemaphoreLease(SequentialQueue):
             read = self._runtime.operations.get_children
             now = await persist(self._runtime, deadline, read, self._path, watch=watch)
             if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
-                raise self._taken_error(None)
+                raise self._taken_error(deadline)
         return await self._list(deadline)
 
     async def _agree(self, deadline: float | None) -> None:

@@ -37,13 +37,15 @@ from zkwire.recipes.locks.guarded import GuardedClaim
 class Lock(GuardedClaim, Acquirable):
     """A lock's state and the parts of its life that do not depend on its kind."""
 
+    _seen_taken = False  # another contender was seen to have the lock, in the last attempt
+
     # --- what a kind of lock adds -----------------------------------------------------------------
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         """Get the lock, or return False if another contender has it and ``wait`` is False.
 
-        Raises OperationTimeoutError at the deadline, LockTimeoutError if another contender was seen
-        to have it.  Leaves cleaning up to the caller.
+        Sets ``_seen_taken`` if that has it.  Raises OperationTimeoutError at the deadline.  Leaves
+        cleaning up to the caller.
         """
         raise NotImplementedError
 
@@ -55,9 +57,6 @@ class Lock(GuardedClaim, Acquirable):
         assert attempt.node is not None
         await self._runtime.until(self._runtime.operations.delete(attempt.node, version), deadline)
 
-    def _check_place(self) -> None:
-        self._runtime.check()
-
     @property
     def _called(self) -> str:
         return self._path
@@ -65,36 +64,22 @@ class Lock(GuardedClaim, Acquirable):
     # --- to acquire -------------------------------------------------------------------------------
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-        return await alone(self, partial(self._acquire_or_clean_up, deadline, wait))
-
-    async def _acquire_or_clean_up(self, deadline: float | None, wait: bool) -> bool:
-        try:
-            self._runtime.engaged.add(self)
-            if await self._acquire(deadline, wait and self._waits):
-                return True
-            self._runtime.engaged.discard(self)
-            return False
-        except BaseException:  # and not else: another thread may be releasing it already
-            try:
-                self._clean_up_pending()
-            finally:
-                if self._pending_cleanup is None:
-                    self._runtime.engaged.discard(self)
-            raise
+        return await alone(self, partial(self._acquire, deadline, wait and self._waits))
 
     def _refuse_two(self) -> None:
         self._runtime.check()
         if self._busy or self._releasing:
             doing = "releasing" if self._releasing else "acquiring"
             raise LockInUseError(f"another thread or task is {doing} this very lock object")
-        if self._granted is not None and self._lost.reason is None:
+        if self._granted is not None and self._lost._reason is None:
             raise LockInUseError("this lock object holds the lock already; it is not re-entrant")
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
+        runtime, self._seen_taken = self._runtime, False
         try:
+            runtime.engaged.add(self)
             self._clean_up_pending()
             self._forget_grant()
-            runtime = self._runtime
             await runtime.connected(deadline)
             attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.going,))
             self._pending_cleanup = attempt
@@ -103,14 +88,21 @@ class Lock(GuardedClaim, Acquirable):
                 self._grant(attempt)
             else:
                 self._pending_cleanup = None
+                runtime.engaged.discard(self)
             return won
-        except BaseException as error:
+        except BaseException as error:  # and not else: another thread may be releasing it already
             if self._granted is not None:
                 self._pending_cleanup, self._granted = self._granted, None
-            self._clean_up_pending()
-            late = isinstance(error, OperationTimeoutError)
-            if not late or isinstance(error, LockTimeoutError):
+            try:
+                self._clean_up_pending()
+            finally:  # again: an interrupt can end the first call before it has begun
+                self._clean_up_pending()
+                if self._pending_cleanup is None:  # else another thread's release has begun
+                    runtime.engaged.discard(self)
+            if not isinstance(error, OperationTimeoutError):
                 raise
+            if self._seen_taken or isinstance(error, LockTimeoutError):
+                raise self._taken_error(deadline) from None
             raise OperationTimeoutError(
                 f"no server could tell in time whether {self._path} is free; nothing is held"
             ) from None
@@ -139,28 +131,26 @@ class Lock(GuardedClaim, Acquirable):
     async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         """Delete the lock's node; what this leaves undone is left to the clean-up."""
         try:
-            self._granted = None
-            self._refuse_if_lost()
-            if not self._runtime.usable:
-                await self._reconnected(deadline)
+            try:
+                self._granted = None
                 self._refuse_if_lost()
-            self._end_claim()
-            await self._free(attempt, version, deadline)
-            self._pending_cleanup = None
+                if not self._runtime.usable:
+                    await self._reconnected(deadline)
+                    self._refuse_if_lost()
+                self._end_claim()
+                await self._free(attempt, version, deadline)
+                self._pending_cleanup = None
+            except BaseException:
+                self._clean_up_pending()
+                raise
         except NoNodeError:
-            self._clean_up_pending()
             raise self._lost_before("its node was deleted") from None
         except SessionExpiredError as error:
-            self._clean_up_pending()
             raise self._lost_before("the session has expired") from error
         except (ConnectionLossError, BadVersionError, *NOT_NOW):
-            self._clean_up_pending()
+            pass
         except OperationTimeoutError:
-            self._clean_up_pending()
             raise self._in_doubt() from None
-        except BaseException:
-            self._clean_up_pending()
-            raise
 
     async def _reconnected(self, deadline: float | None) -> None:
         """Wait for a connection, in which the guard first tells what became of the node meanwhile.
@@ -174,8 +164,8 @@ class Lock(GuardedClaim, Acquirable):
             return  # the lock is lost then
 
     def _refuse_if_lost(self) -> None:
-        if self._lost.reason is not None:
-            raise self._lost_before(self._lost.reason)
+        if self._lost._reason is not None:
+            raise self._lost_before(self._lost._reason)
         if self._runtime.now() >= self._runtime.lease_deadline:
             raise self._lost_before("no server has answered for a session timeout")
 
@@ -200,5 +190,4 @@ class Lock(GuardedClaim, Acquirable):
                 f"{self._path}: {owner} has ended and still held this re-entrant lock, which "
                 "nothing else can release: it is released"
             )
-        if self._owned:
-            self._release_later()
+        self._release_later()

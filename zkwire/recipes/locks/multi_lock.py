@@ -17,7 +17,6 @@ from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.insist import insist
 from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.lost import AnyLost
-from zkwire.recipes.view import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,16 +25,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.locks.lock import Lock
 
 
-class MultiView(View):
-    """What a multi-lock shows."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def lost(self) -> AnyLost: ...
-
-
-class AllLocks(MultiView, Acquirable):
+class AllLocks(Acquirable):
     """The algorithm of the multi-lock."""
 
     def __init__(self, locks: Sequence[Lock]) -> None:
@@ -52,9 +42,6 @@ class AllLocks(MultiView, Acquirable):
         self._busy = False  # they are being acquired
         self._releasing = False
 
-    def _check_place(self) -> None:
-        self._runtime.check()
-
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
         return await alone(self, partial(self._acquire_or_release, deadline, wait))
 
@@ -68,7 +55,7 @@ class AllLocks(MultiView, Acquirable):
             raise
 
     def _refuse_two(self) -> None:
-        self._check_place()
+        self._runtime.check()
         if self._busy or self._releasing:
             raise LockInUseError("another thread or task uses this very multi-lock")
 

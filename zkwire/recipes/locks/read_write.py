@@ -132,7 +132,7 @@ class ReadLockQueue(SequentialQueue):
         except MultiError as error:
             # An earlier try may have worked, and the writer be gone since; else it is an error.
             if error.index and error.code != NodeExistsError.code:
-                raise (error.__cause__ or error) from None
+                raise error._culprit from None
         stat = await runtime.until(look, deadline)
         if stat is None:
             return None

@@ -10,6 +10,7 @@ from functools import partial
 
 from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.view import PathView, View
+from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,11 +55,10 @@ class ReentrantView(PathView, View):
 class Reentrant(ReentrantView, Acquirable):
     """The algorithm of the re-entrant lock; ``make`` makes a lock for one thread or task."""
 
-    def __init__(self, runtime: Runtime, path: str, make: Callable[[], Any]) -> None:
+    def __init__(self, runtime: Runtime, make: Callable[[], Any]) -> None:
         self._runtime = runtime
-        self._path = path
+        self._path: str = make().path  # which checks the arguments
         self._own = runtime.local(partial(OwnLock, runtime, make))
-        make()  # checks the arguments
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock, or count one more if this thread or task holds it.
@@ -89,6 +89,7 @@ class Reentrant(ReentrantView, Acquirable):
         RuntimeError if this thread or task does not hold it.  The last one can end with
         LockLostError or OperationTimeoutError.
         """
+        check_timeout("timeout", timeout)
         own = self._own()
         if own.count == 0:
             raise RuntimeError("this thread or task does not hold the lock")
@@ -101,6 +102,7 @@ class Reentrant(ReentrantView, Acquirable):
             own.count = int(own.lock._owned)  # 1: an interrupt was faster; to be released still
 
     async def _take(self, timeout: float | None) -> bool:
+        check_timeout("timeout", timeout)
         own = self._own()
         if own.count:
             own.lock.check()
@@ -116,9 +118,6 @@ class Reentrant(ReentrantView, Acquirable):
             return
         own.lock._release_later()
         own.count = 0
-
-    def _check_place(self) -> None:
-        self._runtime.check()
 
     @property
     def _called(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.errors import LockTimeoutError, NoNodeError
+from zkwire.errors import NoNodeError
 from zkwire.recipes.attempt import Attempt, former, permanent
 from zkwire.recipes.locks.contenders import Contended
 from zkwire.recipes.locks.lock import Lock
@@ -100,6 +100,7 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
             if not (wait or last.startswith(attempt.going)):
                 await self._step_back(attempt, deadline)
                 return False
+            self._seen_taken = True
             if self._runtime.resumed:
                 in_the_way = [*(name for _, name in before(names, last)), last]
                 await self._refuse_former(attempt, in_the_way, deadline)
@@ -152,7 +153,7 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
                 raise permanent(path)
             event = await self._runtime.event(watch, deadline)
             if event is None:
-                raise LockTimeoutError(f"{self._path} was not free in time")
+                raise self._taken_error(deadline)
             return event.type is EventType.NODE_DELETED
         except NoNodeError:
             return True  # gone between the listing and the look: no event would come

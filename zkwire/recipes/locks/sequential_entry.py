@@ -29,9 +29,10 @@ from zkwire.errors import (
     ServerError,
     UnimplementedError,
 )
+from zkwire.operations.checks import check_text
 from zkwire.recipes.attempt import NOT_NOW, Attempt
 from zkwire.recipes.entry import Entry
-from zkwire.recipes.runtime import persist
+from zkwire.recipes.runtime import newest, persist
 from zkwire.wire.paths import LAST_SEQUENCE
 
 TYPE_CHECKING = False
@@ -154,17 +155,13 @@ class SequentialEntry(Entry):
         attempt.entered = False
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        try:
+        with contextlib.suppress(NoNodeError):
             if attempt.node is not None:
                 await operations.delete(attempt.node)
                 return
-            sync, listing = operations.sync(self._path), operations.get_children(self._path)
-            await sync
-            for name in await listing:
+            for name in await newest(operations, operations.get_children, self._path):
                 if name.startswith(attempt.id):
                     await operations.delete(f"{self._path}/{name}")
-        except NoNodeError:
-            pass
 
     def _name(self, attempt: Attempt) -> str:
         assert attempt.node is not None
@@ -181,9 +178,7 @@ class SequentialEntry(Entry):
 
 def encoded(text: str) -> bytes:
     """What stands in the node of a contender that shows ``text``."""
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a str, not {type(text).__name__}")
     try:
-        return text.encode()
+        return check_text("text", text).encode()
     except UnicodeEncodeError:
         raise ValueError(f"text contains a surrogate, which is no character: {text!r}") from None

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 
-from zkwire.errors import BadVersionError, LockTimeoutError, MultiError, NoNodeError
+from zkwire.errors import BadVersionError, NoNodeError
 from zkwire.operations.multi import Check
 from zkwire.recipes.locks.lock import Lock
 from zkwire.recipes.locks.single_entry import SingleEntry
-from zkwire.recipes.runtime import persist
+from zkwire.recipes.runtime import one_refusal, persist
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ class SingleNodeLock(SingleEntry, Lock):
         while True:
             if await self._create(attempt, deadline):
                 return True
+            self._seen_taken = True
             if not wait:
                 return False
             with suppress(NoNodeError), closing(Watch()) as watch:  # freed since the create
@@ -42,20 +43,19 @@ class SingleNodeLock(SingleEntry, Lock):
                     if await self._outlast(attempt, deadline):
                         return True
                 elif await self._runtime.event(watch, deadline) is None:
-                    raise LockTimeoutError(f"{self._path} was not free in time")
+                    raise self._taken_error(deadline)
 
     async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         runtime, operations = self._runtime, self._runtime.operations
+        multi = operations.multi(self._end(attempt, version))
         try:
-            await runtime.until(operations.multi(self._end(attempt, version)), deadline)
-        except MultiError as error:
-            refusal = error.results[error.index] or error
-            if isinstance(refusal, BadVersionError):
-                sync, read = operations.sync(self._path), operations.get_data(self._path)
-                await runtime.until(sync, deadline)
-                if not self._is_own(attempt, await runtime.until(read, deadline)):
-                    raise NoNodeError(op="delete", path=self._path) from None
-            raise refusal from None
+            await one_refusal(runtime.until(multi, deadline))
+        except BadVersionError:
+            sync, read = operations.sync(self._path), operations.get_data(self._path)
+            await runtime.until(sync, deadline)
+            if not self._is_own(attempt, await runtime.until(read, deadline)):
+                raise NoNodeError(op="delete", path=self._path) from None
+            raise
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
         assert attempt.stat is not None

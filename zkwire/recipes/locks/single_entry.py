@@ -44,7 +44,7 @@ from zkwire.errors import (
 from zkwire.operations.multi import Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt, former, permanent
 from zkwire.recipes.entry import Entry
-from zkwire.recipes.runtime import persist
+from zkwire.recipes.runtime import newest, one_refusal, persist
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class SingleEntry(Entry):
                 except NoNodeError:
                     await self._start_over(attempt, deadline)
                     continue  # gone meanwhile, whatever it was
-                if not self._adopt(attempt, seen):
+                if not (self._is_own(attempt, seen) and self._adopt(attempt, seen)):
                     await self._start_over(attempt, deadline)
                     attempt.entered = False
                     return False
@@ -100,12 +100,8 @@ class SingleEntry(Entry):
             Create(self._token(attempt), b"", self._acl, ephemeral=True),
             SetData(self._grants, b""),
         ]
-        try:
-            _, stat, _, grants = await self._runtime.until(
-                self._runtime.operations.multi(claim), deadline
-            )
-        except MultiError as error:
-            raise error.results[error.index] or error from None
+        made = self._runtime.until(self._runtime.operations.multi(claim), deadline)
+        _, stat, _, grants = await one_refusal(made)
         attempt.node, attempt.stat = self._path, stat
         return bool(grants.num_children == 1)
 
@@ -168,15 +164,12 @@ class SingleEntry(Entry):
                 await operations.multi(self._end(attempt, version))
                 return
             except MultiError as error:
-                refusal = error.results[error.index] or error
+                refusal = error._culprit
                 if not isinstance(refusal, (NoNodeError, BadVersionError)):
                     raise refusal from None
                 token_gone = error.index == 0
-            # sync: a server that is behind could still show this node where another's is by now.
-            sync, read = operations.sync(self._path), operations.get_data(self._path)
-            await sync
             try:
-                seen = await read
+                seen = await newest(operations, operations.get_data, self._path)
             except NoNodeError:
                 seen = None
             if seen is None or not self._is_own(attempt, seen):

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.service import Condition, Service
-from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +21,10 @@ class AwaitedService(Service):
         super().__init__(sessions)
         self._waiting: dict[Condition, None] = {}
         self._leaving = False  # it ends by itself, behind what it has to do for that
+
+    def _leave(self) -> None:
+        """Begin to close, in the background: where nothing may await.  Idempotent."""
+        raise NotImplementedError
 
     def _changed(self) -> None:
         for condition in list(self._waiting):
@@ -42,9 +45,9 @@ class AwaitedService(Service):
         finally:
             self._waiting.pop(condition, None)
 
-    async def _left(self, path: str, timeout: float | None) -> None:
+    async def _left(self, path: str, limit: float | None) -> None:
         """Wait for the end of one that is ``_leaving``; raises the error that has kept it."""
-        limit, earlier = check_timeout("timeout", timeout), self._error
+        earlier = self._error
         with self._notified(lambda: self._over) as over:
             in_time = await self._sessions.holds(over, limit)
         if self._error is not earlier and self._error is not None:

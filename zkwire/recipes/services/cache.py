@@ -96,7 +96,7 @@ class TreeCache(CacheView, Service):
         check_function("on_event", on_event)
         super().__init__(sessions)
         self._scope = Scope(path, depth, skip)
-        self._path = path
+        self._path = self._scope.root
         self._tree = Tree(self._tell, decode, max_bytes)
         self._reading = Reading(self._tree, self._scope)
         self._readers: list[CacheReader] = []
@@ -107,7 +107,7 @@ class TreeCache(CacheView, Service):
         self._wanted = Condition(lambda: any(reader.wants for reader in list(self._readers)))
         if on_event is not None:
             self._readers.append(CacheReader(self, on_event))
-        sessions.serve(self)
+        self._begin()
 
     # --- the session's side -----------------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class TreeCache(CacheView, Service):
     async def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
 
-        Raises what ended the client, the supervisor or the cache: CacheFullError; NoAuthError if
-        the cache's own node may not be read.
+        Raises what has ended the cache (ClientClosedError, CacheFullError, NoAuthError if its own
+        node may not be read), and what has ended the client or the supervisor before that.
         """
         return await self._wait(self._loaded, timeout)
 

@@ -23,8 +23,11 @@ class CacheEvent:
     __slots__ = ("kind", "node", "path")
 
     def __init__(self, kind: Kind, path: str, node: CachedNode | None) -> None:
+        #: "added", "changed", "removed" or "resynced".
         self.kind: Kind = kind
+        #: The node's path, as the client names it.
         self.path: str = path
+        #: The node as it is now; if it was removed, as it was last.
         self.node: CachedNode | None = node
 
     def __repr__(self) -> str:

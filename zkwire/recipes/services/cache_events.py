@@ -15,7 +15,7 @@ from itertools import islice
 
 from zkwire.errors import ClientClosedError
 from zkwire.recipes.services.cache_event import CacheEvent, between
-from zkwire.recipes.services.service import Condition
+from zkwire.recipes.services.service import Condition, until_closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,20 +120,8 @@ class CacheReader:
                 return None
         return self._take()
 
-    async def __aiter__(self) -> AsyncGenerator[CacheEvent, None]:
-        try:
-            while not self._ended:
-                event: Any = await self.next()
-                yield event
-        except ClientClosedError:
-            if not self._ended:
-                raise
-        finally:
-            self.close()
-
-    @property
-    def _ended(self) -> bool:
-        return self._closed or self._cache._closed
+    def __aiter__(self) -> AsyncGenerator[CacheEvent, None]:
+        return until_closed(self.next, lambda: self._closed or self._cache._closed, self.close)
 
     def close(self) -> None:
         """Events are kept no longer.  Idempotent."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Asked = tuple[str, int, Any, Any]
 
-AGAIN = (errors.ConnectionLossError, errors.RequestTimeoutError, errors.ThrottledOpError)
+AGAIN = (errors.ConnectionLossError, *errors.BUSY)
 _BYTES = 4 << 20  # of data that a window may bring, more or less
 
 
@@ -132,9 +132,9 @@ class Reading:
             self._refused(path, bits, refused)
             return 0
         if bits & DATA:
-            stale.has_data(path, bits, *read)
+            stale.has_data(path, *read)
         elif bits & STAT:
-            stale.has_stat(path, bits, read)
+            stale.has_stat(path, read)
         if names is not None:
             stale.has_children(path, *listed)
         return len(read.data) if bits & DATA else 0

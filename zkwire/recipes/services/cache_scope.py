@@ -29,9 +29,10 @@ class Scope:
     __slots__ = ("_depth", "_skip", "_stem", "root")
 
     def __init__(self, root: str, depth: int | None, skip: Callable[[str], object] | None) -> None:
-        self.root: str = check_path(root)
+        root = check_path(root)
         check_limit("depth", depth)
         check_function("skip", skip)
+        self.root: str = root
         self._stem = root if root == "/" else f"{root}/"
         self._depth = depth
         self._skip = skip
@@ -59,9 +60,7 @@ class Scope:
 
     def has(self, path: str) -> bool:
         """Whether the node belongs to it."""
-        if not self.covers(path):
-            return False
-        if self._depth is not None and self._deep(path) > self._depth:
+        if not self.covers(path) or (self._depth is not None and self._deep(path) > self._depth):
             return False
         return self._skip is None or not self._skipped(path, self._skip)
 
@@ -72,7 +71,10 @@ class Scope:
             end = path.find("/", end + 1)
             end = len(path) if end < 0 else end
             try:
-                if skip(path[:end]):
+                skipped = skip(path[:end])
+                if hasattr(skipped, "__await__"):  # which is true, whatever it would come to
+                    raise TypeError("it is async, and is not awaited")
+                if skipped:
                     return True
             except Exception as error:
                 raise ValueError(f"skip({path[:end]!r}) has failed: {error!r}") from error

@@ -1,9 +1,9 @@
 """What of a cache is stale: what an event, a gap or an answer says about which path must be read.
 
 With a recursive watch every change is an event with its path.  A list of children is needed only
-for a node of which nothing was known, and after a gap where the stat that is known differs
-(``CHECK``).  With watches that fire once, each read sets the watch again, so a new node is listed
-in any case.
+for a node of which nothing was known, and where the first stat behind a gap differs from the known
+one.  That stat may come with the answer to an event, before the answer to the comparison itself.
+With watches that fire once, each read sets the watch again, so a new node is listed in any case.
 
 Invariant: what the tree has otherwise than the server is stale, or under way, or an event about it
 has not been heard.  For the stat of a node that is more: it must not be newer than what is known of
@@ -20,11 +20,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.jute.records import Stat
     from zkwire.recipes.services.cache_scope import Scope
-    from zkwire.recipes.services.cache_tree import Tree
+    from zkwire.recipes.services.cache_tree import CachedNode, Tree
     from zkwire.wire.model import Event
 
-# What must be read: the data with the stat; the stat alone; the children; and what differs besides.
-DATA, STAT, CHILDREN, CHECK = 1, 2, 4, 8
+# What must be read: the data with the stat; the stat alone; the children.
+DATA, STAT, CHILDREN = 1, 2, 4
 
 _APPEARS = (EventType.NODE_CREATED, EventType.NODE_DELETED)
 _OF_CHILDREN = (EventType.NODE_CHILDREN_CHANGED, EventType.CHILD_WATCH_REMOVED)
@@ -38,6 +38,7 @@ class Stale:
         self.recursive: bool = True
         self._tree = tree
         self._scope = scope
+        self._unchecked: set[str] = set()  # nodes of which no stat has come behind the gap
 
     def mark(self, path: str, bits: int) -> None:
         """This must be read."""
@@ -45,9 +46,10 @@ class Stale:
 
     def compare(self) -> None:
         """Everything may be different."""
+        self._unchecked = set(self._tree.nodes)
         for path in [self._scope.root, *self._tree.nodes, *self.paths]:
             known = path in self._tree.nodes or path == self._scope.root
-            self.mark(path, STAT | CHECK | self._watching(path) if known else self._new(path))
+            self.mark(path, STAT | self._watching(path) if known else self._new(path))
 
     def _watching(self, path: str) -> int:
         """What must be read besides, since only that watches the children."""
@@ -81,27 +83,29 @@ class Stale:
         if path == self._scope.root and not self.recursive:
             self.mark(path, STAT)  # watches for its creation
 
-    def has_data(self, path: str, bits: int, data: bytes, stat: Stat) -> None:
+    def has_data(self, path: str, data: bytes, stat: Stat) -> None:
         """The node is there with these data."""
         before = self._tree.nodes.get(path)
         self._tree.put(path, data, stat)
-        if bits & CHECK or before is None:
-            self._check_children(path, stat, None if before is None else before.stat)
+        self._check_children(path, stat, before)
 
-    def has_stat(self, path: str, bits: int, stat: Stat | None) -> None:
+    def has_stat(self, path: str, stat: Stat | None) -> None:
         """The node has this stat, or is not there."""
         before = self._tree.nodes.get(path)
         if stat is None:
             self._tree.remove(path)
         elif before is None:
             self.mark(path, self._new(path))
-        elif not self._tree.put_stat(path, stat):
-            self.mark(path, DATA | bits & CHECK)
-        elif bits & CHECK:
-            self._check_children(path, stat, before.stat)
+        else:
+            if not self._tree.put_stat(path, stat):
+                self.mark(path, DATA)
+            self._check_children(path, stat, before)
 
-    def _check_children(self, path: str, stat: Stat, before: Stat | None) -> None:
-        differ = stat.num_children if before is None else stat.pzxid != before.pzxid
+    def _check_children(self, path: str, stat: Stat, before: CachedNode | None) -> None:
+        if before is not None and path not in self._unchecked:
+            return
+        self._unchecked.discard(path)
+        differ = stat.num_children if before is None else stat.pzxid != before.stat.pzxid
         if differ and self.recursive and self._scope.lists(path):
             self.mark(path, CHILDREN)
 

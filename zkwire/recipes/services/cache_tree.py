@@ -34,8 +34,11 @@ class CachedNode:
     def __init__(
         self, path: str, data: bytes, stat: Stat, decode: Callable[[bytes], Any] | None
     ) -> None:
+        #: The node's path, as the client names it.
         self.path: str = path
+        #: The node's data; null, which only other clients write, reads as b"".
         self.data: bytes = data
+        #: The node's stat, of a moment at which it had these data.
         self.stat: Stat = stat
         self._decode = decode
         self._value = _UNKNOWN

@@ -95,7 +95,7 @@ class MemberGroup(GroupOwner):
         """Take the events: what they tell of is stale."""
         with suppress(RuntimeError):  # nothing is watched at this moment
             while (event := watch.take()) is not None:
-                if event.type is not EventType.NODE_DATA_CHANGED or event.path == self._path:
+                if event.type is not EventType.NODE_DATA_CHANGED:
                     self._names = None
                 self._known.pop(event.path.rpartition("/")[2], None)
 

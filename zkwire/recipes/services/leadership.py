@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from zkwire.recipes.services.supervisor import Sequence
+    from zkwire.recipes.services.supervisor import SessionSequence
     from zkwire.recipes.services.supervisor_shell import Shell
 
 _NETWORK = (ConnectionLossError, LockLostError, OperationTimeoutError)
@@ -66,7 +66,7 @@ def _ends_a_term(client: Any, error: Exception) -> bool:
 
 
 async def lead(
-    sessions: Sequence, shell: Shell, path: str, function: Callable[[Any], Any], text: str
+    sessions: SessionSequence, shell: Shell, path: str, function: Callable[[Any], Any], text: str
 ) -> None:
     """Run for leader for ever; errors of the function that are not the network's are raised."""
     number = 0
@@ -84,11 +84,11 @@ async def lead(
 class SupervisorView:
     """What the supervisor for threads and the one for asyncio have in common."""
 
-    _algorithm: Sequence
+    _algorithm: SessionSequence
     _shell: Any
 
     @property
-    def _sessions(self) -> Sequence:
+    def _sessions(self) -> SessionSequence:
         self._algorithm.begin()
         return self._algorithm
 

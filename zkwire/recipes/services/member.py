@@ -44,5 +44,4 @@ def check_name(what: str, name: str) -> str:
     """``name`` if it can be that of a node."""
     if not check_text(what, name) or "/" in name:
         raise ValueError(f"{what} must not {'contain a slash' if name else 'be empty'}: {name!r}")
-    check_path(f"/{name}")
-    return name
+    return check_path("/" + name)[1:]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import ClientClosedError, OperationTimeoutError
-from zkwire.operations.checks import check_acl, check_data
+from zkwire.errors import OperationTimeoutError
+from zkwire.operations.checks import check_acl
 from zkwire.recipes.services.awaited import AwaitedService
 from zkwire.recipes.services.member import UnnamedKeeper, check_name
 from zkwire.recipes.services.persistent_node import NodeKeeper
-from zkwire.recipes.services.service import SESSION_OVER, Condition
+from zkwire.recipes.services.service import SESSION_OVER, Condition, until_closed
+from zkwire.session.waitable import check_timeout
 from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
@@ -54,8 +55,8 @@ class GroupOwner(AwaitedService):
     def _start(self) -> None:
         self._check()
         if not self._started:
-            self._started = True
-            self._sessions.serve(self)
+            self._begin()
+            self._started = True  # last: it may be refused here and now alone
 
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
@@ -70,14 +71,13 @@ class GroupOwner(AwaitedService):
         member of that name already.  Raises what has ended the client, or the supervisor.
         """
         self._check()
-        check_data(data)
         if name is None:
             keeper: NodeKeeper = UnnamedKeeper(self._sessions, self._path, data, self._acl)
         else:
             path = f"{self._path}/{check_name('the name of a member', name)}"
             keeper = NodeKeeper(self._sessions, path, data, self._acl)
-        self._joined = [other for other in self._joined if not other._over] + [keeper]
         try:
+            self._joined = [other for other in self._joined if not other._over] + [keeper]
             await keeper.wait_present(timeout)
         except BaseException:
             keeper._leave()  # in the background, for nothing else knows of it
@@ -86,11 +86,11 @@ class GroupOwner(AwaitedService):
 
     async def leave(self, timeout: float | None = 10.0) -> None:
         """End all memberships that this object has joined; like ``PersistentNode.close``."""
-        joined, self._joined = self._joined, []
-        for keeper in joined:
+        limit = check_timeout("timeout", timeout)
+        for keeper in self._joined:
             keeper._leave()
-        for keeper in joined:
-            await keeper.close(timeout)
+        for keeper in self._joined:
+            await keeper.close(limit)
 
     async def members(self, timeout: float | None = None) -> list[Member]:
         """The members as the server has them, at this call or later, the longest-standing first.
@@ -109,7 +109,7 @@ class GroupOwner(AwaitedService):
             raise OperationTimeoutError(message, op="members", path=self._path)
         return list(request.members or ())
 
-    async def changes(self) -> AsyncGenerator[list[Member], None]:
+    def changes(self) -> AsyncGenerator[list[Member], None]:
         """The list of members, for ever: as it is now, then whenever it is another.
 
         A reader that is slow gets the newest list when it asks for it, not those between.  A change
@@ -120,15 +120,14 @@ class GroupOwner(AwaitedService):
         def is_newer() -> bool:
             return self._members is not None and self._members != seen
 
-        try:
-            while not self._closed:
-                self._start()
-                await self._until(is_newer, None)
-                seen = self._members
-                yield list(seen or ())
-        except ClientClosedError:
-            if not self._closed:
-                raise
+        async def newer() -> list[Member]:
+            nonlocal seen
+            self._start()
+            await self._until(is_newer, None)
+            seen = self._members
+            return list(seen or ())
+
+        return until_closed(newer, lambda: self._closed)
 
     async def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
@@ -137,11 +136,17 @@ class GroupOwner(AwaitedService):
 
     async def close(self, timeout: float | None = 10.0) -> None:
         """:meth:`leave`, and watch no longer.  Idempotent."""
+        limit = check_timeout("timeout", timeout)
+        self._leave()
+        await self.leave(limit)
+        with suppress(*SESSION_OVER):
+            await self._left(self._path, limit)
+
+    def _leave(self) -> None:
+        for keeper in self._joined:
+            keeper._leave()
         self._leaving = True
         if self._started:
             self._asked.notify()
         else:
             self._end()
-        await self.leave(timeout)
-        with suppress(*SESSION_OVER):
-            await self._left(self._path, timeout)

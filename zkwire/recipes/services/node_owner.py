@@ -19,6 +19,7 @@ from zkwire.operations.checks import check_acl, check_data
 from zkwire.recipes.services.awaited import AwaitedService
 from zkwire.recipes.services.service import SESSION_OVER, Condition
 from zkwire.recipes.view import PathView
+from zkwire.session.waitable import check_timeout
 from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
@@ -102,7 +103,7 @@ class NodeOwner(AwaitedService):
         self._stat: Stat | None = None  # of its own node, as last seen
         self._conflict: Stat | None = None
         self._todo = Condition(lambda: self._leaving or bool(self._stat and self._wishes))
-        sessions.serve(self)
+        self._begin()
 
     def _settle(self, wishes: tuple[Wish, ...], error: ServerError | None = None) -> None:
         """The last of the wishes is fulfilled, or refused with this error."""
@@ -140,11 +141,11 @@ class NodeOwner(AwaitedService):
         :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
         data; then the node keeps the data it had.
         """
-        wish = Wish(check_data(data))
+        wish, limit = Wish(check_data(data)), check_timeout("timeout", timeout)
         self._check()
         self._wishes.append(wish)
         self._todo.notify()
-        if not await self._until(lambda: wish.done, timeout):
+        if not await self._until(lambda: wish.done, limit):
             raise OperationTimeoutError(
                 "not written in time; it will be as soon as it can be",
                 op="set_data",
@@ -162,9 +163,10 @@ class NodeOwner(AwaitedService):
         node may not be deleted; of a node that is not ephemeral NotEmptyError if it has children,
         and what has ended the session or the client before.
         """
+        limit = check_timeout("timeout", timeout)
         self._leave()
         try:
-            await self._left(self._path, timeout)
+            await self._left(self._path, limit)
         except SESSION_OVER:
             if not self._ephemeral:
                 raise
@@ -173,6 +175,5 @@ class NodeOwner(AwaitedService):
         """Nothing that the service does not do by itself."""
 
     def _leave(self) -> None:
-        """Begin to close."""
         self._leaving = True
         self._todo.notify()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.service import Background
 
 
-class MemberNode(NodeKeeper):
+class MemberKeeper(NodeKeeper):
     """The node of a member; ``tell`` is told each change."""
 
     _tell: Callable[[], object]
@@ -45,11 +45,10 @@ class Partition:
     ) -> None:
         if isinstance(items, str) or not isinstance(items, Iterable):
             raise TypeError(f"the items must be a list of names, not {items!r}")
-        self.path: str = check_below_root(path, "a partitioner")
+        path = check_below_root(path, "a partitioner")
+        self.path: str = path
         self.members: str = f"{path}/members"
-        self.items: tuple[str, ...] = tuple(items)
-        for item in self.items:
-            self.item(item)
+        self.items: tuple[str, ...] = tuple(check_name("an item", item) for item in items)
         if not self.items:
             raise ValueError("there are no items to share out")
         if len(set(self.items)) < len(self.items):
@@ -59,21 +58,17 @@ class Partition:
         self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
         self.data: bytes = digest(self.items)
 
-    def item(self, item: str) -> str:
-        """The path of an item's lock."""
-        return f"{self.path}/items/{check_name('an item', item)}"
-
-    def join(self, runtime: Background, tell: Callable[[], object]) -> MemberNode:
+    def join(self, runtime: Background, tell: Callable[[], object]) -> MemberKeeper:
         """Make the member's node in this session, and keep it."""
         self.name = self.name or runtime.unique()
         sessions: Any = runtime  # the driver behind it is one
-        member = MemberNode(sessions, f"{self.members}/{self.name}", self.data, self.acl)
+        member = MemberKeeper(sessions, f"{self.members}/{self.name}", self.data, self.acl)
         member._tell = tell
         return member
 
     def tenure(self, runtime: Background, item: str, tell: Callable[[], object]) -> Tenure:
         """Ask for the lock of an item."""
-        return Tenure(runtime, self.item(item), self.name or "", self.acl, tell)
+        return Tenure(runtime, f"{self.path}/items/{item}", self.name or "", self.acl, tell)
 
     def allotted(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
         """The items of this member; ``roll``: the czxid and the data of each member.
@@ -87,7 +82,7 @@ class Partition:
         if members[oldest][1] != self.data:
             raise ValueError(
                 f"{self.path}: member {oldest!r} shares out other items than this one: "
-                f"{members[oldest][1].decode('ascii', 'replace')}, not {self.data.decode()}"
+                f"{members[oldest][1][:100]!r}, not {self.data!r}"
             )
         same = [name for name, (_, data) in members.items() if data == self.data]
         owners = allot(self.items, same)

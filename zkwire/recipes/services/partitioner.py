@@ -53,7 +53,8 @@ class PartitionerView(PathView):
     def state(self) -> State:
         """What it is doing.
 
-        * ``"allocating"``: it waits for a session, or for items that are to be its own.
+        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
+          end of a Client's session none comes: each wait raises that end.)
         * ``"acquired"``: it has all items that are to be its own.
         * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
         * ``"failed"``: it has ended with an error, which each wait raises.
@@ -77,7 +78,7 @@ class Partitioning(Sharing):
         self._member: Any = None
         self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
         self._tenures: dict[str, Tenure] = {}
-        sessions.serve(self)
+        self._begin()
 
     # --- the session's side -----------------------------------------------------------------------
 

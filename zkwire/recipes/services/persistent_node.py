@@ -24,6 +24,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from zkwire.errors import NodeExistsError, NoNodeError, NotReadOnlyError, ZooKeeperError
+from zkwire.recipes.runtime import newest
 from zkwire.recipes.services.node_owner import LOOK_AGAIN, NodeOwner
 from zkwire.recipes.trees import ensure_path
 from zkwire.session.watch import Watch
@@ -45,7 +46,7 @@ class NodeKeeper(NodeOwner):
 
     async def _serve(self, runtime: Any) -> None:
         engaged: set[Any] = runtime.engaged
-        if any(isinstance(k, NodeKeeper) and k._path == self._path for k in tuple(engaged)):
+        if any(isinstance(k, NodeKeeper) and k._path == self._path for k in list(engaged)):
             raise NodeExistsError(f"{self._path}: another object of this client keeps this node")
         engaged.add(self)
         try:
@@ -129,10 +130,7 @@ class NodeKeeper(NodeOwner):
         """Delete the node if it is still there; to be repeated while there is one."""
         operations = runtime.operations
         try:
-            # sync: a server that is behind may not show yet what a lost create has made.
-            sync, look = operations.sync(self._path), operations.exists(self._path)
-            await sync
-            stat = await look
+            stat = await newest(operations, operations.exists, self._path)
             if await self._is_own(runtime, stat) and stat is not None:
                 await operations.delete(self._path, stat.version)
         except NotReadOnlyError:

@@ -18,7 +18,8 @@ from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
     from zkwire.operations import Operations, Reply
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
     class Sessions(Protocol):
         """One session, or with a supervisor one after another."""
+
+        def check(self) -> None:
+            """Raise if nothing can be asked here: in a forked child, in another event loop."""
+            ...
 
         def serve(self, service: Service) -> None:
             """Run the service in this session, or in each, until :meth:`dismiss`.
@@ -85,13 +90,12 @@ class Condition(Waitable):
         self._waiting.pop(waker, None)
 
     def notify(self) -> None:
-        """Wake what waits for it if it holds."""
-        while self._waiting and self._holds():
-            try:
-                waker, _ = self._waiting.popitem()
-            except KeyError:
-                return  # another thread has taken the last
-            waker()
+        """Wake what waits for it if it holds.  What interrupts this may call it again."""
+        for waker in list(self._waiting):
+            if not self._holds():
+                return
+            waker()  # interrupt-safe: before it is forgotten, so perhaps twice
+            self._waiting.pop(waker, None)
 
 
 class Background:
@@ -138,6 +142,7 @@ class Service:
 
     _called: str  # in messages
     _path: str
+    _origin: TracebackType | None = None  # of the error
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -161,20 +166,29 @@ class Service:
         except SESSION_OVER:
             pass
         except Exception as error:  # one that went unnoticed would leave callers waiting for ever
-            self._error = error
+            self._error, self._origin = error, error.__traceback__
             self._sessions.dismiss(self)
         finally:
             self._session_ended()
             self._changed()
+
+    def _begin(self) -> None:
+        """Have it run; not if this is interrupted, as the caller may have nothing to close then."""
+        try:
+            self._sessions.serve(self)
+        except BaseException:
+            self._sessions.dismiss(self)
+            raise
 
     @property
     def _over(self) -> bool:
         return self._closed or self._error is not None
 
     def _check(self) -> None:
-        """Raise what has ended the service."""
+        """Raise what has ended the service, or why it cannot be used here."""
+        self._sessions.check()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(self._origin)  # which each raise would make longer
         if self._closed:
             raise ClientClosedError(f"the {self._called} of {self._path} has been closed")
 
@@ -190,3 +204,19 @@ class Service:
         self._closed = True
         self._sessions.dismiss(self)
         self._changed()
+
+
+async def until_closed(
+    next_one: Callable[[], Awaitable[Any]],
+    closed: Callable[[], bool],
+    end: Callable[[], object] = lambda: None,
+) -> AsyncGenerator[Any, None]:
+    """What ``next_one`` returns, again and again, until it is ``closed``; calls ``end`` behind."""
+    try:
+        while not closed():
+            yield await next_one()
+    except ClientClosedError:
+        if not closed():
+            raise
+    finally:
+        end()

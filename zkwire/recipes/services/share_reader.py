@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import ClientClosedError
 from zkwire.recipes.services.awaited import AwaitedService
-from zkwire.recipes.services.service import SESSION_OVER, Condition
+from zkwire.recipes.services.service import SESSION_OVER, Condition, until_closed
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
@@ -73,15 +72,17 @@ class ShareReader(AwaitedService):
         if older members share out other items; NoAuthError and what else a server refuses a node
         with; ClientClosedError behind :meth:`close`; RuntimeError while another reader waits.
         """
+        limit = check_timeout("timeout", timeout)
         if self._reading:
             raise RuntimeError("the shares go to one reader")
+        self._check()
         self._reading = True
         try:
             while True:
                 if self._next is None:
                     self._asked = Asked(self._share)
                     self._tell()
-                if not await self._until(lambda: self._next is not None, timeout):
+                if not await self._until(lambda: self._next is not None, limit):
                     return None
                 taken = self._next
                 if taken is not None:  # else its session has just ended
@@ -91,19 +92,13 @@ class ShareReader(AwaitedService):
         finally:
             self._reading = False
 
-    async def __aiter__(self) -> AsyncGenerator[Any, None]:
-        try:
-            while not self._leaving:
-                yield await self.next()
-        except ClientClosedError:
-            if not self._leaving:
-                raise
+    def __aiter__(self) -> AsyncGenerator[Any, None]:
+        return until_closed(self.next, lambda: self._leaving)
 
     async def _until_changed(self, share: ShareView, timeout: float | None) -> bool:
         """Wait until the share has changed, at most so long; whether it has."""
-        limit = check_timeout("timeout", timeout)
         with self._notified(lambda: share._stale) as stale:
-            await self._sessions.holds(stale, limit)
+            await self._sessions.holds(stale, check_timeout("timeout", timeout))
         return share.changed
 
     async def close(self, timeout: float | None = 10.0) -> None:
@@ -113,9 +108,13 @@ class ShareReader(AwaitedService):
         it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
         session at the latest.
         """
+        limit = check_timeout("timeout", timeout)
+        self._leave()
+        with suppress(*SESSION_OVER):
+            await self._left(self._path, limit)
+
+    def _leave(self) -> None:
         self._leaving = True
         self._tell()
         if not self._serving:
             self._end()
-        with suppress(*SESSION_OVER):
-            await self._left(self._path, timeout)

@@ -48,7 +48,7 @@ class StandingKeeper(NodeKeeper):
         except MultiError as error:
             if error.index == 1:  # of an earlier create, whose node is gone
                 await self._drop_token(runtime)
-            raise error.results[error.index] or error from None
+            raise error._culprit from None
 
     async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
         if self._token:

@@ -7,8 +7,7 @@ holds, delivers in ``_next`` and notifies ``_answered``, or has the callback cal
 
 from __future__ import annotations
 
-from zkwire.errors import ClientClosedError
-from zkwire.recipes.services.service import Condition, Service
+from zkwire.recipes.services.service import Condition, Service, until_closed
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.paths import check_path
 
@@ -37,7 +36,7 @@ class StateReader(Service):
         self._asked = Condition(lambda: self._wanted and self._next is None)
         self._answered = Condition(lambda: self._over or self._next is not None)
         if self._started:
-            sessions.serve(self)
+            self._begin()
 
     def _changed(self) -> None:
         self._answered.notify()
@@ -74,7 +73,7 @@ class StateReader(Service):
                 raise RuntimeError("a state goes to one reader: make another watch for this one")
             self._check()
             if not self._started:
-                self._sessions.serve(self)
+                self._begin()
                 self._started = True  # last: it may be refused here and now alone
             self._wanted = True
             self._asked.notify()
@@ -83,16 +82,11 @@ class StateReader(Service):
             if reader in self._readers:  # else an interrupt came before
                 self._readers.remove(reader)
 
-    async def __aiter__(self) -> AsyncGenerator[Any, None]:
-        try:
-            while not self._closed:
-                yield await self.next()
-        except ClientClosedError:
-            if not self._closed:
-                raise
-        finally:
-            if not self._readers:  # else this was the second one
-                self.close()
+    def __aiter__(self) -> AsyncGenerator[Any, None]:
+        # The second reader, which is refused, leaves the first its watch.
+        return until_closed(
+            self.next, lambda: self._closed, lambda: None if self._readers else self.close()
+        )
 
     def close(self) -> None:
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""

@@ -27,6 +27,7 @@ from zkwire.recipes.services.service import SESSION_OVER, Condition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import TracebackType
     from typing import Any
 
     from zkwire.recipes.services.service import Service
@@ -47,9 +48,11 @@ class Succession:
         # attribute, so that a reader without the mutex never gets the one without the other.
         self._present: tuple[int, Any] = (0, None)
         self._begun = self._supervised = False
+        self._refusal = ""
         self._services: dict[Service, None] = {}
         self._waiting: set[Condition] = set()  # for a session
         self._error: BaseException | None = None
+        self._origin: TracebackType | None = None  # of the error
         self._closed = False
         self._stopped = Condition(lambda: self._closed)
 
@@ -90,7 +93,7 @@ class Succession:
         self._check()
         with self._shell.mutex:
             if not self._begun:
-                self._shell.begin(self._supervise(), "sessions")
+                self._shell.begin(self._supervise, "sessions")
                 self._begun = True
 
     async def _supervise(self) -> None:
@@ -123,6 +126,7 @@ class Succession:
                 self._enter(client)
                 await driver.holds(self._stopped, None)
         except AuthFailedError as error:
+            self._refusal = f": {error}"
             driver.warn(f"{driver.name}: {error}; a supervisor keeps trying")
         except SESSION_OVER:
             pass
@@ -169,8 +173,8 @@ class Succession:
 
     def _end(self, error: BaseException | None) -> None:
         """Make no other session; the first ``error`` is what each wait raises from now on."""
-        if self._error is None:
-            self._error = error
+        if error is not None and self._error is None:
+            self._error, self._origin = error, error.__traceback__
         self._closed = True
         self._stopped.notify()
 
@@ -182,4 +186,4 @@ class Succession:
     def raise_error(self) -> None:
         """Raise the error that a function, or the making of a client, has ended with."""
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(self._origin)  # which each raise would make longer

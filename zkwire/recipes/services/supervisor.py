@@ -8,6 +8,7 @@ in :mod:`zkwire.recipes.services.succession`.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from zkwire.errors import ClientClosedError, UnreachableError
 from zkwire.recipes.services.service import Condition
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Sequence(Succession):
+class SessionSequence(Succession):
     """The sessions of a supervisor, seen from outside."""
+
+    def check(self) -> None:
+        """Raise ForkedError in a forked child, RuntimeError in another event loop."""
+        self._shell.check()
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function, in order, where a user's code may run."""
@@ -31,10 +36,9 @@ class Sequence(Succession):
         """Wait until ``condition`` holds; raises what has ended the supervisor."""
         self._shell.check()
         await self._shell.within(Either(condition, self._stopped), timeout)
-        if condition.ready:
-            return True
-        self._check()
-        return False
+        if not condition.ready:
+            self._check()
+        return condition.ready
 
     async def _newer(self, number: int, timeout: float | None) -> tuple[int, Any]:
         """A later session than that one, and its client, which is None when the time runs out."""
@@ -61,9 +65,8 @@ class Sequence(Succession):
 
         None at the end of the supervisor; raises what has ended it.
         """
-        if not self._closed:
-            with suppress(ClientClosedError):
-                return await self._newer(number, None)
+        with suppress(ClientClosedError):
+            return await self._newer(number, None)
         self._shell.check()
         self.raise_error()
         return None
@@ -78,7 +81,7 @@ class Sequence(Succession):
         limit = check_timeout("timeout", timeout)
         _, client = await self._newer(0, limit)
         if client is None:
-            raise UnreachableError(f"there was no session within {limit:.3g} s")
+            raise UnreachableError(f"there was no session within {limit:.3g} s{self._refusal}")
         return client
 
     async def wait(self, timeout: float | None = None) -> bool:
@@ -97,10 +100,12 @@ class Sequence(Succession):
     def run(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run ``work()`` beside the sessions; an error of it ends the supervisor."""
         self.begin()
-        self._shell.begin(self._reported(work), name)
+        self._shell.begin(partial(self._reported, work), name)
 
     async def _reported(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await work()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             await self.stop(error)
+        finally:
+            self._end(None)  # whatever has ended it, a cancellation from outside, too

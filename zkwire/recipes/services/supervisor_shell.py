@@ -44,8 +44,8 @@ if TYPE_CHECKING:
             """Acquire the lock, call the function with it, release it."""
             ...
 
-        def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-            """Run ``work`` in a thread or a task of its own."""
+        def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+            """Run ``work()`` in a thread or a task of its own."""
             ...
 
         async def within(self, waitable: Waitable, timeout: float | None) -> bool:

@@ -57,7 +57,7 @@ class Tenure(Service):
         self.lock.tell = self._tell = tell
         self.wanted: bool = True
         self.ended: bool = False
-        sessions.serve(self)
+        self._begin()
 
     async def _serve(self, runtime: Background) -> None:
         try:

@@ -139,7 +139,10 @@ def rst_after(frame: Frame) -> Iterable[Step]:
 
 
 def black_hole(frame: Frame) -> Iterable[Step]:
-    """From this frame on, forward nothing in either direction; the connection stays open."""
+    """From this frame on, forward nothing in either direction; the connection stays open.
+
+    For the rest of that connection: `FaultProxy.black_hole` does not end it.
+    """
     return (BlackHole(),)
 
 

@@ -3,8 +3,8 @@
 ::
 
     with FaultProxy(upstream="127.0.0.1:2181") as proxy:
-        proxy.on("create2", nth=1, action=cut_after)
-        ...  # a client of proxy.hosts loses its first create2: executed, but never answered
+        proxy.on("create", nth=1, action=cut_after)
+        ...  # a client of proxy.hosts loses its first create: executed, but never answered
         proxy.wait_for(lambda frames: any(frame.op == "set_watches" for frame in frames))
 
 Decides which action a frame gets, and keeps the log; must not know sockets (`relay`), what an
@@ -39,8 +39,8 @@ Rule: TypeAlias = Callable[[Frame], Action | None]
 class FaultProxy:
     """A proxy on a free port of 127.0.0.1, running from its creation until `close`.
 
-    If a rule or an action raises, its connection ends, and `wait_for` and `close` raise the error
-    again, so that a mistake in a test does not look like a fault.
+    If a rule or an action raises, its connection ends, and the next `wait_for` or `close` raises a
+    RuntimeError from that error, so that a mistake in a test does not look like a fault.
     """
 
     def __init__(self, upstream: str) -> None:

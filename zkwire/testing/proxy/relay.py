@@ -53,6 +53,7 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RESET = struct.pack("ii", 1, 0)
 _CHUNK = 64 * 1024
 _LINGER = 1.0
+_LONGEST_WAIT = 86400.0  # a selector takes no more than 24 days
 
 
 class ProxiedConnection:
@@ -294,8 +295,8 @@ class Relay:
         deadline = 0.0
         try:
             while not self._closing:
-                timeout = None if deadline == math.inf else max(0.0, deadline - monotonic())
-                for key, events in self._selector.select(timeout):
+                left = min(max(0.0, deadline - monotonic()), _LONGEST_WAIT)
+                for key, events in self._selector.select(None if deadline == math.inf else left):
                     key.data(events)
                 if self._woken:
                     self._run_commands()

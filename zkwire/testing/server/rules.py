@@ -50,9 +50,9 @@ class Behaviour(TypedDict, total=False):
     removes watches of the types 4 and 5, requires READ for ``exists``, understands IPv6 in access
     lists, and refuses a create in a multi without an ACL or with unknown flags.
     ``unknown_opcodes``: further opcodes that the server does not know.
-    ``extended_types`` allows nodes with a time to live.
+    ``extended_types``, on by default, allows nodes with a time to live.
     ``read_only``: start without a quorum; `set_read_only` changes it.
-    ``local_sessions``: without them a read-only server refuses new sessions.
+    ``local_sessions``, on by default: without them a read-only server refuses new sessions.
     ``sasl_users``: passwords by user name, for DIGEST-MD5; without them there is no SASL.
     ``enforce_auth``: schemes ("sasl", "digest", ...).  A request of a connection that has not
     authenticated with one of them is answered with -124, and the connection is closed.
