@@ -12,6 +12,7 @@ from pathlib import Path
 
 import zkwire
 import zkwire.testing
+from zkwire.jute.record import Record
 
 SPECIAL = {"__init__", "__enter__", "__aenter__", "__iter__", "__aiter__"}
 PATH = Path(__file__).with_name("public_api.txt")
@@ -31,7 +32,8 @@ def signature_of(function: object) -> str:
 
 def members_of(kind: type) -> Iterator[str]:
     for name in sorted(dir(kind)):
-        if name in dir(tuple if issubclass(kind, tuple) else object) and name != "__init__":
+        base = next(b for b in (Record, tuple, object) if issubclass(kind, b))
+        if name in dir(base) and name != "__init__":
             continue
         if name.startswith("_") and name not in SPECIAL:
             continue
