@@ -13,6 +13,7 @@ import gc
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,18 +33,15 @@ from tests.support.aio_helpers import (
     watch_count,
 )
 from tests.support.lock_helpers import LONG, PATIENCE
-from tests.unit.test_exports import OPERATIONS
+from tests.support.operation_samples import SAMPLES
 from zkwire import (
     AsyncClient,
     AsyncMultiLock,
     AsyncNonBlockingLock,
     AsyncSequentialLock,
-    Check,
     ClientClosedError,
-    Create,
     Event,
     EventType,
-    GetData,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -52,6 +50,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.testing import Server
+from zkwire.wire import ops
 
 HOWS = ("waiting", "answered", "twice")
 CUTS = ("whole", "cut")
@@ -141,28 +140,17 @@ async def two_in_a_row(client: AsyncClient) -> Any:
     return await first, await second
 
 
+def _called_on_a(call: Callable[[Any, str], Awaitable[Any]], client: AsyncClient) -> Awaitable[Any]:
+    return call(client, "/a")
+
+
 VERBS: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
-    "create": lambda c: c.create("/a/new"),
-    "create_with_stat": lambda c: c.create_with_stat("/a/new"),
-    "delete": lambda c: c.delete("/a/gone"),
-    "set_data": lambda c: c.set_data("/a", b"x"),
-    "set_acl": lambda c: c.set_acl("/a", [*zk_acl()]),
-    "exists": lambda c: c.exists("/a", watch=Watch()),
-    "get_data": lambda c: c.get_data("/a", watch=Watch()),
-    "get_children": lambda c: c.get_children("/a", watch=Watch()),
-    "get_children_with_stat": lambda c: c.get_children_with_stat("/a"),
-    "get_acl": lambda c: c.get_acl("/a"),
-    "sync": lambda c: c.sync("/a"),
-    "multi": lambda c: c.multi([Check("/a"), Create("/a/m")]),
-    "multi_read": lambda c: c.multi_read([GetData("/a"), GetData("/a/b")]),
-    "add_watch": lambda c: c.add_watch("/a", Watch(), recursive=True),
+    **{
+        f"{sample.method}, {sample.op.name}": partial(_called_on_a, sample.call)
+        for sample in SAMPLES
+        if sample.op is not ops.REMOVE_WATCHES
+    },
     "remove_watches": lambda c: c.remove_watches("/watched"),
-    "add_auth": lambda c: c.add_auth("digest", b"a:b"),
-    "who_am_i": lambda c: c.who_am_i(),
-    "get_ephemerals": lambda c: c.get_ephemerals("/"),
-    "get_all_children_number": lambda c: c.get_all_children_number("/a"),
-    "get_config": lambda c: c.get_config(watch=Watch()),
-    "reconfig": lambda c: c.reconfig(leaving=["9"]),
     "ensure_path": lambda c: c.ensure_path("/x/y/z"),
     "delete_tree": lambda c: c.delete_tree("/a"),
     "walk": walked,
@@ -170,16 +158,6 @@ VERBS: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
     "two in a row": two_in_a_row,
     "wait_for_state": lambda c: c.wait_for_state(State.DISCONNECTED, timeout=0.02),
 }
-
-
-def zk_acl() -> Any:
-    from zkwire import OPEN_ACL_UNSAFE
-
-    return OPEN_ACL_UNSAFE
-
-
-def test_each_operation_is_cancelled() -> None:
-    assert set(VERBS) >= OPERATIONS
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.fake_server import Connection, FakeServer, mute, silent
 from tests.support.lock_helpers import Running
+from tests.support.operation_samples import OPERATIONS
 from tests.support.server_control import poll
 from zkwire import (
     ACL,
@@ -36,6 +38,7 @@ from zkwire import (
     Watch,
 )
 from zkwire.jute.frames import SEND_LIMIT
+from zkwire.operations import Operations
 
 # What a deadline may be missed by, and the bound of a close.
 SLACK = 0.3
@@ -324,80 +327,64 @@ BAD_SERVERS: list[tuple[Any, type[Exception], str]] = [
     (None, ValueError, "either members, or joining or leaving"),
 ]
 
-# Each operation: its good arguments, and for each of them which ways there are to get it wrong.
-Wrong = list[tuple[Any, type[Exception], str]]
-Argument = tuple[str, Any, Wrong]
-PATH: Argument = ("path", "/a", BAD_PATHS + ENDS_IN_SLASH)
-DATA: Argument = ("data", b"", BAD_DATA)
-VERSION: Argument = ("version", -1, BAD_VERSIONS)
-WATCH: Argument = ("watch", None, BAD_WATCHES)
-CREATE: list[Argument] = [
-    *(PATH, DATA, ("acl", [*OPEN_ACL_UNSAFE], BAD_ACLS), ("ttl", None, BAD_TTLS)),
+# Each parameter: its name, a good argument, and which ways there are to get it wrong.
+Argument = tuple[str, Any, list[tuple[Any, type[Exception], str]]]
+PARAMETERS: list[Argument] = [
+    ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
+    ("data", b"", BAD_DATA),
+    ("version", -1, BAD_VERSIONS),
+    ("watch", None, BAD_WATCHES),
+    ("acl", [*OPEN_ACL_UNSAFE], BAD_ACLS),
+    ("ttl", None, BAD_TTLS),
     ("container", False, []),
+    ("which", 3, [(w, ValueError, "not a valid WatchType") for w in (0, 6, -1, "any", None)]),
+    ("scheme", "digest", [(w, TypeError, "scheme must be a str") for w in (b"a", None, 7)]),
+    (
+        "secret",
+        b"a:b",
+        [
+            *((w, TypeError, "secret must be bytes") for w in ("a:b", None, 7, bytearray(b"a:b"))),
+            (bytes(SEND_LIMIT), ValueError, "jute.maxbuffer"),
+        ],
+    ),
+    (
+        "prefix",
+        "/",
+        [
+            *((w, TypeError, "prefix must be a str") for w in (None, b"/a")),
+            *((w, ValueError, "must start with '/'") for w in ("", "a")),
+        ],
+    ),
+    ("members", ["server.1=h:1:2;3"], BAD_SERVERS),
+    ("joining", None, [(["server.1=h:1:2;3"], ValueError, "either members, or joining")]),
+    ("leaving", None, [(["1"], ValueError, "either members, or joining")]),
 ]
-ARGUMENTS: dict[str, list[Argument]] = {
-    "create": CREATE,
-    "create_with_stat": CREATE,
+# Those of one operation that differ.
+OWN_PARAMETERS: dict[str, list[Argument]] = {
     "delete": [
-        ("path", "/a", [*BAD_PATHS, *ENDS_IN_SLASH, ("/", ValueError, "root cannot be deleted")]),
-        VERSION,
+        ("path", "/a", [*BAD_PATHS, *ENDS_IN_SLASH, ("/", ValueError, "root cannot be deleted")])
     ],
-    "set_data": [PATH, DATA, VERSION],
-    "exists": [PATH, WATCH],
-    "get_data": [PATH, WATCH],
-    "get_children": [PATH, WATCH],
-    "get_children_with_stat": [PATH, WATCH],
-    "sync": [PATH],
     "set_acl": [
-        PATH,
-        ("acl", [*OPEN_ACL_UNSAFE], [*BAD_ACLS, (None, TypeError, "list or tuple of ACL")]),
-        VERSION,
+        ("acl", [*OPEN_ACL_UNSAFE], [*BAD_ACLS, (None, TypeError, "list or tuple of ACL")])
     ],
-    "get_acl": [PATH],
     "multi": [("operations", [], BAD_OPERATIONS + BAD_WRITES)],
     "multi_read": [("operations", [], BAD_OPERATIONS + BAD_READS)],
-    "add_watch": [
-        PATH,
-        ("watch", print, [*BAD_WATCHES, (None, TypeError, "a Watch or a callable")]),
-    ],
-    "remove_watches": [
-        PATH,
-        ("which", 3, [(w, ValueError, "not a valid WatchType") for w in (0, 6, -1, "any", None)]),
-    ],
-    "add_auth": [
-        ("scheme", "digest", [(w, TypeError, "scheme must be a str") for w in (b"a", None, 7)]),
-        (
-            "secret",
-            b"a:b",
-            [
-                ("a:b", TypeError, "secret must be bytes"),
-                *((w, TypeError, "secret must be bytes") for w in (None, 7, bytearray(b"a:b"))),
-                (bytes(SEND_LIMIT), ValueError, "jute.maxbuffer"),
-            ],
-        ),
-    ],
-    "who_am_i": [],
-    "get_ephemerals": [
-        (
-            "prefix",
-            "/",
-            [
-                (None, TypeError, "prefix must be a str"),
-                (b"/a", TypeError, "prefix must be a str"),
-                ("", ValueError, "must start with '/'"),
-                ("a", ValueError, "must start with '/'"),
-            ],
-        )
-    ],
-    "get_all_children_number": [PATH],
-    "get_config": [WATCH],
+    "add_watch": [("watch", print, [*BAD_WATCHES, (None, TypeError, "a Watch or a callable")])],
     "reconfig": [
-        ("members", ["server.1=h:1:2;3"], BAD_SERVERS),
-        ("joining", None, [(["server.1=h:1:2;3"], ValueError, "either members, or joining")]),
-        ("leaving", None, [(["1"], ValueError, "either members, or joining")]),
-        ("version", -1, [(v, ValueError, "version must be") for v in ("1", None, -2, 2**63)]),
+        ("version", -1, [(v, ValueError, "version must be") for v in ("1", None, -2, 2**63)])
     ],
 }
+FLAGS = {"self", "ephemeral", "sequential", "recursive"}
+
+
+def arguments_of(operation: str) -> list[Argument]:
+    """What is tried for each of its parameters, in their order."""
+    known = {argument[0]: argument for argument in PARAMETERS + OWN_PARAMETERS.get(operation, [])}
+    names = inspect.signature(getattr(Operations, operation)).parameters
+    return [known[name] for name in names if name not in FLAGS]
+
+
+ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIONS)}
 
 
 # --- pipelines ------------------------------------------------------------------------------------

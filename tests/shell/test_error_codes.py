@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.lock_helpers import Stage
+from tests.support.operation_samples import SAMPLES
 from tests.support.secure_servers import SecureServer
 from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer
 from zkwire import (
@@ -433,23 +434,11 @@ def test_codes_that_end_the_session(
 
 # --- servers older than an operation --------------------------------------------------------------
 
-SINCE: list[tuple[str, str, Callable[[Client], Any]]] = [
-    ("create2", "3.5.0", lambda c: c.create_with_stat("/x")),
-    ("reconfig", "3.5.0", lambda c: c.reconfig(leaving=["1"])),
-    ("create_container", "3.5.1", lambda c: c.create("/x", container=True)),
-    ("create_ttl", "3.5.3", lambda c: c.create("/x", ttl=1)),
-    ("multi_read", "3.6.0", lambda c: c.multi_read([])),
-    ("get_ephemerals", "3.6.0", lambda c: c.get_ephemerals()),
-    ("get_all_children_number", "3.6.0", lambda c: c.get_all_children_number("/")),
-    ("add_watch", "3.6.0", lambda c: c.add_watch("/x", Watch())),
-    ("who_am_i", "3.7.0", lambda c: c.who_am_i()),
-]
-
-
-def test_each_operation_that_an_older_server_lacks_is_asked_for() -> None:
-    by_the_client_itself = {"check_watches", "remove_watches", "set_watches2"}
-    late = {op.name for op in ops.OPS.values() if op.since >= "3.5"}
-    assert {op for op, *_ in SINCE} == late - by_the_client_itself
+SINCE = sorted(
+    (sample.op.since, sample.op.name, sample.call)
+    for sample in SAMPLES
+    if sample.op.since >= "3.5" and sample.op is not ops.REMOVE_WATCHES
+)
 
 
 def test_an_older_server_costs_a_connection_and_not_the_session() -> None:
@@ -463,9 +452,9 @@ def test_an_older_server_costs_a_connection_and_not_the_session() -> None:
         watch = Watch()
         client.get_data("/mine", watch=watch)
         oldest, made = "4", 1
-        for op, since, ask in reversed(SINCE):
+        for since, op, ask in reversed(SINCE):
             with pytest.raises(UnimplementedError) as caught:
-                ask(client)
+                ask(client, "/mine")
             error = caught.value
             assert (error.code, error.op) == (-6, op)
             assert f"since {since}" in str(error)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
+from tests.support.operation_samples import OPERATIONS
 from zkwire import errors
 from zkwire.jute.record import Record
 from zkwire.net.pipeline import Pipeline
@@ -75,12 +76,6 @@ PUBLIC = (
     | {"Contender", "DigestMD5", "Lost", "SeenChildren", "SeenData", "Watch"}
 )
 
-OPERATIONS = {
-    *("add_auth", "add_watch", "create", "create_with_stat", "delete", "exists", "get_acl"),
-    *("get_all_children_number", "get_children", "get_children_with_stat", "get_config"),
-    *("get_data", "get_ephemerals", "multi", "multi_read", "reconfig", "remove_watches", "set_acl"),
-    *("set_data", "sync", "who_am_i"),
-}
 # Those that are about something else than a node, and what they are about.
 FIRST_ARGUMENT = {
     "add_auth": "scheme",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
+from tests.support.operation_samples import SAMPLES
 from zkwire.operations import Operations
 from zkwire.wire import ops
 from zkwire.wire.ops import OPS
@@ -29,6 +30,13 @@ def rows() -> dict[str, list[str]]:
 
 def test_every_operation_has_its_row() -> None:
     assert rows().keys() == {op.name for op in OPS.values()}
+
+
+def test_every_operation_that_a_user_calls_has_a_sample() -> None:
+    sent_by_the_client = {"check_watches", "close_session", "ping", "sasl", "set_watches"}
+    part_of_a_multi = {"check"}
+    called = {op.name for op in OPS.values()} - sent_by_the_client - {"set_watches2"}
+    assert {sample.op.name for sample in SAMPLES} == called - part_of_a_multi
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.matrix import rows, table
-from tests.unit.test_exports import OPERATIONS
+from tests.support.operation_samples import OPERATIONS
 
 
 def test_the_document_shows_what_is_stored() -> None:

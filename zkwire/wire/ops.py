@@ -37,6 +37,9 @@ class WatchKind(IntEnum):
 LASTING = (WatchKind.PERSISTENT, WatchKind.RECURSIVE)
 
 
+_PATHS = ("path", "prefix_path")
+
+
 class Op:
     """One operation; see the module's docstring."""
 
@@ -61,6 +64,11 @@ class Op:
         self.watch: WatchKind | None = watch
         self.since: str = since
         self.release: tuple[int, ...] = tuple(map(int, since.split(".")))
+
+    @property
+    def has_path(self) -> bool:
+        """Whether the request begins with the path of a node."""
+        return self.request is not None and next(iter(self.request.__annotations__), "") in _PATHS
 
     def decode_reply(self, data: bytes, at: int, end: int) -> Record | MultiResponse | None:
         """The record that fills ``data[at:end]``, None if there is none; raises ProtocolError."""

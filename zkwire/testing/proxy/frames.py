@@ -12,41 +12,15 @@ from __future__ import annotations
 import struct
 from typing import Final, Literal, NamedTuple
 
+from zkwire.wire.ops import OPS
+
 Direction = Literal["c2s", "s2c"]
 Kind = Literal["connect", "request", "reply", "notification", "ping", "auth", "command", "raw"]
 
-OPCODES: Final = {
-    "create": 1,
-    "delete": 2,
-    "exists": 3,
-    "get_data": 4,
-    "set_data": 5,
-    "get_acl": 6,
-    "set_acl": 7,
-    "get_children": 8,
-    "sync": 9,
-    "ping": 11,
-    "get_children2": 12,
-    "check": 13,
-    "multi": 14,
-    "create2": 15,
-    "reconfig": 16,
-    "check_watches": 17,
-    "remove_watches": 18,
-    "create_container": 19,
-    "delete_container": 20,
-    "create_ttl": 21,
-    "multi_read": 22,
-    "auth": 100,
-    "set_watches": 101,
-    "sasl": 102,
-    "get_ephemerals": 103,
-    "get_all_children_number": 104,
-    "set_watches2": 105,
-    "add_watch": 106,
-    "who_am_i": 107,
+OPCODES: Final[dict[str, int]] = {
+    **{op.name: op.opcode for op in OPS.values()},
+    "delete_container": 20,  # between servers
     "create_session": -10,
-    "close_session": -11,
 }
 """The opcode of each operation, by its name in the protocol, in snake case."""
 
@@ -55,20 +29,7 @@ PING_XID: Final = -2
 
 _NAMES = {opcode: name for name, opcode in OPCODES.items()}
 _KINDS: dict[str, Kind] = {"ping": "ping", "auth": "auth"}
-_WITHOUT_PATH = {
-    "ping",
-    "multi",
-    "reconfig",
-    "multi_read",
-    "auth",
-    "set_watches",
-    "sasl",
-    "set_watches2",
-    "who_am_i",
-    "create_session",
-    "close_session",
-    "unknown",
-}
+_WITHOUT_PATH = {op.name for op in OPS.values() if not op.has_path} | {"create_session", "unknown"}
 _REQUEST_HEADER = struct.Struct(">4xii")
 _REPLY_HEADER = struct.Struct(">4xiqi")
 _EVENT_PATH = _REPLY_HEADER.size + 8  # after the type of the event and the state

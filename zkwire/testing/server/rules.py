@@ -14,28 +14,8 @@ from zkwire.wire import ops
 Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
 
 # An operation of servers only: no client has it.
-DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None)
+DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None, since="3.5.1")
 
-# Separate from the client's own table, so that a mistake there shows as a difference.
-_SINCE: Final[dict[str, tuple[ops.Op, ...]]] = {
-    "3.5": (
-        ops.CREATE2,
-        ops.RECONFIG,
-        ops.CHECK_WATCHES,
-        ops.REMOVE_WATCHES,
-        ops.CREATE_CONTAINER,
-        ops.CREATE_TTL,
-        DELETE_CONTAINER,
-    ),
-    "3.6": (
-        ops.MULTI_READ,
-        ops.GET_EPHEMERALS,
-        ops.GET_ALL_CHILDREN_NUMBER,
-        ops.SET_WATCHES2,
-        ops.ADD_WATCH,
-    ),
-    "3.7": (ops.WHO_AM_I,),
-}
 _VERSIONS: Final = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
 
 
@@ -105,7 +85,8 @@ class Rules:
         self.super_password = super_password
         self.reconfig = reconfig
         self.handshake_timeout = handshake_timeout
-        later = [op for since, new in _SINCE.items() if since > version for op in new]
+        at = tuple(map(int, version.split(".")))
+        later = [op for op in (*ops.OPS.values(), DELETE_CONTAINER) if op.release[:2] > at]
         self.unknown: frozenset[int] = frozenset(unknown_opcodes) | {op.opcode for op in later}
         self.before_39: bool = version != "3.9"
         self.has_config: bool = version != "3.4"
