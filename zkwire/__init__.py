@@ -57,18 +57,6 @@ __all__ += ["CacheEvent"]
 _from("recipes.services.cache_event")
 __all__ += ["CacheFullError", "CachedNode"]
 _from("recipes.services.cache_tree")
-__all__ += ["Barrier", "DoubleBarrier"]
-_from("blocking.barriers")
-__all__ += ["AsyncBarrier", "AsyncDoubleBarrier"]
-_from("aio.barriers")
-__all__ += ["Counter"]
-_from("blocking.counter")
-__all__ += ["AsyncCounter"]
-_from("aio.counter")
-__all__ += ["OncePer"]
-_from("blocking.once_per")
-__all__ += ["AsyncOncePer"]
-_from("aio.once_per")
 __all__ += ["Cache"]
 _from("blocking.cache")
 __all__ += ["AsyncCache"]
@@ -83,10 +71,21 @@ __all__ += ["AsyncPartitioner"]
 _from("aio.partitioner")
 __all__ += ["QueueEmptyError", "QueueFullError", "QueueItem"]
 _from("recipes.classic.queue_items")
-__all__ += ["Queue"]
-_from("blocking.queue")
+
+# <recipes: tools/generate.py>
+__all__ += ["Barrier", "Counter", "DoubleBarrier", "OncePer", "Queue"]
+_from("blocking.recipes")
+__all__ += ["AsyncBarrier"]
+_from("recipes.classic.barrier")
+__all__ += ["AsyncCounter"]
+_from("recipes.classic.counter")
+__all__ += ["AsyncDoubleBarrier"]
+_from("recipes.classic.double_barrier")
+__all__ += ["AsyncOncePer"]
+_from("recipes.classic.once_per")
 __all__ += ["AsyncQueue"]
-_from("aio.queue")
+_from("recipes.classic.queue_taking")
+# </recipes>
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
 _from("jute.records")
@@ -125,49 +124,150 @@ _from("errors")
 
 TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:
-    from zkwire.aio.barriers import *
-    from zkwire.aio.cache import *
-    from zkwire.aio.client import *
-    from zkwire.aio.counter import *
-    from zkwire.aio.following import *
-    from zkwire.aio.locks import *
-    from zkwire.aio.membership import *
-    from zkwire.aio.once_per import *
-    from zkwire.aio.partitioner import *
-    from zkwire.aio.queue import *
-    from zkwire.aio.supervisor import *
-    from zkwire.blocking.barriers import *
-    from zkwire.blocking.cache import *
-    from zkwire.blocking.client import *
-    from zkwire.blocking.counter import *
-    from zkwire.blocking.following import *
-    from zkwire.blocking.locks import *
-    from zkwire.blocking.membership import *
-    from zkwire.blocking.once_per import *
-    from zkwire.blocking.partitioner import *
-    from zkwire.blocking.queue import *
-    from zkwire.blocking.supervisor import *
-    from zkwire.errors import *
-    from zkwire.jute.records import *
-    from zkwire.net.sasl import *
-    from zkwire.operations.multi import *
-    from zkwire.recipes.classic.queue_items import *
-    from zkwire.recipes.locks.contenders import *
-    from zkwire.recipes.lost import *
-    from zkwire.recipes.services.cache_event import *
-    from zkwire.recipes.services.cache_tree import *
-    from zkwire.recipes.services.member import *
-    from zkwire.recipes.services.seen import *
-    from zkwire.recipes.services.share import *
-    from zkwire.session.trace import *
-    from zkwire.session.watch import *
-    from zkwire.wire.model import *
+    # <names: tools/generate.py>
+    from zkwire.aio.cache import AsyncCache as AsyncCache
+    from zkwire.aio.client import AsyncClient as AsyncClient
+    from zkwire.aio.client import AsyncTransaction as AsyncTransaction
+    from zkwire.aio.following import AsyncChildrenWatch as AsyncChildrenWatch
+    from zkwire.aio.following import AsyncDataWatch as AsyncDataWatch
+    from zkwire.aio.locks import AsyncBlockingLock as AsyncBlockingLock
+    from zkwire.aio.locks import AsyncElection as AsyncElection
+    from zkwire.aio.locks import AsyncLease as AsyncLease
+    from zkwire.aio.locks import AsyncLock as AsyncLock
+    from zkwire.aio.locks import AsyncMultiLock as AsyncMultiLock
+    from zkwire.aio.locks import AsyncNonBlockingLock as AsyncNonBlockingLock
+    from zkwire.aio.locks import AsyncReadWriteLock as AsyncReadWriteLock
+    from zkwire.aio.locks import AsyncReentrantLock as AsyncReentrantLock
+    from zkwire.aio.locks import AsyncSemaphore as AsyncSemaphore
+    from zkwire.aio.locks import AsyncSequentialLock as AsyncSequentialLock
+    from zkwire.aio.membership import AsyncGroup as AsyncGroup
+    from zkwire.aio.membership import AsyncPersistentNode as AsyncPersistentNode
+    from zkwire.aio.partitioner import AsyncPartitioner as AsyncPartitioner
+    from zkwire.aio.supervisor import AsyncSupervisor as AsyncSupervisor
+    from zkwire.blocking.cache import Cache as Cache
+    from zkwire.blocking.client import Client as Client
+    from zkwire.blocking.client import Transaction as Transaction
+    from zkwire.blocking.following import ChildrenWatch as ChildrenWatch
+    from zkwire.blocking.following import DataWatch as DataWatch
+    from zkwire.blocking.locks import BlockingLock as BlockingLock
+    from zkwire.blocking.locks import Election as Election
+    from zkwire.blocking.locks import Lease as Lease
+    from zkwire.blocking.locks import Lock as Lock
+    from zkwire.blocking.locks import MultiLock as MultiLock
+    from zkwire.blocking.locks import NonBlockingLock as NonBlockingLock
+    from zkwire.blocking.locks import ReadWriteLock as ReadWriteLock
+    from zkwire.blocking.locks import ReentrantLock as ReentrantLock
+    from zkwire.blocking.locks import Semaphore as Semaphore
+    from zkwire.blocking.locks import SequentialLock as SequentialLock
+    from zkwire.blocking.membership import Group as Group
+    from zkwire.blocking.membership import PersistentNode as PersistentNode
+    from zkwire.blocking.partitioner import Partitioner as Partitioner
+    from zkwire.blocking.partitioner import Share as Share
+    from zkwire.blocking.recipes import Barrier as Barrier
+    from zkwire.blocking.recipes import Counter as Counter
+    from zkwire.blocking.recipes import DoubleBarrier as DoubleBarrier
+    from zkwire.blocking.recipes import OncePer as OncePer
+    from zkwire.blocking.recipes import Queue as Queue
+    from zkwire.blocking.supervisor import Supervisor as Supervisor
+    from zkwire.errors import AuthFailedError as AuthFailedError
+    from zkwire.errors import BadArgumentsError as BadArgumentsError
+    from zkwire.errors import BadVersionError as BadVersionError
+    from zkwire.errors import ClientClosedError as ClientClosedError
+    from zkwire.errors import ConnectionLossError as ConnectionLossError
+    from zkwire.errors import DataInconsistencyError as DataInconsistencyError
+    from zkwire.errors import EphemeralOnLocalSessionError as EphemeralOnLocalSessionError
+    from zkwire.errors import ForkedError as ForkedError
+    from zkwire.errors import GarbledError as GarbledError
+    from zkwire.errors import InvalidACLError as InvalidACLError
+    from zkwire.errors import LockLostError as LockLostError
+    from zkwire.errors import LockTakenError as LockTakenError
+    from zkwire.errors import LockTimeoutError as LockTimeoutError
+    from zkwire.errors import MarshallingError as MarshallingError
+    from zkwire.errors import MultiError as MultiError
+    from zkwire.errors import NewConfigNoQuorumError as NewConfigNoQuorumError
+    from zkwire.errors import NoAuthError as NoAuthError
+    from zkwire.errors import NoChildrenForEphemeralsError as NoChildrenForEphemeralsError
+    from zkwire.errors import NodeExistsError as NodeExistsError
+    from zkwire.errors import NoNodeError as NoNodeError
+    from zkwire.errors import NotEmptyError as NotEmptyError
+    from zkwire.errors import NotReadOnlyError as NotReadOnlyError
+    from zkwire.errors import NotSentError as NotSentError
+    from zkwire.errors import NoWatcherError as NoWatcherError
+    from zkwire.errors import OperationTimeoutError as OperationTimeoutError
+    from zkwire.errors import OutcomeUnknownError as OutcomeUnknownError
+    from zkwire.errors import ProtocolError as ProtocolError
+    from zkwire.errors import QuotaExceededError as QuotaExceededError
+    from zkwire.errors import ReconfigDisabledError as ReconfigDisabledError
+    from zkwire.errors import ReconfigInProgressError as ReconfigInProgressError
+    from zkwire.errors import ReplyTooLargeError as ReplyTooLargeError
+    from zkwire.errors import RequestTimeoutError as RequestTimeoutError
+    from zkwire.errors import RuntimeInconsistencyError as RuntimeInconsistencyError
+    from zkwire.errors import SequenceExhaustedError as SequenceExhaustedError
+    from zkwire.errors import ServerError as ServerError
+    from zkwire.errors import ServerTimeoutError as ServerTimeoutError
+    from zkwire.errors import SessionExpiredError as SessionExpiredError
+    from zkwire.errors import SessionMovedError as SessionMovedError
+    from zkwire.errors import ThrottledOpError as ThrottledOpError
+    from zkwire.errors import UnimplementedError as UnimplementedError
+    from zkwire.errors import UnknownSessionError as UnknownSessionError
+    from zkwire.errors import UnreachableError as UnreachableError
+    from zkwire.errors import ZooKeeperError as ZooKeeperError
+    from zkwire.jute.records import ACL as ACL
+    from zkwire.jute.records import ClientInfo as ClientInfo
+    from zkwire.jute.records import Id as Id
+    from zkwire.jute.records import Stat as Stat
+    from zkwire.net.sasl import DigestMD5 as DigestMD5
+    from zkwire.operations.multi import Check as Check
+    from zkwire.operations.multi import Create as Create
+    from zkwire.operations.multi import Delete as Delete
+    from zkwire.operations.multi import GetChildren as GetChildren
+    from zkwire.operations.multi import GetData as GetData
+    from zkwire.operations.multi import SetData as SetData
+    from zkwire.recipes.classic.barrier import AsyncBarrier as AsyncBarrier
+    from zkwire.recipes.classic.counter import AsyncCounter as AsyncCounter
+    from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier as AsyncDoubleBarrier
+    from zkwire.recipes.classic.once_per import AsyncOncePer as AsyncOncePer
+    from zkwire.recipes.classic.queue_items import QueueEmptyError as QueueEmptyError
+    from zkwire.recipes.classic.queue_items import QueueFullError as QueueFullError
+    from zkwire.recipes.classic.queue_items import QueueItem as QueueItem
+    from zkwire.recipes.classic.queue_taking import AsyncQueue as AsyncQueue
+    from zkwire.recipes.locks.contenders import Contender as Contender
+    from zkwire.recipes.lost import Lost as Lost
+    from zkwire.recipes.services.cache_event import CacheEvent as CacheEvent
+    from zkwire.recipes.services.cache_tree import CachedNode as CachedNode
+    from zkwire.recipes.services.cache_tree import CacheFullError as CacheFullError
+    from zkwire.recipes.services.member import Member as Member
+    from zkwire.recipes.services.seen import SeenChildren as SeenChildren
+    from zkwire.recipes.services.seen import SeenData as SeenData
+    from zkwire.recipes.services.share import AsyncShare as AsyncShare
+    from zkwire.session.trace import TraceFrame as TraceFrame
+    from zkwire.session.watch import Watch as Watch
+    from zkwire.wire.model import CREATOR_ALL_ACL as CREATOR_ALL_ACL
+    from zkwire.wire.model import OPEN_ACL_UNSAFE as OPEN_ACL_UNSAFE
+    from zkwire.wire.model import READ_ACL_UNSAFE as READ_ACL_UNSAFE
+    from zkwire.wire.model import AclAndStat as AclAndStat
+    from zkwire.wire.model import ChildrenAndStat as ChildrenAndStat
+    from zkwire.wire.model import Credentials as Credentials
+    from zkwire.wire.model import DataAndStat as DataAndStat
+    from zkwire.wire.model import Event as Event
+    from zkwire.wire.model import EventType as EventType
+    from zkwire.wire.model import PathAndStat as PathAndStat
+    from zkwire.wire.model import Perms as Perms
+    from zkwire.wire.model import State as State
+    from zkwire.wire.model import WatchType as WatchType
+    from zkwire.wire.model import digest_auth as digest_auth
+    from zkwire.wire.model import digest_id as digest_id
+    # </names>
 else:
+    from _thread import RLock as _RLock
+
+    _lock = _RLock()
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(__import__(_HOMES[name], fromlist=[name]), name)
+        with _lock:  # Two threads may not begin to load a package and its module at once.
+            value = getattr(__import__(_HOMES[name], fromlist=[name]), name)
         globals()[name] = value
         return value
 

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import SEED
 from tests.support.simulation_barrier import NETWORK, PLANTED, meeting
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.classic.double_barrier import Member
+from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
@@ -33,7 +33,7 @@ def test_random_runs_with_several_faults(count: int, more: int, servers: int) ->
 
 
 @pytest.mark.parametrize("core", PLANTED, ids=lambda core: core.__name__)
-def test_a_planted_bug_is_found(core: type[Member]) -> None:
+def test_a_planted_bug_is_found(core: type[AsyncDoubleBarrier]) -> None:
     faults, invariants = PLANTED[core]
     with pytest.raises(FailedRunError) as caught:
         explore(meeting(2, 2, core, more=1), range(2000), most=4, faults=faults)

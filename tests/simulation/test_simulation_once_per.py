@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import SEED
 from tests.support.simulation_once_per import NETWORK, PLANTED, asking
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.classic.once_per import PeriodicClaim
+from zkwire.recipes.classic.once_per import AsyncOncePer
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
@@ -31,7 +31,7 @@ def test_random_runs_with_several_faults(servers: int) -> None:
 
 
 @pytest.mark.parametrize("core", PLANTED, ids=lambda core: core.__name__)
-def test_a_planted_bug_is_found(core: type[PeriodicClaim]) -> None:
+def test_a_planted_bug_is_found(core: type[AsyncOncePer]) -> None:
     with pytest.raises(FailedRunError) as caught:
         explore(asking(2, 2, core), range(2000), most=4, faults=("cut", "linger", "cancel", "slow"))
     assert caught.value.invariant in PLANTED[core]

@@ -9,7 +9,7 @@ from zkwire.errors import NoNodeError, ZooKeeperError
 from zkwire.operations import Operations
 from zkwire.operations.multi import Create, Operation, SetData
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.double_barrier import Member
+from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
 from zkwire.recipes.classic.rounds import READY, Rounds, Seen
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
@@ -58,13 +58,13 @@ class Together:
     def comparison_key(self) -> tuple[object, ...]:
         return (*sorted(self._rounds), self.entered, self.refused)
 
-    def has_entered(self, member: Member) -> None:
+    def has_entered(self, member: AsyncDoubleBarrier) -> None:
         self.entered += 1
         assert member._inside is not None
         if member._inside.id not in self._rounds.get(member._round, ()):
             self.wrong.append(f"EARLY: {member._inside.id} is not in {member._round}")
 
-    def has_left(self, sim: Simulation, member: Member) -> None:
+    def has_left(self, sim: Simulation, member: AsyncDoubleBarrier) -> None:
         left = [n for n, age in self._members(sim).items() if age < member._round and n != READY]
         if left:
             self.wrong.append(f"LATE: {left} are still in {member._round}")
@@ -83,7 +83,7 @@ class Together:
 
 
 async def take_part(
-    sim: Simulation, client: Client, member: Member, together: Together, rounds: int
+    sim: Simulation, client: Client, member: AsyncDoubleBarrier, together: Together, rounds: int
 ) -> None:
     """Enter and leave, again and again."""
     for _ in range(rounds):
@@ -95,14 +95,18 @@ async def take_part(
             try:
                 await client.turn()
             except Cancelled:
-                member._give_up()
+                member._abandon()
                 continue
             if await member.leave():
                 together.has_left(sim, member)
 
 
 def meeting(
-    count: int = 2, rounds: int = 2, core: type[Member] = Member, *, more: int = 0
+    count: int = 2,
+    rounds: int = 2,
+    core: type[AsyncDoubleBarrier] = AsyncDoubleBarrier,
+    *,
+    more: int = 0,
 ) -> Scenario:
     """So many members, and ``more`` than a round needs."""
 
@@ -132,7 +136,7 @@ class Blind(Rounds):
         return int(results[0].mzxid) if results else 0
 
 
-class BeginsBlindly(Member):
+class BeginsBlindly(AsyncDoubleBarrier):
     """See `Blind`."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -140,7 +144,7 @@ class BeginsBlindly(Member):
         self._rounds = Blind(self._runtime, self._path, self._acl)
 
 
-class AnyRound(Member):
+class AnyRound(AsyncDoubleBarrier):
     """Enters the round that is on, whenever that began."""
 
     async def _waits(
@@ -152,7 +156,7 @@ class AnyRound(Member):
         return await super()._waits(attempt, seen, deadline, watch)
 
 
-class EndsAtOnce(Member):
+class EndsAtOnce(AsyncDoubleBarrier):
     """The first to leave deletes ``ready``, as kazoo's does: others may not have seen it yet."""
 
     async def _exit(self, deadline: float | None) -> None:
@@ -162,7 +166,7 @@ class EndsAtOnce(Member):
         await super()._exit(deadline)
 
 
-class LeavesAlone(Member):
+class LeavesAlone(AsyncDoubleBarrier):
     """Does not wait for the lowest."""
 
     async def _gone(self, name: str, deadline: float | None) -> None:
@@ -173,14 +177,14 @@ class LeavesAlone(Member):
             raise NoNodeError
 
 
-class KeepsItsNode(Member):
+class KeepsItsNode(AsyncDoubleBarrier):
     """Does not delete its node when it gives up."""
 
     def _clean_up_pending(self) -> None:
         self._pending_cleanup = None
 
 
-class WaitsForAnEvent(Member):
+class WaitsForAnEvent(AsyncDoubleBarrier):
     """Believes that there is something to wait for, also where it has gone meanwhile."""
 
     async def _gone(self, name: str, deadline: float | None) -> None:
@@ -193,7 +197,7 @@ class WaitsForAnEvent(Member):
             watch.close()
 
 
-class DeletesAnyRound(Member):
+class DeletesAnyRound(AsyncDoubleBarrier):
     """What cleans up deletes ``ready``, whatever has become of the barrier since."""
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -202,7 +206,7 @@ class DeletesAnyRound(Member):
         await operations.delete(f"{self._path}/{READY}")
 
 
-PLANTED: dict[type[Member], tuple[tuple[str, ...], set[str]]] = {
+PLANTED: dict[type[AsyncDoubleBarrier], tuple[tuple[str, ...], set[str]]] = {
     BeginsBlindly: (("crash", "expire", "cancel"), {"EARLY"}),
     AnyRound: (("cancel", "crash", "expire"), {"EARLY", "LIVE", "LATE", "STUCK"}),
     EndsAtOnce: ((), {"LIVE", "STUCK", "LATE"}),

@@ -12,7 +12,7 @@ from typing import Any
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Operation, SetData
-from zkwire.recipes.classic.counter import SharedCounter
+from zkwire.recipes.classic.counter import AsyncCounter
 from zkwire.recipes.classic.mark import Mark, Marks
 from zkwire.recipes.classic.turns import Turns
 from zkwire.recipes.runtime import within
@@ -81,7 +81,7 @@ class Sums:
             raise ViolationError("ORPHAN", f"left: {left}")
 
 
-async def add(client: Client, counter: SharedCounter, sums: Sums, times: int) -> None:
+async def add(client: Client, counter: AsyncCounter, sums: Sums, times: int) -> None:
     """Add, again and again; what has failed is told and not repeated."""
     for _ in range(times):
         number = sums.number(client)
@@ -99,7 +99,7 @@ async def add(client: Client, counter: SharedCounter, sums: Sums, times: int) ->
 def adding(
     number: int = 2,
     times: int = 2,
-    core: Callable[..., SharedCounter] = SharedCounter,
+    core: Callable[..., AsyncCounter] = AsyncCounter,
     *,
     crowded: bool = False,
 ) -> Scenario:
@@ -124,11 +124,11 @@ class BuggyMarks(Marks):
     """Marks of a counter that is told which."""
 
 
-def with_marks(kind: type[Marks]) -> Callable[..., SharedCounter]:
+def with_marks(kind: type[Marks]) -> Callable[..., AsyncCounter]:
     """A counter that has such marks."""
 
-    def make(world: Any, path: str) -> SharedCounter:
-        counter = SharedCounter(world, path)
+    def make(world: Any, path: str) -> AsyncCounter:
+        counter = AsyncCounter(world, path)
         counter._marks = kind(world, path)
         return counter
 
@@ -191,7 +191,7 @@ class KeepsMark(Marks):
         super().give_back(mark)
 
 
-class BlindSet(SharedCounter):
+class BlindSet(AsyncCounter):
     """Sets the number whatever its version is by then."""
 
     async def _set(
@@ -207,7 +207,7 @@ class BlindSet(SharedCounter):
         return new
 
 
-class StaysInLine(SharedCounter):
+class StaysInLine(AsyncCounter):
     """Does not leave the queue."""
 
     async def _change(
@@ -218,7 +218,7 @@ class StaysInLine(SharedCounter):
         return await super()._change(change, timeout)
 
 
-PLANTED: dict[str, tuple[Callable[..., SharedCounter], set[str]]] = {
+PLANTED: dict[str, tuple[Callable[..., AsyncCounter], set[str]]] = {
     kind.__name__: (with_marks(kind), invariants)
     for kind, invariants in {
         RepeatsBlindly: {"ONCE", "VALUE", "ORPHAN"},

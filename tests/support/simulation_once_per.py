@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from zkwire.errors import OutcomeUnknownError, ZooKeeperError
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.once_per import PeriodicClaim
+from zkwire.recipes.classic.once_per import AsyncOncePer
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
@@ -50,7 +50,7 @@ class Turns:
             raise ViolationError("ORPHAN", f"left: {list(node.children)}")
 
 
-async def ask(client: Client, claim: PeriodicClaim, turns: Turns, times: int) -> None:
+async def ask(client: Client, claim: AsyncOncePer, turns: Turns, times: int) -> None:
     """Ask again and again."""
     for _ in range(times):
         with suppress(ZooKeeperError, Cancelled):
@@ -60,7 +60,7 @@ async def ask(client: Client, claim: PeriodicClaim, turns: Turns, times: int) ->
                 turns.refused += 1
 
 
-def asking(number: int = 2, times: int = 2, core: type[PeriodicClaim] = PeriodicClaim) -> Scenario:
+def asking(number: int = 2, times: int = 2, core: type[AsyncOncePer] = AsyncOncePer) -> Scenario:
     """So many clients that ask so many times each, all within one period."""
 
     def scenario(sim: Simulation) -> None:
@@ -73,7 +73,7 @@ def asking(number: int = 2, times: int = 2, core: type[PeriodicClaim] = Periodic
     return scenario
 
 
-class BelievesLoss(PeriodicClaim):
+class BelievesLoss(AsyncOncePer):
     """A claim that was not answered was made."""
 
     async def _try(self, attempt: Attempt, deadline: float) -> bool:
@@ -83,7 +83,7 @@ class BelievesLoss(PeriodicClaim):
             return True
 
 
-class NewName(PeriodicClaim):
+class NewName(AsyncOncePer):
     """Does not know its own claim again."""
 
     async def _try(self, attempt: Attempt, deadline: float) -> bool:
@@ -91,14 +91,14 @@ class NewName(PeriodicClaim):
         return await super()._try(attempt, deadline)
 
 
-class KeepsDoubt(PeriodicClaim):
+class KeepsDoubt(AsyncOncePer):
     """Does not give back what it may have claimed."""
 
     def _clean_up_after(self, attempt: Attempt) -> None:
         pass
 
 
-class GivesBackAnything(PeriodicClaim):
+class GivesBackAnything(AsyncOncePer):
     """Gives back what another has claimed."""
 
     def _clean_up_after(self, attempt: Attempt) -> None:
@@ -106,7 +106,7 @@ class GivesBackAnything(PeriodicClaim):
         super()._clean_up_after(attempt)
 
 
-PLANTED: dict[type[PeriodicClaim], set[str]] = {
+PLANTED: dict[type[AsyncOncePer], set[str]] = {
     BelievesLoss: {"OFTEN", "ORPHAN", "NEVER"},
     NewName: {"OFTEN", "ORPHAN", "NEVER"},
     KeepsDoubt: {"ORPHAN"},

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from zkwire.aio.queue import AsyncQueueTaking
 from zkwire.errors import (
     ConnectionLossError,
     LockLostError,
@@ -24,10 +23,10 @@ from zkwire.operations.multi import Appended, Delete, Operation
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.classic.mark import Mark
 from zkwire.recipes.classic.marks import PassingMarks
-from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import QueueEmptyError, QueueItem, item
 from zkwire.recipes.classic.queue_search import Search
+from zkwire.recipes.classic.queue_taking import AsyncQueue, Taking
 from zkwire.recipes.runtime import in_time, persist
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
@@ -192,7 +191,7 @@ class Ledger:
                 raise ViolationError("LEFT", f"{client} has {client.session.watch_count} watches")
 
 
-async def produce(queue: ItemQueue, ledger: Ledger, name: str) -> list[bool]:
+async def produce(queue: AsyncQueue, ledger: Ledger, name: str) -> list[bool]:
     items = [f"{name}{n}".encode() for n in range(ledger.plan.items)]
     groups = [items] if ledger.plan.many else [[data] for data in items]
     for data in items:
@@ -216,7 +215,7 @@ async def produce(queue: ItemQueue, ledger: Ledger, name: str) -> list[bool]:
 
 
 async def consume(
-    client: Client, queue: ItemQueue, how: str, ledger: Ledger, sim: Simulation, kind: Queues
+    client: Client, queue: AsyncQueue, how: str, ledger: Ledger, sim: Simulation, kind: Queues
 ) -> list[bool]:
     fails = how == "fail"
     while not ledger.complete:
@@ -244,7 +243,7 @@ async def consume(
 
 
 async def take(
-    client: Client, queue: ItemQueue, ledger: Ledger, sim: Simulation, kind: Queues, fails: bool
+    client: Client, queue: AsyncQueue, ledger: Ledger, sim: Simulation, kind: Queues, fails: bool
 ) -> None:
     taking = kind.taking(queue, ledger.plan.patience)
     taken = await taking.__aenter__()
@@ -277,12 +276,12 @@ async def take(
 class Queues:
     """The parts of a queue, of which any may have a bug."""
 
-    queue: type[ItemQueue] = ItemQueue
-    taking: type[AsyncQueueTaking] = AsyncQueueTaking
+    queue: type[AsyncQueue] = AsyncQueue
+    taking: type[Taking] = Taking
     marks: type[PassingMarks] | None = None
     choice: type[Choice] | None = None
 
-    def make(self, client: Client, flat: bool) -> ItemQueue:
+    def make(self, client: Client, flat: bool) -> AsyncQueue:
         queue = self.queue(client.world, ITEMS if flat else PATH, flat=flat)
         if self.marks is not None:
             queue._marks = self.marks(client.world, queue._layout.marks, queue._layout.path)
@@ -342,7 +341,7 @@ class RepeatsBlindly(PassingMarks):
         return None
 
 
-class LooksForTheItem(ItemQueue):
+class LooksForTheItem(AsyncQueue):
     """After a lost reply the queue is searched: a consumer may have the item already."""
 
     async def _add(self, mark: Mark, beginning: str, items: list[bytes], deadline: float) -> int:
@@ -369,7 +368,7 @@ class LooksForTheItem(ItemQueue):
                 pass
 
 
-class ForgetsItsRemoval(ItemQueue):
+class ForgetsItsRemoval(AsyncQueue):
     """Takes the removal that it has made, and whose reply was lost, for another consumer's."""
 
     async def _claimed(
@@ -385,7 +384,7 @@ class ForgetsItsRemoval(ItemQueue):
             return False
 
 
-class IgnoresClaims(ItemQueue):
+class IgnoresClaims(AsyncQueue):
     """Removes whatever is first, also what a consumer works on."""
 
     async def get(self, timeout: float | None = None) -> QueueItem:
@@ -418,7 +417,7 @@ class ReadsNoClaims(Choice):
                 await self._layout.provide(self._runtime, None, deadline)
 
 
-class RemovesAnything(AsyncQueueTaking):
+class RemovesAnything(Taking):
     """Removes the item without a proof that it is still claimed by this consumer."""
 
     async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
@@ -430,7 +429,7 @@ class RemovesAnything(AsyncQueueTaking):
             raise LockLostError("lost") from None
 
 
-class KeepsItsClaim(AsyncQueueTaking):
+class KeepsItsClaim(Taking):
     """Leaves the claim where a block has failed."""
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -451,7 +450,7 @@ class AllWatch(Choice):
                 own.close()
 
 
-class TrustsTheVersion(ItemQueue):
+class TrustsTheVersion(AsyncQueue):
     """In the flat layout removes what it has read, also if it was claimed before that."""
 
     def _removal(self, name: str, version: int) -> list[Operation]:

@@ -30,8 +30,8 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.recipes.classic.double_barrier import Member
-from zkwire.recipes.classic.once_per import PeriodicClaim
+from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
+from zkwire.recipes.classic.once_per import AsyncOncePer
 from zkwire.recipes.classic.rounds import Seen
 from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.locks.read_write import ReadLockQueue
@@ -407,7 +407,7 @@ def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> No
     over = SessionExpiredError("over")
     world: Any = Runtime(get_data=[NoNodeError("free") if made else over], create=[None, over])
     with pytest.raises(SessionExpiredError) as caught:
-        run(PeriodicClaim(world, "/job", 60).claim())
+        run(AsyncOncePer(world, "/job", 60).claim())
     assert caught.value.maybe_applied == made
 
 
@@ -423,7 +423,7 @@ def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: ConnectionLossEr
 def test_a_member_that_has_left_waits_until_no_other_is_left() -> None:
     seen, last = Seen(["#", ID, "z"], 0, 7), Seen(["z"], 0, 7)
     world: Any = Runtime()
-    core, gone = Member(world, "/b", 3), list[str]()
+    core, gone = AsyncDoubleBarrier(world, "/b", 3), list[str]()
     core._inside, core._round = an_attempt(f"/b/{ID}"), 7
 
     class AllThere:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.scripted import STAT
 from tests.unit.test_recipe_steps import OWN, Runtime
-from zkwire.blocking.queue import QueueTaking
+from zkwire.blocking.faces import Entered
 from zkwire.blocking.run import run
 from zkwire.errors import (
     BadVersionError,
@@ -30,10 +30,9 @@ from zkwire.jute.records import Stat
 from zkwire.operations.multi import Create, Delete
 from zkwire.recipes.classic.mark import USES
 from zkwire.recipes.classic.marks import PassingMarks
-from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_items import is_item
 from zkwire.recipes.classic.queue_search import Search
-from zkwire.recipes.classic.queue_taking import Taking
+from zkwire.recipes.classic.queue_taking import AsyncQueue, Taking
 from zkwire.wire.model import DataAndStat
 
 WORK = [Delete("/x")]
@@ -189,10 +188,10 @@ def test_a_mark_that_another_thread_borrows_meanwhile_is_not_deleted() -> None:
 # --- the queue ------------------------------------------------------------------------------------
 
 
-def a_queue(**answers: list[object]) -> tuple[ItemQueue, Any]:
+def a_queue(**answers: list[object]) -> tuple[AsyncQueue, Any]:
     world: Any = Runtime(**answers)
     world.idle_marks = []
-    return ItemQueue(world, "/q"), world
+    return AsyncQueue(world, "/q"), world
 
 
 ITEM = "entry-100-0000000001"
@@ -246,7 +245,7 @@ def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -
     )
     taking = Taking(queue, None)
     with pytest.raises(SessionExpiredError):
-        run(taking._enter())
+        run(taking.__aenter__())
     data = f"{OWN:016x}-unique".encode() if own else b"another"
     world.answers["get_data"] = [DataAndStat(data, at(0))]
     world.asked.clear()
@@ -265,7 +264,7 @@ def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.M
     monkeypatch.setattr(Search, "end", interrupted)
     taking = Taking(queue, None)
     with pytest.raises(KeyboardInterrupt):
-        QueueTaking(taking).__enter__()
+        Entered(taking, None).__enter__()
     assert world.spawned, "the claim is given back"
     assert not taking._engaged
 
@@ -274,7 +273,7 @@ def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.M
 def test_a_queue_is_limited_to_a_number_of_items(wrong: Any) -> None:
     world: Any = Runtime()
     with pytest.raises(ValueError, match="max_items must be at least 1, or None"):
-        ItemQueue(world, "/q", max_items=wrong)
+        AsyncQueue(world, "/q", max_items=wrong)
 
 
 def test_names_of_other_clients_nodes_are_no_items() -> None:
@@ -297,5 +296,5 @@ def test_a_put_whose_time_is_over_before_it_looks_for_room_says_no_more_than_tha
 
     world: Any = Slow()
     with pytest.raises(OperationTimeoutError) as caught:
-        run(ItemQueue(world, "/q", max_items=1).put(b"", timeout=5.0))
+        run(AsyncQueue(world, "/q", max_items=1).put(b"", timeout=5.0))
     assert not caught.value.maybe_applied

@@ -75,6 +75,8 @@ class Runtime:
     def operations(self) -> Runtime:
         return self
 
+    _recipe_runtime = operations
+
     def __getattr__(self, name: str) -> Callable[..., Answer]:
         return lambda *arguments, **_: self._answer(name, *arguments)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.aio.driver import LoopDriver
+    from zkwire.recipes.runtime import Runtime
 
 
 class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
@@ -55,6 +56,10 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
         from zkwire.aio.driver import LoopDriver
 
         return LoopDriver
+
+    @property
+    def _recipe_runtime(self) -> Runtime:
+        return self._driver
 
     async def __aenter__(self) -> Self:
         try:

@@ -11,6 +11,8 @@ context manager, nothing can be done.
 
 from __future__ import annotations
 
+from weakref import ref
+
 from zkwire.blocking.client import Client
 from zkwire.blocking.run import blocking, run
 from zkwire.errors import LockLostError, OperationTimeoutError
@@ -41,6 +43,92 @@ def runs(
 ) -> Callable[[Callable[..., object]], Callable[Concatenate[Any, P], T]]:
     """A decorator: what it decorates only gives ``blocking(method)`` its name."""
     return lambda _: blocking(method)
+
+
+def wrapped(kind: type[T], algorithm: Any) -> Any:
+    """The object for threads that runs this algorithm; None for None.
+
+    It is the same one for as long as it is in use, so that users can compare it by ``is``.
+    """
+    if algorithm is None:
+        return None
+    known = getattr(algorithm, "_wrapper", None)
+    wrapper: Any = known and known()
+    if wrapper is None:
+        wrapper = kind.__new__(kind)
+        wrapper._algorithm = algorithm
+        algorithm._wrapper = ref(wrapper)
+    return wrapper
+
+
+class With:
+    """An asynchronous context manager, ``_algorithm``, for a ``with`` in a thread.
+
+    An interrupt can come right after it was entered, and while it is left: both stand here in a
+    ``try``.  Before the first instruction of ``__exit__``, as with any context manager, nothing can
+    be done.
+    """
+
+    _algorithm: Any
+
+    def __enter__(self) -> Self:
+        entered = self._algorithm._owned  # by an earlier ``with``, which is to go on
+        try:
+            run(self._algorithm.__aenter__())
+            return self
+        except LockInUseError:
+            raise
+        except BaseException:
+            if not entered:
+                self._algorithm._abandon()
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            run(self._algorithm.__aexit__(*error))
+        except BaseException:
+            self._algorithm._abandon()
+            raise
+
+
+class Entered:
+    """The same, of a method that returns a context manager; for one ``with``."""
+
+    __slots__ = ("_algorithm", "_face")
+
+    def __init__(self, algorithm: Any, face: Any) -> None:
+        self._algorithm = algorithm
+        self._face = face
+
+    def __enter__(self) -> Any:
+        entered = self._algorithm._owned
+        try:
+            value = run(self._algorithm.__aenter__())
+            return self._face if value is self._face._algorithm else value
+        except LockInUseError:
+            raise
+        except BaseException:
+            if not entered:
+                self._algorithm._abandon()
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        With.__exit__(self, *error)  # type: ignore[arg-type]
+
+
+class Sized:
+    """What has a length that a server knows."""
+
+    _algorithm: Any
+
+    def __len__(self) -> int:
+        """How many items there are, claimed ones included; asks a server, as ``size`` does."""
+        size: int = run(self._algorithm.size())
+        return size
+
+    def __bool__(self) -> bool:
+        """True, as of any object: asks no server."""
+        return True
 
 
 class LockFace(View):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from random import Random
     from ssl import SSLContext
-    from typing import Any, TypeVar
+    from typing import Any, Self, TypeVar
 
     from zkwire.jute.records import ACL
     from zkwire.net.connection import Connection
@@ -107,6 +107,10 @@ class Driver:
         self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, acl=acl)
         self._rng = rng
         self._attempts = count(1)
+
+    @property
+    def _recipe_runtime(self) -> Self:
+        return self  # in the place of the client
 
     # --- what differs between threads and asyncio -------------------------------------------------
 

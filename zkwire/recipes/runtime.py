@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     P = ParamSpec("P")
 
+    class AsyncClientLike(Protocol):
+        """An AsyncClient, or what stands in its place."""
+
+        @property
+        def _recipe_runtime(self) -> Runtime:
+            """What recipes ask of it."""
+            ...
+
     class Engaged(Protocol):
         """A lock of which a node may stand on the server."""
 
@@ -58,7 +66,7 @@ if TYPE_CHECKING:
             """Release it in the place of the ``owner``."""
             ...
 
-    class Runtime(Protocol):
+    class Runtime(AsyncClientLike, Protocol):
         """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
 
         @property
@@ -215,6 +223,14 @@ if TYPE_CHECKING:
         def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
         def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None: ...
         def dispatch(self, function: Callable[[], object]) -> None: ...
+
+
+def runtime_of(client: AsyncClientLike) -> Runtime:
+    """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
+    runtime: Runtime | None = getattr(client, "_recipe_runtime", None)
+    if runtime is None:
+        raise TypeError(f"client must be an AsyncClient, not {type(client).__name__}")
+    return runtime
 
 
 def in_time(runtime: Runtime, deadline: float | None) -> float:

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 
 from zkwire.errors import ConnectionLossError, NoNodeError, OperationTimeoutError
 from zkwire.operations.checks import check_acl
-from zkwire.recipes.runtime import deadline_of, in_time, persist, within
+from zkwire.recipes.runtime import deadline_of, in_time, persist, runtime_of, within
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
 from zkwire.session.watch import Watch
@@ -21,14 +21,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
 
-class NodeBarrier(PathView):
-    """The algorithm of a barrier; see :class:`zkwire.Barrier`."""
+class AsyncBarrier(PathView):
+    """A barrier that holds up all that come while it is closed.
 
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        self._runtime = runtime
+        barrier = AsyncBarrier(client, "/maintenance")
+        await barrier.close()       # from here on the others wait
+        ...
+        await barrier.open()
+
+        await barrier.wait(60)      # the others: True when it is open
+
+    It is closed while its node is there, whatever becomes of the client that has closed it.  Any
+    client may close or open it.  kazoo's Barrier and Curator's DistributedBarrier are the same.
+
+    Raises ValueError for a bad path.
+    """
+
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        self._runtime = runtime_of(client)
         self._path = check_below_root(path, "a barrier")
         self._acl = None if acl is None else check_acl(acl)
 

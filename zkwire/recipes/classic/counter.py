@@ -21,7 +21,7 @@ from zkwire.operations.multi import Create, SetData
 from zkwire.recipes.classic.mark import Mark, Marks
 from zkwire.recipes.classic.number_format import NumberFormat, check_number
 from zkwire.recipes.classic.turns import Turns
-from zkwire.recipes.runtime import one_refusal, persist, within
+from zkwire.recipes.runtime import one_refusal, persist, runtime_of, within
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import parent
@@ -29,9 +29,10 @@ from zkwire.wire.paths import parent
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Literal
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
 TRIES = 2
 LAST_VERSION = 2**31 - 1
@@ -53,12 +54,31 @@ class CounterView(PathView):
         return version
 
 
-class SharedCounter(CounterView):
-    """The algorithm of a counter; see :class:`zkwire.Counter`."""
+class AsyncCounter(CounterView):
+    """A number that many clients change; each change is made exactly once.
+
+        counter = AsyncCounter(client, "/orders/count")
+        number = await counter.add(1)
+
+    ``add`` returns the new number, and has added exactly once, however often the connection was
+    lost meanwhile.  Tasks may share a counter.  The node is made by the first change; where there
+    is none the number is 0.  Below it stands an ephemeral node for each client that has changed it.
+
+    ``format``: ``"text"`` is decimal digits, of any length, as kazoo's Counter writes them;
+    ``"int32"`` and ``"int64"`` are those of Curator's SharedCount and DistributedAtomicLong.
+
+    Raises ValueError for a bad path or format.
+    """
 
     def __init__(
-        self, runtime: Runtime, path: str, format: str = "text", acl: Sequence[ACL] | None = None
+        self,
+        client: AsyncClientLike,
+        path: str,
+        *,
+        format: Literal["text", "int32", "int64"] = "text",
+        acl: Sequence[ACL] | None = None,
     ) -> None:
+        runtime = runtime_of(client)
         self._marks = Marks(runtime, path, acl)
         self._runtime = runtime
         self._path = path = self._marks._path

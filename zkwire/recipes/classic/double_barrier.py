@@ -18,35 +18,46 @@ from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.classic.member_node import MemberNode
 from zkwire.recipes.classic.rounds import ANY, Seen
-from zkwire.recipes.runtime import deadline_of, persist
+from zkwire.recipes.runtime import deadline_of, persist, runtime_of
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from typing import Any
+    from typing import Any, Self
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
     Step = Callable[[float | None], Coroutine[Any, Any, None]]
 
 
-class Member(MemberNode):
-    """The algorithm of one member; see :class:`zkwire.DoubleBarrier`."""
+class AsyncDoubleBarrier(MemberNode):
+    """One member of a group that begins a piece of work together and ends it together.
+
+        async with AsyncDoubleBarrier(client, "/step-1", 16):
+            await work()
+
+    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
+    have left or died.  An error in the body of the ``async with`` leaves without a wait for the
+    others.  An object is one member: each task has its own, and may enter again when it has left.
+
+    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
+    """
 
     def __init__(
         self,
-        runtime: Runtime,
+        client: AsyncClientLike,
         path: str,
         count: int,
         text: str = "",
+        *,
         acl: Sequence[ACL] | None = None,
     ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a double barrier has at least one member, not {count!r}")
-        super().__init__(runtime, path, text, acl)
+        super().__init__(runtime_of(client), path, text, acl)
         self._count = count
         self._round = 0
 
@@ -73,6 +84,16 @@ class Member(MemberNode):
         if self._inside is None:
             raise RuntimeError("this member is not inside: enter first")
         return await self._in_time(self._exit, timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.enter()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self.leave()
+        else:
+            self._abandon()
 
     async def _in_time(self, step: Step, timeout: float | None) -> bool:
         deadline = deadline_of(self._runtime, timeout)

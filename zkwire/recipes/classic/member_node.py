@@ -74,7 +74,7 @@ class MemberNode(PathView, Entry):
             ready = Delete(f"{self._path}/{READY}")
             await operations.multi([Check(self._path, stat.version), ready])
 
-    def _give_up(self) -> None:
+    def _abandon(self) -> None:
         """Leave without a wait; called where nothing may await."""
         if self._inside is not None and not self._busy:
             self._pending_cleanup = self._inside

@@ -27,7 +27,7 @@ from zkwire.operations.multi import Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.locks.sequential_entry import encoded
-from zkwire.recipes.runtime import newest, one_refusal, persist, within
+from zkwire.recipes.runtime import newest, one_refusal, persist, runtime_of, within
 from zkwire.recipes.services.service import SESSION_OVER
 from zkwire.recipes.trees import ensure_path
 from zkwire.recipes.view import PathView
@@ -39,21 +39,34 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
 
-class PeriodicClaim(PathView, Entry):
-    """The algorithm of a claim; see :class:`zkwire.OncePer`."""
+class AsyncOncePer(PathView, Entry):
+    """Run something at most once per period, over all machines.
+
+        hourly = AsyncOncePer(client, "/jobs/clean-up", timedelta(hours=1))
+        if await hourly.claim():
+            await clean_up()
+
+    Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
+    one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
+    another one claim at once.  ``period`` is in seconds, or a timedelta; all should name the same.
+    ``text`` stands in the node, behind the claim's id.
+
+    Raises ValueError or TypeError for bad arguments.
+    """
 
     def __init__(
         self,
-        runtime: Runtime,
+        client: AsyncClientLike,
         path: str,
         period: float | timedelta,
         text: str = "",
+        *,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        super().__init__(runtime, path, acl)
+        super().__init__(runtime_of(client), path, acl)
         self._period = milliseconds(period)
         self._text = encoded(text)
         self._won: Attempt | None = None

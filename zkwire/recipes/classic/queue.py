@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ItemQueue(PuttingQueue):
-    """The algorithm of the queue, without claims."""
+    """The queue, without claims."""
 
     async def get(self, timeout: float | None = None) -> QueueItem:
         """Remove the first item, and return it.

@@ -14,7 +14,7 @@ from zkwire.recipes.classic.marks import PassingMarks
 from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
 from zkwire.recipes.locks.sequential_entry import SPARE_NUMBERS
-from zkwire.recipes.runtime import one_refusal, persist, within
+from zkwire.recipes.runtime import one_refusal, persist, runtime_of, within
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
     from zkwire.recipes.classic.mark import Mark
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
 TOGETHER = 100  # items of one request, and their bytes
 TOGETHER_BYTES = 256 * 1024
@@ -36,7 +36,7 @@ class PuttingQueue(PathView):
 
     def __init__(
         self,
-        runtime: Runtime,
+        client: AsyncClientLike,
         path: str,
         *,
         flat: bool = False,
@@ -46,7 +46,7 @@ class PuttingQueue(PathView):
         wrong = not isinstance(max_items, int) or isinstance(max_items, bool) or max_items < 1
         if wrong and max_items is not None:
             raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
-        self._runtime = runtime
+        self._runtime = runtime = runtime_of(client)
         self._layout = Layout(path, flat)
         self._path = path = self._layout.path
         self._max_items = max_items

@@ -26,6 +26,8 @@ from zkwire.recipes.runtime import in_time, newest, one_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from zkwire.operations import Operations
     from zkwire.recipes.classic.mark import Mark
     from zkwire.recipes.classic.queue_items import QueueItem
@@ -43,7 +45,7 @@ class Taking(Entry):
         self._item: QueueItem | None = None
         self._lost = Lost(self._runtime)
 
-    async def _enter(self) -> QueueItem:
+    async def __aenter__(self) -> QueueItem:
         if self._busy or self._owned or self._item is not None:
             raise LockInUseError("a taking is for one block: call take() again")
         search, mark = self._queue._search(self._timeout), None
@@ -73,9 +75,16 @@ class Taking(Entry):
                 self._queue._marks.give_back(mark)
             raise
         finally:
-            self._busy = False  # first: an interrupt of the rest leaves it to `_exit_later`
+            self._busy = False  # first: an interrupt of the rest leaves it to `_abandon`
             search.end()
             self._disengage()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            await self._exit(kind is None)
+        except BaseException:
+            self._abandon()
+            raise
 
     async def _exit(self, well: bool) -> None:
         """Remove the item, or give it back."""
@@ -115,7 +124,7 @@ class Taking(Entry):
         self._claim = None
         self._runtime.unhold(self._lost)
 
-    def _exit_later(self) -> None:
+    def _abandon(self) -> None:
         """Give the item back: where nothing may await."""
         if self._claim is not None:
             self._pending_cleanup, self._claim = self._claim, None
@@ -136,6 +145,54 @@ class Taking(Entry):
         data, stat = await newest(operations, operations.get_data, node)
         if stat.ephemeral_owner == self._runtime.session_id and data == attempt.id.encode():
             await operations.delete(node)
+
+
+class AsyncQueue(ItemQueue):
+    """A queue in which each item is put once, and removed by one consumer.
+
+        queue = AsyncQueue(client, "/jobs")
+        await queue.put(b"resize image 7")
+
+        async with queue.take() as item:
+            await work(item.data)
+
+    Any number of tasks and processes put and take; one object serves all tasks of a client.
+    A lost connection is no error of any call: what became of a request is found out on the next
+    one.  ``get`` removes an item at once, ``take`` when the work on it is done.
+
+    ``flat``: the items are children of ``path`` itself, as those of kazoo's Queue are; else the
+    layout is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
+    ``acl``: the access list of all nodes, None for the client's.
+
+    A queue lives in the memory of every server, and all its names go into one reply: it is for
+    thousands of small items, not for millions.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path}>"
+
+    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[QueueItem]:
+        """The first item, claimed for the body of a ``with`` and removed when that ends well.
+
+            async with queue.take() as item:
+                await work(item.data)
+
+        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
+        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
+        claimed.
+
+        When the body raises, the item is given back, at its place in the order.  So it is when this
+        program ends or its session expires: the claim is an ephemeral node.  The work may then be
+        done twice, which ``item.deliveries`` shows.
+
+        The end of the ``with`` removes item and claim in one request that proves the claim.
+        LockLostError: the claim was lost before that (the session had expired, an outsider has
+        deleted it), the item was not removed, and another consumer may have it.  (With
+        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
+        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
+        doubt whether the item was removed; if not, it is given back in the background.
+        """
+        return Taking(self, timeout)
 
 
 def lost(path: str, reason: str) -> LockLostError:

@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Writes what follows from the recipes: their classes for threads, and the lists of their names.
+
+    python3 tools/generate.py            write
+    python3 tools/generate.py --check    fail, and name the files, if one is not up to date
+
+A recipe is declared once, as a public class ``Async…`` in ``zkwire/recipes/``.  From that follow
+``zkwire/blocking/recipes.py`` (the class without ``Async``: the same signatures, types and
+docstrings, each coroutine run in the caller's thread) and the names in ``zkwire/__init__.py`` and
+``docs/api.md``.  `CONTRIBUTING.md` says how to add a recipe.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+BLOCKING = ROOT / "zkwire" / "blocking" / "recipes.py"
+EXPORTS = ROOT / "zkwire" / "__init__.py"
+API = ROOT / "docs" / "api.md"
+
+HEADER = '''"""The recipes, for threads.  Written by `tools/generate.py`: do not edit.
+
+Each class runs the coroutines of the class ``Async…`` of the same name in the caller's thread.
+"""
+
+from __future__ import annotations
+
+{imports}
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+{typing}
+'''
+ONLY_ASYNC = {"cancel_on_loss"}
+"""Methods that cancel a task: threads have none."""
+SPECIAL = {"__aiter__", "__len__", "__repr__"}
+CLIENTS = {"AsyncClientLike": "Client"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def for_threads(text: str) -> str:
+    """Prose, examples and annotations of an asynchronous class, as they are for threads."""
+    for old, new in CLIENTS.items():
+        text = re.sub(rf"\b{old}\b", new, text)
+    text = re.sub(r"\bAsync(Generator|Iterator)\[(.+?), None\]", r"Iterator[\2]", text)
+    for old, new in (("async with ", "with "), ("async for ", "for "), ("await ", "")):
+        text = text.replace(old, new)
+    text = re.sub(r"(?<!`)``async with``", "``with``", text)
+    text = text.replace("AbstractAsyncContextManager", "AbstractContextManager")
+    return re.sub(r"\bAsync([A-Z]\w+)", r"\1", text)
+
+
+def parsed(function: Any) -> Function:
+    """The definition of a function, as it stands in its file."""
+    node = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef), function
+    return node
+
+
+@cache
+def imports_of(module: ModuleType) -> dict[str, str]:
+    """Where each name that a module has comes from; of a name of its own, itself."""
+    tree = ast.parse(inspect.getsource(module))
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.update({alias.asname or alias.name: node.module for alias in node.names})
+        elif isinstance(node, ast.ClassDef):
+            found[node.name] = module.__name__
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, module.__name__)
+    return found
+
+
+class Recipe:
+    """One public class of a recipe."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self.kind, self.name = kind, kind.__name__
+        self.blocking = self.name.removeprefix("Async")
+        self.home: str = kind.__module__
+        self.views = [base for base in kind.__mro__ if base.__name__.endswith("View")]
+        self.imports: dict[str, str] = {self.name: self.home}
+        self.typing: dict[str, str] = {}
+
+    def members(self) -> Iterator[tuple[str, Any]]:
+        """What users call, that a view does not show; in the order of the definitions."""
+        seen = set[str]()
+        for owner in self.kind.__mro__:
+            if owner is object or not owner.__module__.startswith("zkwire."):
+                continue
+            for name, member in vars(owner).items():
+                if name in seen or (name.startswith("_") and name not in SPECIAL):
+                    continue
+                seen.add(name)
+                if owner not in self.views and name not in ONLY_ASYNC:
+                    yield name, member
+
+    def bases(self) -> list[str]:
+        """The views that are not bases of another one, and how it is entered by a ``with``."""
+        views = [v for v in self.views if not any(v in w.__mro__[1:] for w in self.views)]
+        self.imports |= {view.__name__: view.__module__ for view in views}
+        names = [view.__name__ for view in views]
+        if hasattr(self.kind, "__aenter__"):
+            self.imports["With"] = "zkwire.blocking.faces"
+            names.append("With")
+        if hasattr(self.kind, "size"):
+            self.imports["Sized"] = "zkwire.blocking.faces"
+            names.append("Sized")
+        return names
+
+    def written(self, faces: set[str]) -> str:
+        """The source of the class for threads."""
+        bases = self.bases()
+        doc = for_threads(inspect.cleandoc(self.kind.__doc__ or ""))
+        doc = re.sub(r"\b([Tt])ask(s?)\b", lambda m: f"{'Tt'[m[1] == 't']}hread{m[2]}", doc)
+        lines = [
+            f"class {self.blocking}{f'({chr(44).join(bases)})' if bases else ''}:",
+            textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    "),
+            "",
+            f"    _algorithm: {self.name}",
+            "",
+            *self.constructor(),
+        ]
+        for name, member in self.members():
+            lines += [*self.method(name, member, faces), ""]
+        return "\n".join(lines)
+
+    def constructor(self) -> list[str]:
+        function = self.kind.__init__
+        node = parsed(function)
+        parameters = [argument.arg for argument in node.args.args]
+        if parameters[1:2] != ["client"]:
+            return []  # another recipe makes it
+        self.note_types(function, node)
+        self.imports["runtime_of"] = "zkwire.blocking.faces"
+        arguments = passed(node.args).replace("client", "runtime_of(client)", 1)
+        return [
+            f"    def __init__({for_threads(ast.unparse(node.args))}) -> None:",
+            f"        self._algorithm = {self.name}({arguments})",
+            "",
+        ]
+
+    def method(self, name: str, member: Any, faces: set[str]) -> list[str]:
+        """One method or property, which runs that of the algorithm."""
+        is_property = isinstance(member, property)
+        function = member.fget if is_property else member
+        node = parsed(function)
+        self.note_types(function, node)
+        returns = ast.unparse(node.returns) if node.returns else "None"
+        target = "__iter__" if name == "__aiter__" else name
+        call = f"self._algorithm.{name}"
+        if not is_property:
+            call += f"({passed(node.args)})"
+        if "AsyncGenerator" in returns or "AsyncIterator" in returns:
+            self.imports["iterate"] = "zkwire.blocking.run"
+            call = f"iterate({call})"
+        elif isinstance(node, ast.AsyncFunctionDef):
+            self.imports["run"] = "zkwire.blocking.run"
+            call = f"run({call})"
+        if returns.startswith("AbstractAsyncContextManager"):
+            self.imports["Entered"] = "zkwire.blocking.faces"
+            call = f"Entered({call}, self)"
+        elif (face := returns.removesuffix(" | None")) in faces:
+            self.imports["wrapped"] = "zkwire.blocking.faces"
+            call = f"wrapped({for_threads(face)}, {call})"
+        doc = for_threads(inspect.getdoc(member) or "")
+        body = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', " " * 8)
+        return [
+            *["    @property"] * is_property,
+            f"    def {target}({for_threads(ast.unparse(node.args))}) -> {for_threads(returns)}:",
+            *[body] * bool(doc),
+            f"        {'return ' * (returns != 'None')}{call}",
+        ]
+
+    def note_types(self, function: Any, node: Function) -> None:
+        """Where the names come from that the annotations and the defaults have."""
+        known = imports_of(sys.modules[inspect.unwrap(function).__module__])
+        annotations = ast.unparse(node.args) + " " + (ast.unparse(node.returns or node.args))
+        for name in re.findall(r"\b[A-Za-z_]\w*\b", annotations):
+            plain = for_threads(name)
+            if name in CLIENTS:
+                self.typing[CLIENTS[name]] = "zkwire.blocking.client"
+            elif name in ("AsyncGenerator", "AsyncIterator"):
+                self.typing["Iterator"] = "collections.abc"
+            elif name in known and plain == name:
+                self.typing[name] = known[name]
+            elif plain == "AbstractContextManager":
+                self.typing[plain] = "contextlib"
+
+
+def passed(arguments: ast.arguments) -> str:
+    """The arguments of the call that passes all parameters on."""
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)][1:]
+    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    return ", ".join([*names, *(f"{a.arg}={a.arg}" for a in arguments.kwonlyargs)])
+
+
+def recipes() -> list[Recipe]:
+    """All of them, in the order of their modules and within a module as they stand."""
+    import zkwire.recipes
+
+    found = []
+    for info in pkgutil.walk_packages(zkwire.recipes.__path__, "zkwire.recipes."):
+        module = import_module(info.name)
+        found += [
+            Recipe(kind)
+            for kind in vars(module).values()
+            if isinstance(kind, type)
+            and re.match(r"Async[A-Z]", kind.__name__)
+            and kind.__module__ == module.__name__
+            and kind.__name__ != "AsyncShare"
+        ]
+    return found
+
+
+def blocking_module(declared: list[Recipe]) -> str:
+    """The text of `zkwire/blocking/recipes.py`."""
+    faces = {recipe.name for recipe in declared}
+    classes = [recipe.written(faces) for recipe in declared]
+    imports: dict[str, str] = {}
+    typing: dict[str, str] = {}
+    for recipe in declared:
+        imports |= recipe.imports
+        typing |= recipe.typing
+    own = {recipe.blocking for recipe in declared}
+    imported = [f"from {module} import {name}" for name, module in sorted(imports.items())]
+    checked = [
+        f"    from {module} import {name}"
+        for name, module in sorted(typing.items())
+        if name not in imports and name not in own
+    ]
+    head = HEADER.format(imports="\n".join(imported), typing="\n".join(checked))
+    return head + "\n\n" + "\n\n".join(classes)
+
+
+def formatted(source: str, *rules: str) -> str:
+    """As the project's formatter has it, with what breaks one of these rules mended."""
+    mend = [["check", "-q", "--fix-only", "--select", rule] for rule in rules]
+    for command in (*mend, ["format", "-q"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(BLOCKING), "-"],
+            input=source,
+            text=True,
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+        )
+        source = done.stdout
+    return source
+
+
+def between(text: str, begin: str, end: str, lines: list[str]) -> str:
+    """``text`` with these lines between two that stay."""
+    before, rest = text.split(begin + "\n")
+    return "\n".join([before + begin, *lines, end + rest.split(end)[1]])
+
+
+def exports(declared: list[Recipe]) -> str:
+    """The text of `zkwire/__init__.py`."""
+    homes: dict[str, list[str]] = {"blocking.recipes": [r.blocking for r in declared]}
+    for recipe in declared:
+        homes.setdefault(recipe.home.removeprefix("zkwire."), []).append(recipe.name)
+    table = [
+        line
+        for home, names in homes.items()
+        for line in (f"__all__ += {names!r}".replace("'", '"'), f'_from("{home}")')
+    ]
+    text = between(EXPORTS.read_text(), "# <recipes: tools/generate.py>", "# </recipes>", table)
+    by_module: dict[str, list[str]] = {}
+    entries = re.compile(r"((?:^__all__ \+?= \[[^]]*\].*\n)+)_from\(\"(.+)\"\)", re.MULTILINE)
+    for group, module in entries.findall(text):
+        by_module.setdefault(module, []).extend(re.findall(r'"(\w+)"', group))
+    typed = [
+        f"    from zkwire.{module} import {name} as {name}"
+        for module, names in sorted(by_module.items())
+        for name in names
+    ]
+    begin, end = "    # <names: tools/generate.py>", "    # </names>"
+    return formatted(between(text, begin, end, typed), "I")
+
+
+def api_page(declared: list[Recipe]) -> str:
+    """The text of `docs/api.md`."""
+    homes = dict.fromkeys(recipe.home.removeprefix("zkwire.") for recipe in declared)
+    line = "```{api} blocking.recipes " + " ".join(homes)
+    return re.sub(r"```{api} blocking\.recipes .*", line, API.read_text())
+
+
+def everything() -> dict[Path, str]:
+    """Each file that follows from the recipes, with its text."""
+    declared = recipes()
+    return {
+        BLOCKING: formatted(blocking_module(declared), "I,F401"),
+        EXPORTS: exports(declared),
+        API: api_page(declared),
+    }
+
+
+def main() -> int:
+    """Write, or with ``--check`` compare."""
+    stale = {p: t for p, t in everything().items() if not p.exists() or p.read_text() != t}
+    for path, text in stale.items():
+        if "--check" in sys.argv:
+            print(f"{path.relative_to(ROOT)} is not up to date: run python3 tools/generate.py")
+        else:
+            path.write_text(text)
+    return bool(stale) if "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
