@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 '''
 ONLY_ASYNC = {"cancel_on_loss"}
 """Methods that cancel a task: threads have none."""
+OVERRIDES = "  # pyright: ignore[reportIncompatibleVariableOverride]"
+NOT_PUBLIC = {"AsyncPathLock", "AsyncQueueLock", "AsyncReadLock", "AsyncWriteLock"}
+"""Classes that users meet and do not name."""
 SPECIAL = {"__aiter__", "__len__", "__repr__"}
 CLIENTS = {"AsyncClientLike": "Client"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -94,6 +97,9 @@ class Recipe:
         self.blocking = self.name.removeprefix("Async")
         self.home: str = kind.__module__
         self.views = [base for base in kind.__mro__ if base.__name__.endswith("View")]
+        self.parent = next((k for k in kind.__mro__[1:] if is_declaration(k)), object)
+        if self.parent is not object:
+            self.views = [view for view in self.views if not issubclass(self.parent, view)]
         self.imports: dict[str, str] = {self.name: self.home}
         self.typing: dict[str, str] = {}
 
@@ -101,7 +107,8 @@ class Recipe:
         """What users call, that a view does not show; in the order of the definitions."""
         seen = set[str]()
         for owner in self.kind.__mro__:
-            if owner is object or not owner.__module__.startswith("zkwire."):
+            inherited = issubclass(self.parent, owner)
+            if inherited or not owner.__module__.startswith("zkwire."):
                 continue
             for name, member in vars(owner).items():
                 if name in seen or (name.startswith("_") and name not in SPECIAL):
@@ -115,7 +122,9 @@ class Recipe:
         views = [v for v in self.views if not any(v in w.__mro__[1:] for w in self.views)]
         self.imports |= {view.__name__: view.__module__ for view in views}
         names = [view.__name__ for view in views]
-        if hasattr(self.kind, "__aenter__"):
+        if self.parent is not object:
+            names.append(self.parent.__name__.removeprefix("Async"))
+        elif hasattr(self.kind, "__aenter__"):
             self.imports["With"] = "zkwire.blocking.faces"
             names.append("With")
         if hasattr(self.kind, "size"):
@@ -132,7 +141,7 @@ class Recipe:
             f"class {self.blocking}{f'({chr(44).join(bases)})' if bases else ''}:",
             textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    "),
             "",
-            f"    _algorithm: {self.name}",
+            f"    _algorithm: {self.name}" + OVERRIDES * (self.parent is not object),
             "",
             *self.constructor(),
         ]
@@ -144,14 +153,30 @@ class Recipe:
         function = self.kind.__init__
         node = parsed(function)
         parameters = [argument.arg for argument in node.args.args]
-        if parameters[1:2] != ["client"]:
-            return []  # another recipe makes it
+        inherited = self.parent is not object and function is vars(self.parent).get("__init__")
+        if node.args.vararg is not None:
+            return self.constructor_of_several(node.args.vararg)
+        if parameters[1:2] != ["client"] or inherited:
+            return []  # or another recipe makes it
         self.note_types(function, node)
         self.imports["runtime_of"] = "zkwire.blocking.faces"
         arguments = passed(node.args).replace("client", "runtime_of(client)", 1)
         return [
             f"    def __init__({for_threads(ast.unparse(node.args))}) -> None:",
-            f"        self._algorithm = {self.name}({arguments})",
+            f"        self._algorithm = {self.name}({arguments})"
+            + OVERRIDES * (self.parent is not object),
+            "",
+        ]
+
+    def constructor_of_several(self, argument: ast.arg) -> list[str]:
+        """Of what is made of other recipes; these are an attribute of it."""
+        name, kind = argument.arg, for_threads(ast.unparse(argument.annotation or argument))
+        self.imports["algorithms_of"] = "zkwire.blocking.faces"
+        arguments = f'{name}, "{self.blocking}", {kind}'
+        return [
+            f"    def __init__(self, *{name}: {kind}) -> None:",
+            f"        self._algorithm = {self.name}(*algorithms_of({arguments}))",
+            f"        self.{name} = {name}",
             "",
         ]
 
@@ -210,22 +235,36 @@ def passed(arguments: ast.arguments) -> str:
     return ", ".join([*names, *(f"{a.arg}={a.arg}" for a in arguments.kwonlyargs)])
 
 
+def is_declaration(kind: object) -> bool:
+    """Whether it is a class from which one for threads follows."""
+    return (
+        isinstance(kind, type)
+        and re.match(r"Async[A-Z]", kind.__name__) is not None
+        and kind.__module__.startswith("zkwire.recipes.")
+        and kind.__name__ not in ("AsyncShare", "AsyncClientLike")
+    )
+
+
 def recipes() -> list[Recipe]:
-    """All of them, in the order of their modules and within a module as they stand."""
+    """All of them, each after those that it inherits from."""
     import zkwire.recipes
 
-    found = []
+    found: dict[type[Any], None] = {}
     for info in pkgutil.walk_packages(zkwire.recipes.__path__, "zkwire.recipes."):
-        module = import_module(info.name)
-        found += [
-            Recipe(kind)
-            for kind in vars(module).values()
-            if isinstance(kind, type)
-            and re.match(r"Async[A-Z]", kind.__name__)
-            and kind.__module__ == module.__name__
-            and kind.__name__ != "AsyncShare"
-        ]
-    return found
+        for kind in list(vars(import_module(info.name)).values()):
+            if is_declaration(kind):
+                found |= dict.fromkeys(k for k in reversed(kind.__mro__) if is_declaration(k))
+    return [Recipe(kind) for kind in found]
+
+
+def aliases(declared: list[Recipe]) -> dict[str, Recipe]:
+    """Second names, such as AsyncLock, and the recipe that each stands for."""
+    return {
+        name: recipe
+        for recipe in declared
+        for name, value in vars(sys.modules[recipe.home]).items()
+        if value is recipe.kind and name != recipe.name
+    }
 
 
 def blocking_module(declared: list[Recipe]) -> str:
@@ -245,7 +284,8 @@ def blocking_module(declared: list[Recipe]) -> str:
         if name not in imports and name not in own
     ]
     head = HEADER.format(imports="\n".join(imported), typing="\n".join(checked))
-    return head + "\n\n" + "\n\n".join(classes)
+    second = [f"{n.removeprefix('Async')} = {r.blocking}" for n, r in aliases(declared).items()]
+    return head + "\n\n" + "\n\n".join([*classes, *second])
 
 
 def formatted(source: str, *rules: str) -> str:
@@ -272,9 +312,11 @@ def between(text: str, begin: str, end: str, lines: list[str]) -> str:
 
 def exports(declared: list[Recipe]) -> str:
     """The text of `zkwire/__init__.py`."""
-    homes: dict[str, list[str]] = {"blocking.recipes": [r.blocking for r in declared]}
-    for recipe in declared:
-        homes.setdefault(recipe.home.removeprefix("zkwire."), []).append(recipe.name)
+    public = {recipe.name: recipe for recipe in declared if recipe.name not in NOT_PUBLIC}
+    public |= aliases(declared)
+    homes = {"blocking.recipes": sorted(name.removeprefix("Async") for name in public)}
+    for name, recipe in sorted(public.items()):
+        homes.setdefault(recipe.home.removeprefix("zkwire."), []).append(name)
     table = [
         line
         for home, names in homes.items()
@@ -296,7 +338,8 @@ def exports(declared: list[Recipe]) -> str:
 
 def api_page(declared: list[Recipe]) -> str:
     """The text of `docs/api.md`."""
-    homes = dict.fromkeys(recipe.home.removeprefix("zkwire.") for recipe in declared)
+    public = [recipe for recipe in declared if recipe.name not in NOT_PUBLIC]
+    homes = dict.fromkeys(recipe.home.removeprefix("zkwire.") for recipe in public)
     line = "```{api} blocking.recipes " + " ".join(homes)
     return re.sub(r"```{api} blocking\.recipes .*", line, API.read_text())
 

@@ -24,17 +24,6 @@ _from("aio.client")
 __all__ += ["DigestMD5"]
 _from("net.sasl")
 
-__all__ += [
-    "BlockingLock", "Election", "Lease", "Lock", "MultiLock", "NonBlockingLock", "ReadWriteLock",
-    "ReentrantLock", "Semaphore", "SequentialLock",
-]  # fmt: skip
-_from("blocking.locks")
-__all__ += [
-    "AsyncBlockingLock", "AsyncElection", "AsyncLease", "AsyncLock", "AsyncMultiLock",
-    "AsyncNonBlockingLock", "AsyncReadWriteLock", "AsyncReentrantLock", "AsyncSemaphore",
-    "AsyncSequentialLock",
-]  # fmt: skip
-_from("aio.locks")
 __all__ += ["Lost"]
 _from("recipes.lost")
 __all__ += ["Contender"]
@@ -73,18 +62,50 @@ __all__ += ["QueueEmptyError", "QueueFullError", "QueueItem"]
 _from("recipes.classic.queue_items")
 
 # <recipes: tools/generate.py>
-__all__ += ["Barrier", "Counter", "DoubleBarrier", "OncePer", "Queue"]
+__all__ += [
+    "Barrier",
+    "BlockingLock",
+    "Counter",
+    "DoubleBarrier",
+    "Election",
+    "Lease",
+    "Lock",
+    "MultiLock",
+    "NonBlockingLock",
+    "OncePer",
+    "Queue",
+    "ReadWriteLock",
+    "ReentrantLock",
+    "Semaphore",
+    "SequentialLock",
+]
 _from("blocking.recipes")
 __all__ += ["AsyncBarrier"]
 _from("recipes.classic.barrier")
+__all__ += ["AsyncBlockingLock", "AsyncNonBlockingLock"]
+_from("recipes.locks.single")
 __all__ += ["AsyncCounter"]
 _from("recipes.classic.counter")
 __all__ += ["AsyncDoubleBarrier"]
 _from("recipes.classic.double_barrier")
+__all__ += ["AsyncElection"]
+_from("recipes.locks.election")
+__all__ += ["AsyncLease"]
+_from("recipes.locks.lease")
+__all__ += ["AsyncLock", "AsyncSequentialLock"]
+_from("recipes.locks.sequential")
+__all__ += ["AsyncMultiLock"]
+_from("recipes.locks.multi_lock")
 __all__ += ["AsyncOncePer"]
 _from("recipes.classic.once_per")
 __all__ += ["AsyncQueue"]
 _from("recipes.classic.queue_taking")
+__all__ += ["AsyncReadWriteLock"]
+_from("recipes.locks.read_write")
+__all__ += ["AsyncReentrantLock"]
+_from("recipes.locks.reentrant")
+__all__ += ["AsyncSemaphore"]
+_from("recipes.locks.semaphore")
 # </recipes>
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
@@ -130,16 +151,6 @@ if TYPE_CHECKING:
     from zkwire.aio.client import AsyncTransaction as AsyncTransaction
     from zkwire.aio.following import AsyncChildrenWatch as AsyncChildrenWatch
     from zkwire.aio.following import AsyncDataWatch as AsyncDataWatch
-    from zkwire.aio.locks import AsyncBlockingLock as AsyncBlockingLock
-    from zkwire.aio.locks import AsyncElection as AsyncElection
-    from zkwire.aio.locks import AsyncLease as AsyncLease
-    from zkwire.aio.locks import AsyncLock as AsyncLock
-    from zkwire.aio.locks import AsyncMultiLock as AsyncMultiLock
-    from zkwire.aio.locks import AsyncNonBlockingLock as AsyncNonBlockingLock
-    from zkwire.aio.locks import AsyncReadWriteLock as AsyncReadWriteLock
-    from zkwire.aio.locks import AsyncReentrantLock as AsyncReentrantLock
-    from zkwire.aio.locks import AsyncSemaphore as AsyncSemaphore
-    from zkwire.aio.locks import AsyncSequentialLock as AsyncSequentialLock
     from zkwire.aio.membership import AsyncGroup as AsyncGroup
     from zkwire.aio.membership import AsyncPersistentNode as AsyncPersistentNode
     from zkwire.aio.partitioner import AsyncPartitioner as AsyncPartitioner
@@ -149,25 +160,25 @@ if TYPE_CHECKING:
     from zkwire.blocking.client import Transaction as Transaction
     from zkwire.blocking.following import ChildrenWatch as ChildrenWatch
     from zkwire.blocking.following import DataWatch as DataWatch
-    from zkwire.blocking.locks import BlockingLock as BlockingLock
-    from zkwire.blocking.locks import Election as Election
-    from zkwire.blocking.locks import Lease as Lease
-    from zkwire.blocking.locks import Lock as Lock
-    from zkwire.blocking.locks import MultiLock as MultiLock
-    from zkwire.blocking.locks import NonBlockingLock as NonBlockingLock
-    from zkwire.blocking.locks import ReadWriteLock as ReadWriteLock
-    from zkwire.blocking.locks import ReentrantLock as ReentrantLock
-    from zkwire.blocking.locks import Semaphore as Semaphore
-    from zkwire.blocking.locks import SequentialLock as SequentialLock
     from zkwire.blocking.membership import Group as Group
     from zkwire.blocking.membership import PersistentNode as PersistentNode
     from zkwire.blocking.partitioner import Partitioner as Partitioner
     from zkwire.blocking.partitioner import Share as Share
     from zkwire.blocking.recipes import Barrier as Barrier
+    from zkwire.blocking.recipes import BlockingLock as BlockingLock
     from zkwire.blocking.recipes import Counter as Counter
     from zkwire.blocking.recipes import DoubleBarrier as DoubleBarrier
+    from zkwire.blocking.recipes import Election as Election
+    from zkwire.blocking.recipes import Lease as Lease
+    from zkwire.blocking.recipes import Lock as Lock
+    from zkwire.blocking.recipes import MultiLock as MultiLock
+    from zkwire.blocking.recipes import NonBlockingLock as NonBlockingLock
     from zkwire.blocking.recipes import OncePer as OncePer
     from zkwire.blocking.recipes import Queue as Queue
+    from zkwire.blocking.recipes import ReadWriteLock as ReadWriteLock
+    from zkwire.blocking.recipes import ReentrantLock as ReentrantLock
+    from zkwire.blocking.recipes import Semaphore as Semaphore
+    from zkwire.blocking.recipes import SequentialLock as SequentialLock
     from zkwire.blocking.supervisor import Supervisor as Supervisor
     from zkwire.errors import AuthFailedError as AuthFailedError
     from zkwire.errors import BadArgumentsError as BadArgumentsError
@@ -232,6 +243,16 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem as QueueItem
     from zkwire.recipes.classic.queue_taking import AsyncQueue as AsyncQueue
     from zkwire.recipes.locks.contenders import Contender as Contender
+    from zkwire.recipes.locks.election import AsyncElection as AsyncElection
+    from zkwire.recipes.locks.lease import AsyncLease as AsyncLease
+    from zkwire.recipes.locks.multi_lock import AsyncMultiLock as AsyncMultiLock
+    from zkwire.recipes.locks.read_write import AsyncReadWriteLock as AsyncReadWriteLock
+    from zkwire.recipes.locks.reentrant import AsyncReentrantLock as AsyncReentrantLock
+    from zkwire.recipes.locks.semaphore import AsyncSemaphore as AsyncSemaphore
+    from zkwire.recipes.locks.sequential import AsyncLock as AsyncLock
+    from zkwire.recipes.locks.sequential import AsyncSequentialLock as AsyncSequentialLock
+    from zkwire.recipes.locks.single import AsyncBlockingLock as AsyncBlockingLock
+    from zkwire.recipes.locks.single import AsyncNonBlockingLock as AsyncNonBlockingLock
     from zkwire.recipes.lost import Lost as Lost
     from zkwire.recipes.services.cache_event import CacheEvent as CacheEvent
     from zkwire.recipes.services.cache_tree import CachedNode as CachedNode

@@ -44,7 +44,7 @@ STORM = 50
 HOLDER_LOOKS = 40
 HOLDER_SECONDS = 0.05
 QUEUES = ("sq", "el", "re", "rw", *KEYS["multi"])
-"""Whose nodes are deleted. Those of single-node locks are not: `SingleNodeLock` says why."""
+"""Whose nodes are deleted. Those of single-node locks are not: `AsyncBlockingLock` says why."""
 
 WRITES = ("create2", "delete", "multi", "get_children", "get_data")
 

@@ -5,15 +5,13 @@ Each kind of lock has a file of its own; the fault sweep of all of them is here.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-import zkwire
 from tests.real.test_lock_sweep import (
     PAIRS,
     SILENCES,
@@ -36,8 +34,6 @@ from tests.support.family_helpers import Queue, lease_of, lose, soon, watches_ch
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, wait_until_waiting
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
-    AsyncClient,
-    AsyncMultiLock,
     Client,
     Contender,
     LockLostError,
@@ -261,100 +257,6 @@ def test_contenders_that_go_while_they_are_listed(stage: Stage, fresh_path: str)
         stage.proxy.rule(delete)
         assert [contender.text for contender in lock.contenders()] == ["stays"]
         assert deleting
-
-
-# --- two faces ------------------------------------------------------------------------------------
-
-ALONE = ["NonBlockingLock", "BlockingLock", "SequentialLock"]
-FAMILY = ["ReadWriteLock", "Semaphore", "MultiLock", "ReentrantLock", "Election"]
-# What the results of methods are called on one face, and on the other.
-IN_THREADS = [("AbstractAsync", "Abstract"), ("Async", "")]
-
-
-def in_threads_words(text: str) -> str:
-    """What a signature for asyncio says, in the words for threads."""
-    for ours, theirs in IN_THREADS:
-        text = text.replace(ours, theirs)
-    return text
-
-
-def faces() -> Iterator[tuple[str, Any, Any]]:
-    """Objects of each kind of lock, and of what comes out of them: for threads, for asyncio."""
-    clients = Client("127.0.0.1:1"), AsyncClient("127.0.0.1:1")
-
-    def two(name: str, *arguments: object) -> tuple[Any, Any]:
-        threads, tasks = (getattr(zkwire, prefix + name) for prefix in ("", "Async"))
-        return threads(clients[0], *arguments), tasks(clients[1], *arguments)
-
-    for name in ALONE:
-        yield name, *two(name, "/lock")
-    both = two("ReadWriteLock", "/lock")
-    yield "ReadWriteLock", *both
-    yield "its read", both[0].read, both[1].read
-    yield "its write", both[0].write, both[1].write
-    semaphores = two("Semaphore", "/lock", 1)
-    yield "Semaphore", *semaphores
-    yield "Lease", semaphores[0].lease(), semaphores[1].lease()
-    one, other = two("SequentialLock", "/lock")
-    yield "MultiLock", MultiLock(one), AsyncMultiLock(other)
-    yield "ReentrantLock", *two("ReentrantLock", "/lock")
-    yield "Election", *two("Election", "/lock")
-
-
-FACES = {name: (threads, tasks) for name, threads, tasks in faces()}
-
-
-def public(face: Any) -> dict[str, Any]:
-    """The public members, of the object too, and what `with` uses by its names for threads."""
-    names = {name for name in dir(face) if not name.startswith("_")}
-    names |= set(dir(face)) & {"__init__", "__enter__", "__exit__", "__aenter__", "__aexit__"}
-    shown = {name.replace("__a", "__"): name for name in names}
-    return {name: inspect.getattr_static(face, own) for name, own in shown.items()}
-
-
-def function(member: Any) -> Any:
-    return member.fget if isinstance(member, property) else member
-
-
-@pytest.mark.parametrize("name", FACES)
-def test_both_faces_are_one(name: str) -> None:
-    """The same names, arguments, results and promises, which are written once."""
-    threads, tasks = (public(face) for face in FACES[name])
-    is_lock = "acquire" in threads
-    assert tasks.keys() - threads.keys() == ({"cancel_on_loss"} if is_lock else set())
-    assert threads.keys() <= tasks.keys(), "no inner name is shown under asyncio"
-    for member in threads.keys() - {"__init__"}:
-        ours, theirs = threads[member], tasks[member]
-        assert isinstance(ours, property) == isinstance(theirs, property), member
-        if not callable(function(ours)):
-            assert member in {"read", "write", "locks"}, "what it is made of"
-            continue
-        one, other = (str(inspect.signature(function(each))) for each in (ours, theirs))
-        assert one == in_threads_words(other), member
-        waits = inspect.iscoroutinefunction(theirs)
-        assert not inspect.iscoroutinefunction(ours), member
-        if member.startswith("__"):
-            assert waits
-            continue
-        assert hasattr(ours, "__wrapped__") == waits, f"{member} is in the table if it waits"
-        if waits:
-            assert ours.__doc__ is theirs.__doc__, member
-        kinds = (type(face) for face in FACES[name])
-        texts = [inspect.getdoc(getattr(kind, member)) for kind in kinds]
-        assert texts[0], member
-        assert texts[0] == texts[1], member
-
-
-@pytest.mark.parametrize("name", [*ALONE, *FAMILY])
-def test_both_are_made_alike(name: str) -> None:
-    threads, tasks = (getattr(zkwire, prefix + name) for prefix in ("", "Async"))
-    one, other = (str(inspect.signature(kind)) for kind in (threads, tasks))
-    if name == "MultiLock":  # under asyncio a lock is its algorithm
-        other = other.replace("Lock", "PathLock")
-    assert one == in_threads_words(other)
-    first, second = ((inspect.getdoc(kind) or "").partition("\n\n")[0] for kind in (threads, tasks))
-    said = second.replace("the task ", "the thread ").partition("; see :class:")[0].rstrip(".")
-    assert " ".join(first.split()).startswith(" ".join(said.split()))
 
 
 # --- the sweep ------------------------------------------------------------------------------------

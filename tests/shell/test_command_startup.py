@@ -25,7 +25,7 @@ NEEDLESS = {
     *("logging", "lzma", "multiprocessing", "random", "re", "shutil", "signal", "ssl"),
     *("subprocess", "tokenize", "typing"),
     *("zkwire.testing", "zkwire.aio", "zkwire.cli.nodes.writing", "zkwire.cli.shell"),
-    *("zkwire.blocking.locks", "zkwire.cli.parser", "zkwire.net.tls", "zkwire.session.trace"),
+    *("zkwire.blocking.recipes", "zkwire.cli.parser", "zkwire.net.tls", "zkwire.session.trace"),
 }
 
 

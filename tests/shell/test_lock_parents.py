@@ -21,7 +21,7 @@ from zkwire import (
     Semaphore,
     SequentialLock,
 )
-from zkwire.blocking.faces import LockFace
+from zkwire.blocking.recipes import PathLock
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy.faults import Gate, cut_before, hold
 from zkwire.wire import ops
@@ -31,7 +31,7 @@ KINDS = [*LOCKS, "lease"]
 PATH = "/locks/report"
 
 
-def made(kind: str, client: Client) -> LockFace:
+def made(kind: str, client: Client) -> PathLock | ReentrantLock:
     """A lock of this kind on or below PATH."""
     if kind in ("read", "write"):
         both = ReadWriteLock(client, PATH)

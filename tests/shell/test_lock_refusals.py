@@ -23,7 +23,7 @@ from zkwire import (
     SequentialLock,
     SetData,
 )
-from zkwire.blocking.locks import PathLock
+from zkwire.blocking.recipes import PathLock
 from zkwire.testing import Server
 
 BUSY = [-118, -122, -127]
@@ -46,7 +46,7 @@ def clients(server: Server) -> Iterator[list[Client]]:
 
 
 def made(kind: type[PathLock], client: Client) -> PathLock:
-    return kind(client, "/lock")  # type: ignore[call-arg, arg-type]
+    return kind(client, "/lock")  # type: ignore[call-arg]
 
 
 @kinds

@@ -22,8 +22,8 @@ LONG = 60.0
 
 made: dict[str, Any] = {}
 exec(SHELL + LOCK, made)
-connect, LockingClient, SequentialQueue = (
-    made[name] for name in ("connect", "LockingClient", "SequentialQueue")
+connect, LockingClient, AsyncSequentialLock = (
+    made[name] for name in ("connect", "LockingClient", "AsyncSequentialLock")
 )
 
 
@@ -73,7 +73,7 @@ def test_a_cut_in_the_middle(server: Server) -> None:
 def test_a_cancelled_acquire_leaves_nothing(server: Server, cut: bool) -> None:
     async def main() -> None:
         async with connect(proxy.hosts, 2.0, LockingClient) as client:
-            holder, other = (SequentialQueue(client, "/lock", "", None) for _ in range(2))
+            holder, other = (AsyncSequentialLock(client, "/lock") for _ in range(2))
             assert await holder.acquire()
             if cut:
                 proxy.on("create", action=cut_after)

@@ -26,8 +26,8 @@ from tests.support.simulation_locks import (
 )
 from zkwire.errors import SessionExpiredError
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.sequential import SequentialQueue
-from zkwire.recipes.locks.single import SingleNodeLock
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,
@@ -141,7 +141,7 @@ def test_hazard_B22_a_holder_whose_node_is_deleted_is_told() -> None:
     assert_swept(good, bad, ("delete",), "STATE")
 
 
-class Hopeful(SequentialQueue):
+class Hopeful(AsyncSequentialLock):
     """Whoever has waited long enough holds, whatever became of its session meanwhile."""
 
     @property
@@ -208,7 +208,7 @@ def test_hazard_C1_the_own_node_is_not_somebody_elses() -> None:
 def test_hazard_C3_equal_content_proves_nothing() -> None:
     """Every contender writes the same; only the owner of the node tells them apart."""
 
-    def alike(core: type[SingleNodeLock]) -> Scenario:
+    def alike(core: type[AsyncBlockingLock]) -> Scenario:
         def scenario(sim: Simulation) -> None:
             contenders(planted(core), 2)(sim)
             for client in sim.clients:
@@ -219,7 +219,7 @@ def test_hazard_C3_equal_content_proves_nothing() -> None:
     assert_swept(alike(SameName), alike(ContentIsOwner), LOSSES, "ME FENCE STATE ORPHAN LIVE")
 
 
-class SameName(SingleNodeLock):
+class SameName(AsyncBlockingLock):
     """Its content is the same for all, as a process's name would be."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:

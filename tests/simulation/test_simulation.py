@@ -34,9 +34,9 @@ from tests.support.simulation_locks import (
 from tests.support.simulation_parts import A_SIXTH
 from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
-from zkwire.recipes.locks.reentrant import Reentrant
-from zkwire.recipes.locks.sequential import SequentialQueue
-from zkwire.recipes.locks.single import SingleNodeLock
+from zkwire.recipes.locks.reentrant import AsyncReentrantLock
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.testing.server.node import Node
 from zkwire.testing.simulation import (
     CancelAt,
@@ -150,8 +150,8 @@ TAKEN = (
 """a's release is executed and not answered; its new server still shows its node, where b's is."""
 
 
-@pytest.mark.parametrize("core", [SingleNodeLock, NoSyncBeforeLooking])
-def test_a_claim_by_a_node_that_is_gone_is_found(core: type[SingleNodeLock]) -> None:
+@pytest.mark.parametrize("core", [AsyncBlockingLock, NoSyncBeforeLooking])
+def test_a_claim_by_a_node_that_is_gone_is_found(core: type[AsyncBlockingLock]) -> None:
     told = replay(contenders(planted(core, judge=Claims), 2, Manners(stay=1)), TAKEN, frames=False)
     found = told[-1].strip() == "STATE: b claims by a node that is gone"
     assert found == (core is NoSyncBeforeLooking), "\n".join(told)
@@ -262,8 +262,8 @@ def test_a_deadlock_is_reported() -> None:
         client = sim.client()
 
         async def acquire_twice() -> None:
-            await SequentialQueue(client.world, "/lock")._acquire_by(None, True)
-            await SequentialQueue(client.world, "/lock")._acquire_by(None, True)
+            await AsyncSequentialLock(client.world, "/lock")._acquire_by(None, True)
+            await AsyncSequentialLock(client.world, "/lock")._acquire_by(None, True)
 
         client.spawn(acquire_twice())
 
@@ -376,7 +376,7 @@ def test_an_outsider_writes_what_is_there_already() -> None:
 def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
     sim = Simulation()
     client = sim.client()
-    lock = SequentialQueue(client.world, "/lock")
+    lock = AsyncSequentialLock(client.world, "/lock")
     sim.checks.append(Told())
     client.locks.append(lock)
     client.spawn(lock._acquire_by(None, True))
@@ -394,7 +394,7 @@ def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
 def test_each_task_has_its_own_place_in_a_re_entrant_lock() -> None:
     sim = Simulation()
     client = sim.client()
-    lock = Reentrant(client.world, lambda: SequentialQueue(client.world, "/lock"))
+    lock = AsyncReentrantLock(client.world, "/lock")
     order: list[str] = []
 
     async def work(name: str) -> None:

@@ -25,7 +25,7 @@ from tests.support.simulation_family import (
 )
 from tests.support.simulation_locks import Manners
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.locks.read_write import ReadLockQueue
+from zkwire.recipes.locks.read_write import AsyncReadLock
 from zkwire.testing.simulation import (
     InTurn,
     Scenario,
@@ -125,8 +125,8 @@ HASTE = (
 """The answer to a downgrade is lost, the write lock is released, and the reader cancelled."""
 
 
-@pytest.mark.parametrize("core", [ReadLockQueue, ForgetsFirstTry])
-def test_a_reader_beside_a_released_writer_has_one_node(core: type[ReadLockQueue]) -> None:
+@pytest.mark.parametrize("core", [AsyncReadLock, ForgetsFirstTry])
+def test_a_reader_beside_a_released_writer_has_one_node(core: type[AsyncReadLock]) -> None:
     scenario = read_write(["hasty"], BRIEF, kind=ReadWrite(core))
     history = replay(scenario, HASTE)
     found = history[-1].strip().startswith("ORPHAN")

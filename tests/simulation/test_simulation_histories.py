@@ -13,7 +13,7 @@ import pytest
 from tests.support.history import Record, check
 from tests.support.simulation_histories import Recorder, users
 from tests.support.simulation_locks import LowestWatched, NoSecondLook
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.testing.simulation import FailedRunError, Seeded, explore
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.invariants import Claim
@@ -22,7 +22,7 @@ from zkwire.testing.simulation.simulation import Simulation
 SEEDS = range(1000)
 
 
-class NoDeadline(SequentialQueue):
+class NoDeadline(AsyncSequentialLock):
     """Waits for as long as it takes."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
@@ -35,7 +35,7 @@ def anybody(_: Sequence[Claim]) -> bool:
 
 
 def recorded(
-    seed: int, core: type[SequentialQueue] = SequentialQueue, faults: tuple[str, ...] = ()
+    seed: int, core: type[AsyncSequentialLock] = AsyncSequentialLock, faults: tuple[str, ...] = ()
 ) -> list[Record]:
     """The history of a run, unchecked."""
     sim = Simulation(seed=seed, faults=faults)
@@ -98,7 +98,7 @@ def test_with_faults_there_is_all_of_it() -> None:
     ],
 )
 def test_a_planted_bug_shows_in_the_history(
-    core: type[SequentialQueue], faults: tuple[str, ...], name: str, needed: str
+    core: type[AsyncSequentialLock], faults: tuple[str, ...], name: str, needed: str
 ) -> None:
     """Not without the records of that kind."""
     for seed in SEEDS:

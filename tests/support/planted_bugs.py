@@ -27,9 +27,9 @@ from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
 from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lock import Lock
-from zkwire.recipes.locks.sequential import SequentialQueue
-from zkwire.recipes.locks.single import SingleNodeLock
+from zkwire.recipes.locks.lock import AsyncPathLock
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.recipes.lost import OwnNodeWatch
 from zkwire.session import outcomes, own_frames
 from zkwire.session.handshake import Identity
@@ -43,7 +43,7 @@ from zkwire.wire.model import Event
 # --- recipes --------------------------------------------------------------------------------------
 
 
-class NeedsItsParent(SequentialQueue):
+class NeedsItsParent(AsyncSequentialLock):
     """Makes the parent once, and does not expect it to go."""
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
@@ -58,14 +58,14 @@ class NeedsItsParent(SequentialQueue):
         return await self._list(deadline)
 
 
-class CountsOn(SequentialQueue):
+class CountsOn(AsyncSequentialLock):
     """Does not look whether the numbers are at their end (B16)."""
 
     def _check_sequence(self, attempt: Attempt) -> None:
         pass
 
 
-class NotItself(SequentialQueue):
+class NotItself(AsyncSequentialLock):
     """Does not look whether its own node still stands in the queue."""
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
@@ -75,7 +75,7 @@ class NotItself(SequentialQueue):
         return names
 
 
-class NoSyncBeforeCleaning(SequentialQueue):
+class NoSyncBeforeCleaning(AsyncSequentialLock):
     """Looks for what it has left on a server that may not know of it yet (B5)."""
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -88,7 +88,7 @@ class NoSyncBeforeCleaning(SequentialQueue):
                     await operations.delete(f"{self.path}/{name}")
 
 
-class ReleasesWhatIsLost(SingleNodeLock):
+class ReleasesWhatIsLost(AsyncBlockingLock):
     """Deletes its path although it knows that the node there is another's by now (C4)."""
 
     def _refuse_if_lost(self) -> None:
@@ -189,7 +189,7 @@ AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
 }  # fmt: skip
 """Bugs of the automaton, each for a lock of one node and for one with a queue."""
 
-LOCKS: dict[type[Lock], tuple[str, ...]] = {
+LOCKS: dict[type[AsyncPathLock], tuple[str, ...]] = {
     locks.SequentialNoCleaning: ("cancel",),
     locks.SequentialOneCleaning: ("cut", "cancel"),
     locks.SequentialNoLease: ("pause",),
@@ -226,7 +226,7 @@ FAMILY: dict[str, tuple[str, ...]] = {
 }
 """What reveals those that the order of events alone does not."""
 
-RECIPES: dict[type[Lock], tuple[tuple[str, ...], set[str]]] = {
+RECIPES: dict[type[AsyncPathLock], tuple[tuple[str, ...], set[str]]] = {
     NeedsItsParent: (ORDER, {"ERROR", "ORPHAN", "LIVE"}),
     CountsOn: (("wrap",), {"ME", "FIFO", "FENCE"}),
     NotItself: (("delete",), {"ME", "FIFO", "FENCE", "STATE", "LIVE", "ERROR"}),

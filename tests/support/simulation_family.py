@@ -17,11 +17,11 @@ from zkwire.errors import (
 )
 from zkwire.operations.multi import Check, Create
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lease import SemaphoreLease
-from zkwire.recipes.locks.lock import Lock
-from zkwire.recipes.locks.multi_lock import AllLocks
-from zkwire.recipes.locks.read_write import ReadLockQueue, WriteLockQueue, is_reader
-from zkwire.recipes.locks.sequential import SequentialQueue, before
+from zkwire.recipes.locks.lease import AsyncLease
+from zkwire.recipes.locks.lock import AsyncPathLock
+from zkwire.recipes.locks.multi_lock import AsyncMultiLock
+from zkwire.recipes.locks.read_write import AsyncReadLock, AsyncWriteLock, is_reader
+from zkwire.recipes.locks.sequential import AsyncSequentialLock, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
@@ -78,12 +78,12 @@ class Pair:
 class ReadWrite(NamedTuple):
     """The two cores of a read-write lock."""
 
-    read: type[ReadLockQueue] = ReadLockQueue
-    write: type[WriteLockQueue] = WriteLockQueue
+    read: type[AsyncReadLock] = AsyncReadLock
+    write: type[AsyncWriteLock] = AsyncWriteLock
 
 
 def _object(claim: Claim) -> object:
-    return claim.lock._write if isinstance(claim.lock, ReadLockQueue) else claim.lock
+    return claim.lock._write if isinstance(claim.lock, AsyncReadLock) else claim.lock
 
 
 def readers_or_one_object(claims: Sequence[Claim]) -> bool:
@@ -114,7 +114,7 @@ class ReadWriteClaims(Claims):
         highest = self._highest.copy()
         super()._grant(sim, grant)
         lock = grant.claim.lock
-        assert isinstance(lock, SequentialQueue)
+        assert isinstance(lock, AsyncSequentialLock)
         assert lock._node_name is not None
         number, reader = sequence_number(lock._node_name), is_reader(lock._node_name)
         if not reader:
@@ -209,7 +209,7 @@ def read_write(
             claims.add(pair.read, client, "read")
             claims.add(pair.write, client, "write")
             if role in ("read", "write"):
-                lock: Lock = pair.read if role == "read" else pair.write
+                lock: AsyncPathLock = pair.read if role == "read" else pair.write
                 client.spawn(contend(client, lock, manners, wait=wait))
             else:
                 act = downgrade if role == "downgrade" else hasty
@@ -228,7 +228,7 @@ def meeting(kind: ReadWrite = ReadWrite()) -> Scenario:  # noqa: B008
         pairs = [(client, Pair(client, kind)) for client in clients(sim, 2, together=False)]
         met = 0
 
-        async def meet(client: Client, lock: ReadLockQueue) -> list[bool]:
+        async def meet(client: Client, lock: AsyncReadLock) -> list[bool]:
             nonlocal met
             await lock._acquire_by(None, True)
             met += 1
@@ -299,7 +299,7 @@ class LeaseOrder:
     def _look(self, sim: Simulation) -> None:
         for grant in self._claims.grants[self._grants :]:
             lock = grant.claim.lock
-            assert isinstance(lock, SemaphoreLease)
+            assert isinstance(lock, AsyncLease)
             queue = sim.tree.nodes.get(f"{SEMAPHORE}/locks")
             for name in (queue and queue.children) or ():
                 if sim.tree.nodes[f"{SEMAPHORE}/locks/{name}"].czxid < lock._queue.fence:
@@ -324,7 +324,7 @@ def semaphore(
     number: int,
     manners: Manners = PLAIN,
     *,
-    core: type[SemaphoreLease] = SemaphoreLease,
+    core: type[AsyncLease] = AsyncLease,
     wait: bool = True,
     prepared: bool = True,
     agreed: bool = False,
@@ -354,10 +354,10 @@ def semaphore(
     return scenario
 
 
-def disagreement(core: type[SemaphoreLease] = SemaphoreLease) -> Scenario:
+def disagreement(core: type[AsyncLease] = AsyncLease) -> Scenario:
     """Two contenders, of whom one takes it for a semaphore of 2: who comes second is refused."""
 
-    async def contend_or_not(client: Client, lock: SemaphoreLease) -> list[bool]:
+    async def contend_or_not(client: Client, lock: AsyncLease) -> list[bool]:
         try:
             return await contend(client, lock, PLAIN, wait=True)
         except ValueError:
@@ -376,7 +376,7 @@ def disagreement(core: type[SemaphoreLease] = SemaphoreLease) -> Scenario:
     return scenario
 
 
-def various_semaphore(core: type[SemaphoreLease] = SemaphoreLease) -> Scenario:
+def various_semaphore(core: type[AsyncLease] = AsyncLease) -> Scenario:
     """Contenders that differ from seed to seed."""
 
     def scenario(sim: Simulation) -> None:
@@ -399,7 +399,7 @@ def various_semaphore(core: type[SemaphoreLease] = SemaphoreLease) -> Scenario:
 
 
 async def contend_all(
-    client: Client, lock: AllLocks, manners: Manners, *, wait: bool
+    client: Client, lock: AsyncMultiLock, manners: Manners, *, wait: bool
 ) -> list[bool]:
     """As `contend`; all of them are held or none, and somebody waits for the loss."""
     won: list[bool] = []
@@ -432,7 +432,7 @@ def multi_lock(
     number: int,
     manners: Manners = PLAIN,
     *,
-    core: type[AllLocks] = AllLocks,
+    core: type[AsyncMultiLock] = AsyncMultiLock,
     single: bool = False,
     wait: bool = True,
     prepared: bool = True,
@@ -449,20 +449,20 @@ def multi_lock(
             make(sim, "/m", FIRST, SECOND)
         for place, client in enumerate(clients(sim, number, together)):
             order = (FIRST, SECOND) if place % 2 else (SECOND, FIRST)
-            locks = [SequentialQueue(client.world, path) for path in order]
+            locks = [AsyncSequentialLock(client.world, path) for path in order]
             for lock in locks:
                 of[lock.path].add(lock, client)
-            client.spawn(contend_all(client, core(locks), manners, wait=wait))
+            client.spawn(contend_all(client, core(*locks), manners, wait=wait))
         if single:
             client = sim.client()
-            lock = SequentialQueue(client.world, SECOND)
+            lock = AsyncSequentialLock(client.world, SECOND)
             of[SECOND].add(lock, client)
             client.spawn(contend(client, lock, manners, wait=wait))
 
     return scenario
 
 
-def various_multi_lock(core: type[AllLocks] = AllLocks) -> Scenario:
+def various_multi_lock(core: type[AsyncMultiLock] = AsyncMultiLock) -> Scenario:
     """Contenders that differ from seed to seed."""
 
     def scenario(sim: Simulation) -> None:
@@ -483,14 +483,14 @@ def various_multi_lock(core: type[AllLocks] = AllLocks) -> Scenario:
 # --- planted bugs ---------------------------------------------------------------------------------
 
 
-class IgnoresWriters(ReadLockQueue):
+class IgnoresWriters(AsyncReadLock):
     """Nobody is before a reader."""
 
     def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
         return []
 
 
-class WaitsForLaterWriters(ReadLockQueue):
+class WaitsForLaterWriters(AsyncReadLock):
     """A reader lets every writer go first."""
 
     def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
@@ -499,21 +499,21 @@ class WaitsForLaterWriters(ReadLockQueue):
         return list(enumerate(writers))
 
 
-class WaitsForReaders(ReadLockQueue):
+class WaitsForReaders(AsyncReadLock):
     """A reader waits for everybody."""
 
     def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
         return before(names, own)
 
 
-class QueuesAgain(ReadLockQueue):
+class QueuesAgain(AsyncReadLock):
     """Who holds the write lock goes to the end of the queue for the read lock."""
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        return await SequentialQueue._join(self, attempt, deadline)
+        return await AsyncSequentialLock._join(self, attempt, deadline)
 
 
-class BesideOnce(ReadLockQueue):
+class BesideOnce(AsyncReadLock):
     """Does not expect its own node from a try whose answer was lost."""
 
     async def _stand_beside(
@@ -528,7 +528,7 @@ class BesideOnce(ReadLockQueue):
         return await self._list(deadline)
 
 
-class ForgetsFirstTry(ReadLockQueue):
+class ForgetsFirstTry(AsyncReadLock):
     """Queues anew, after a try to stand beside the writer that may have worked."""
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
@@ -540,24 +540,24 @@ class ForgetsFirstTry(ReadLockQueue):
             if names is None:
                 break
             return names
-        return await SequentialQueue._join(self, attempt, deadline)
+        return await AsyncSequentialLock._join(self, attempt, deadline)
 
 
-class IgnoresReaders(WriteLockQueue):
+class IgnoresReaders(AsyncWriteLock):
     """A writer waits for writers only."""
 
     def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
         return before([name for name in names if not is_reader(name)], own)
 
 
-class BelievesTheEvent(WriteLockQueue):
+class BelievesTheEvent(AsyncWriteLock):
     """A writer does not look whether a reader has come in where the writer before it stood."""
 
     def _leaves_its_place(self, ahead: str) -> bool:
         return True
 
 
-class OneTooMany(SemaphoreLease):
+class OneTooMany(AsyncLease):
     """So many leases may stand before it, and one more."""
 
     async def _take_lease(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -568,7 +568,7 @@ class OneTooMany(SemaphoreLease):
             self._places -= 1
 
 
-class NoWatch(SemaphoreLease):
+class NoWatch(AsyncLease):
     """Waits for a change of another node."""
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
@@ -584,7 +584,7 @@ class NoWatch(SemaphoreLease):
         return now
 
 
-class NoComparison(SemaphoreLease):
+class NoComparison(AsyncLease):
     """Waits for a change that may have come before the watch."""
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
@@ -599,7 +599,7 @@ class NoComparison(SemaphoreLease):
         return await self._list(deadline)
 
 
-class QueueKept(SemaphoreLease):
+class QueueKept(AsyncLease):
     """Is still the first of the queue when it does not get a lease."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -612,10 +612,10 @@ class QueueKept(SemaphoreLease):
         return won
 
     def _clean_up_pending(self) -> None:
-        SequentialQueue._clean_up_pending(self)
+        AsyncSequentialLock._clean_up_pending(self)
 
 
-class AgreesBlindly(SemaphoreLease):
+class AgreesBlindly(AsyncLease):
     """Writes its number whatever has been written meanwhile."""
 
     async def _agree(self, deadline: float | None) -> None:
@@ -631,7 +631,7 @@ class AgreesBlindly(SemaphoreLease):
         await super()._agree(deadline)
 
 
-class NoQueue(SemaphoreLease):
+class NoQueue(AsyncLease):
     """Everybody looks at the leases."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -645,15 +645,15 @@ class NoQueue(SemaphoreLease):
         return await self._take_lease(attempt, deadline, wait)
 
 
-class ArgumentOrder(AllLocks):
+class ArgumentOrder(AsyncMultiLock):
     """Takes the locks in the order in which they were named."""
 
-    def __init__(self, cores: Sequence[Lock]) -> None:
-        super().__init__(cores)
-        self._parts = list(cores)
+    def __init__(self, *locks: AsyncPathLock) -> None:
+        super().__init__(*locks)
+        self._parts = list(locks)
 
 
-class FirstKept(AllLocks):
+class FirstKept(AsyncMultiLock):
     """Does not give back what it had before it failed."""
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
@@ -666,12 +666,12 @@ class FirstKept(AllLocks):
         return self.held
 
 
-class NoLastLook(AllLocks):
+class NoLastLook(AsyncMultiLock):
     """Believes that the first is still held when it has the last."""
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
         self._forget_loss()
-        taken: list[Lock] = []
+        taken: list[AsyncPathLock] = []
         try:
             for core in self._parts:
                 taken.append(core)
@@ -686,7 +686,7 @@ class NoLastLook(AllLocks):
                 core._release_later()
 
 
-class OneRelease(AllLocks):
+class OneRelease(AsyncMultiLock):
     """Gives the others up only if nothing happens to the first."""
 
     async def _release_by(self, deadline: float | None = None) -> None:

@@ -19,7 +19,7 @@ from tests.support.simulation_family import make, manners_of
 from tests.support.simulation_locks import PATH, acquired
 from zkwire.errors import LockLostError, ZooKeeperError
 from zkwire.operations.multi import SetData
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claims, Rule, exclusive
 from zkwire.wire.model import EventType
@@ -123,7 +123,7 @@ class Recorder:
 class _User:
     """A contender that writes and reads."""
 
-    def __init__(self, client: Client, recorder: Recorder, lock: SequentialQueue) -> None:
+    def __init__(self, client: Client, recorder: Recorder, lock: AsyncSequentialLock) -> None:
         self._client = client
         self._recorder = recorder
         self._lock = lock
@@ -196,7 +196,9 @@ class _User:
         return [True]
 
 
-def users(core: type[SequentialQueue] = SequentialQueue, *, rule: Rule = exclusive) -> Scenario:
+def users(
+    core: type[AsyncSequentialLock] = AsyncSequentialLock, *, rule: Rule = exclusive
+) -> Scenario:
     """Contenders that differ from seed to seed.
 
     By ``rule`` claims are judged as they come, by `tests.support.history` all that is recorded in

@@ -16,10 +16,10 @@ from zkwire.errors import (
 )
 from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lock import Lock
-from zkwire.recipes.locks.multi_lock import AllLocks
-from zkwire.recipes.locks.sequential import SequentialQueue, before
-from zkwire.recipes.locks.single import SingleNodeLock
+from zkwire.recipes.locks.lock import AsyncPathLock
+from zkwire.recipes.locks.multi_lock import AsyncMultiLock
+from zkwire.recipes.locks.sequential import AsyncSequentialLock, before
+from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.recipes.lost import Loss, OwnNodeWatch
 from zkwire.recipes.runtime import persist
@@ -41,16 +41,16 @@ class Kind:
     """A kind of lock: its core, whether its contenders wait and queue, who judges its claims."""
 
     name: str
-    core: type[Lock]
+    core: type[AsyncPathLock]
     wait: bool
     queue: bool = False
     judge: type[Claims] = Claims
 
 
-NON_BLOCKING = Kind("non-blocking", SingleNodeLock, wait=False)
-BLOCKING = Kind("blocking", SingleNodeLock, wait=True)
-SEQUENTIAL = Kind("sequential", SequentialQueue, wait=True, queue=True)
-SEQUENTIAL_TRY = Kind("sequential, try", SequentialQueue, wait=False, queue=True)
+NON_BLOCKING = Kind("non-blocking", AsyncBlockingLock, wait=False)
+BLOCKING = Kind("blocking", AsyncBlockingLock, wait=True)
+SEQUENTIAL = Kind("sequential", AsyncSequentialLock, wait=True, queue=True)
+SEQUENTIAL_TRY = Kind("sequential, try", AsyncSequentialLock, wait=False, queue=True)
 KINDS = (NON_BLOCKING, BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY)
 
 
@@ -69,7 +69,9 @@ class Manners:
     give: float | None = None
 
 
-async def acquired(lock: Lock | AllLocks, deadline: float | None, wait: bool) -> bool:
+async def acquired(
+    lock: AsyncPathLock | AsyncMultiLock, deadline: float | None, wait: bool
+) -> bool:
     """What a lock's `acquire(timeout)` says."""
     try:
         return await lock._acquire_by(deadline, wait)
@@ -79,7 +81,9 @@ async def acquired(lock: Lock | AllLocks, deadline: float | None, wait: bool) ->
         raise
 
 
-async def contend(client: Client, lock: Lock, manners: Manners, *, wait: bool) -> list[bool]:
+async def contend(
+    client: Client, lock: AsyncPathLock, manners: Manners, *, wait: bool
+) -> list[bool]:
     """Acquire, stay a while, release; what acquire said each time."""
     won: list[bool] = []
     for _ in range(manners.rounds):
@@ -107,7 +111,7 @@ async def await_loss(lost: Loss) -> list[bool]:
     return [lost.ready]
 
 
-async def give_back(lock: Lock, limit: float | None = None) -> None:
+async def give_back(lock: AsyncPathLock, limit: float | None = None) -> None:
     """Release; whose lock is known to be lost must be told so, for nothing of it is left to end."""
     lost = not lock.held
     try:
@@ -158,7 +162,7 @@ class Told:
         for client in sim.clients:
             if client.running and not (client.dead or client.due):
                 for lock in client.locks:
-                    assert isinstance(lock, Lock)
+                    assert isinstance(lock, AsyncPathLock)
                     untold = lock._owned and not (lock.held or lock.lost.ready)
                     if untold or (lock.lost.ready and lock.lost._wakers):
                         raise ViolationError("TOLD", f"{client} has not been told of its loss")
@@ -242,14 +246,14 @@ def various(kind: Kind) -> Scenario:
 # --- locks with planted bugs ----------------------------------------------------------------------
 
 
-class NoCleaning(Lock):
+class NoCleaning(AsyncPathLock):
     """An attempt that ends badly leaves what it has left (B5, B6, B7)."""
 
     def _clean_up_pending(self) -> None:
         self._pending_cleanup = None
 
 
-class OneCleaning(Lock):
+class OneCleaning(AsyncPathLock):
     """A clean-up is tried once (B5, B25)."""
 
     async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
@@ -257,7 +261,7 @@ class OneCleaning(Lock):
             await self._leave(operations, attempt)
 
 
-class NoLease(Lock):
+class NoLease(AsyncPathLock):
     """Holds until somebody says otherwise (A29, B20)."""
 
     @property
@@ -265,7 +269,7 @@ class NoLease(Lock):
         return not self.lost.is_set()
 
 
-class LateEnd(Lock):
+class LateEnd(AsyncPathLock):
     """Claims until the answer to the delete has come (B21)."""
 
     async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
@@ -280,57 +284,57 @@ class LateEnd(Lock):
             self._end_claim()
 
 
-class NoGuard(Lock):
+class NoGuard(AsyncPathLock):
     """Does not watch its own node (B22)."""
 
     def _stand_guard(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         """Do nothing."""
 
 
-class SequentialNoCleaning(NoCleaning, SequentialQueue):
+class SequentialNoCleaning(NoCleaning, AsyncSequentialLock):
     """See its base."""
 
 
-class SequentialOneCleaning(OneCleaning, SequentialQueue):
+class SequentialOneCleaning(OneCleaning, AsyncSequentialLock):
     """See its base."""
 
 
-class SequentialNoLease(NoLease, SequentialQueue):
+class SequentialNoLease(NoLease, AsyncSequentialLock):
     """See its base."""
 
 
-class SequentialLateEnd(LateEnd, SequentialQueue):
+class SequentialLateEnd(LateEnd, AsyncSequentialLock):
     """See its base."""
 
 
-class SequentialNoGuard(NoGuard, SequentialQueue):
+class SequentialNoGuard(NoGuard, AsyncSequentialLock):
     """See its base."""
 
 
-class SingleNoCleaning(NoCleaning, SingleNodeLock):
+class SingleNoCleaning(NoCleaning, AsyncBlockingLock):
     """See its base."""
 
 
-class SingleOneCleaning(OneCleaning, SingleNodeLock):
+class SingleOneCleaning(OneCleaning, AsyncBlockingLock):
     """See its base."""
 
 
-class SingleNoLease(NoLease, SingleNodeLock):
+class SingleNoLease(NoLease, AsyncBlockingLock):
     """See its base."""
 
 
-class SingleLateEnd(LateEnd, SingleNodeLock):
+class SingleLateEnd(LateEnd, AsyncBlockingLock):
     """See its base."""
 
 
-class ByName(SequentialQueue):
+class ByName(AsyncSequentialLock):
     """Contenders are ordered by their names, which begin with the session's id (B14)."""
 
     def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
         return [(place, name) for place, name in enumerate(sorted(names)) if name < own]
 
 
-class LowestWatched(SequentialQueue):
+class LowestWatched(AsyncSequentialLock):
     """Everybody watches the holder."""
 
     def _ahead(self, names: list[str], own: str) -> list[tuple[int, str]]:
@@ -338,7 +342,7 @@ class LowestWatched(SequentialQueue):
         return [min(ahead)] * 2 if ahead else []  # the event alone does not decide
 
 
-class BlindRepeat(SequentialQueue):
+class BlindRepeat(AsyncSequentialLock):
     """A create that was not answered is repeated (B1, B2, B3)."""
 
     async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
@@ -348,7 +352,7 @@ class BlindRepeat(SequentialQueue):
         pass
 
 
-class NoSecondLook(SequentialQueue):
+class NoSecondLook(AsyncSequentialLock):
     """Whoever is woken believes that it is its turn."""
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
@@ -358,7 +362,7 @@ class NoSecondLook(SequentialQueue):
         return [self._name(self._pending_cleanup)]
 
 
-class Exists(SequentialQueue):
+class Exists(AsyncSequentialLock):
     """Waits by ``exists``, which says nothing when the node is gone already (B10)."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
@@ -374,7 +378,7 @@ class Exists(SequentialQueue):
             watch.close()
 
 
-class WatchKept(SequentialQueue):
+class WatchKept(AsyncSequentialLock):
     """Does not take its watch back when it gives up (B27)."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
@@ -390,7 +394,7 @@ class WatchKept(SequentialQueue):
         return False
 
 
-class SessionIsName(SequentialQueue):
+class SessionIsName(AsyncSequentialLock):
     """Finds the node of another attempt of the same client, and takes it (B31)."""
 
     async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
@@ -404,7 +408,7 @@ class SessionIsName(SequentialQueue):
         return names
 
 
-class StepBackOnce(SequentialQueue):
+class StepBackOnce(AsyncSequentialLock):
     """A try that fails deletes its node as well as it can (B5)."""
 
     async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
@@ -414,7 +418,7 @@ class StepBackOnce(SequentialQueue):
         attempt.entered = False
 
 
-class ExistsMeansTaken(SingleNodeLock):
+class ExistsMeansTaken(AsyncBlockingLock):
     """A node that exists is somebody else's, even after a lost reply (C1)."""
 
     async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
@@ -434,14 +438,14 @@ class ExistsMeansTaken(SingleNodeLock):
         return False
 
 
-class SessionIsOwner(SingleNodeLock):
+class SessionIsOwner(AsyncBlockingLock):
     """A node of this session is this lock's (B31)."""
 
     def _is_own(self, attempt: Attempt, seen: DataAndStat) -> bool:
         return seen.stat.ephemeral_owner == self._runtime.session_id
 
 
-class SingleExists(SingleNodeLock):
+class SingleExists(AsyncBlockingLock):
     """Waits by ``exists``, which says nothing when the node is gone already (C6)."""
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -460,7 +464,7 @@ class SingleExists(SingleNodeLock):
         return True
 
 
-class DeletesAnything(SingleNodeLock):
+class DeletesAnything(AsyncBlockingLock):
     """Cleans up whatever stands there, be it somebody else's (C4)."""
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -469,14 +473,14 @@ class DeletesAnything(SingleNodeLock):
                 await operations.delete(path)
 
 
-class GrantedBesideTokens(SingleNodeLock):
+class GrantedBesideTokens(AsyncBlockingLock):
     """Does not wait until no earlier holder can delete the node that stands there by now."""
 
     async def _outlast(self, attempt: Attempt, deadline: float | None) -> bool:
         return True
 
 
-class BelievesAnyEvent(SequentialQueue):
+class BelievesAnyEvent(AsyncSequentialLock):
     """Whatever happens to the node ahead, it has gone."""
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
@@ -484,7 +488,7 @@ class BelievesAnyEvent(SequentialQueue):
         return True
 
 
-class BusyIsNever(Lock):
+class BusyIsNever(AsyncPathLock):
     """A clean-up that is refused for the moment is given up."""
 
     async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
@@ -498,15 +502,15 @@ class BusyIsNever(Lock):
                 return
 
 
-class SequentialBusyIsNever(BusyIsNever, SequentialQueue):
+class SequentialBusyIsNever(BusyIsNever, AsyncSequentialLock):
     """See its base."""
 
 
-class SingleBusyIsNever(BusyIsNever, SingleNodeLock):
+class SingleBusyIsNever(BusyIsNever, AsyncBlockingLock):
     """See its base."""
 
 
-class NoSyncBeforeLooking(SingleNodeLock):
+class NoSyncBeforeLooking(AsyncBlockingLock):
     """Looks for what it has left on a server that still shows it where another's is by now (B5)."""
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -517,9 +521,9 @@ class NoSyncBeforeLooking(SingleNodeLock):
         await operations.delete(self._token(attempt))
 
 
-def planted(core: type[Lock], *, wait: bool = True, judge: type[Claims] = Beside) -> Kind:
+def planted(core: type[AsyncPathLock], *, wait: bool = True, judge: type[Claims] = Beside) -> Kind:
     """The kind of a planted bug."""
-    queue = issubclass(core, SequentialQueue)
+    queue = issubclass(core, AsyncSequentialLock)
     return Kind(core.__name__, core, wait=wait, queue=queue, judge=judge)
 
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from zkwire.errors import NoNodeError
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.services.leadership import lead
 from zkwire.recipes.services.service import Condition, Service
@@ -78,7 +78,7 @@ class Process:
             await self.newest.sleep(1.0)
         await self.sequence.stop()
 
-    async def work(self, lock: SequentialQueue) -> None:
+    async def work(self, lock: AsyncSequentialLock) -> None:
         """Lead for a while, and look before each act."""
         self.terms += 1
         for _ in range(self.rng.choice((1, 3))):
@@ -90,7 +90,7 @@ class Process:
         await self.newest.sleep(self.rng.choice((1.0, 3.0)))
         lock.check()
 
-    def acts(self, lock: SequentialQueue) -> str:
+    def acts(self, lock: AsyncSequentialLock) -> str:
         """Act; what is wrong with that, but for a session that was killed."""
         client = next(c for c in self.clients if c.world is lock._runtime)
         highest = max((grant.fence for grant in self.claims.grants), default=0)
@@ -136,12 +136,12 @@ class Process:
     async def until_idle(self, connected: Connected) -> None:
         """What is dismissed ends at once."""
 
-    def make_lock(self, connected: Connected, path: str, text: str) -> SequentialQueue:
-        lock = SequentialQueue(connected.client.world, path, text)
+    def make_lock(self, connected: Connected, path: str, text: str) -> AsyncSequentialLock:
+        lock = AsyncSequentialLock(connected.client.world, path, text)
         self.claims.add(lock, connected.client)
         return lock
 
-    async def under(self, lock: SequentialQueue, function: Callable[[Any], Any]) -> None:
+    async def under(self, lock: AsyncSequentialLock, function: Callable[[Any], Any]) -> None:
         async with lock:
             await function(lock)
 
@@ -316,7 +316,7 @@ PLANTED = {
         Succession, "_leave", _not_dismissed, ("expire", "slow"), {"RUNS"}
     ),
     "a term outlasts its lock": Bug(
-        SequentialQueue, "check", _never_checks, ("pause", "partition"), {"TERM"}
+        AsyncSequentialLock, "check", _never_checks, ("pause", "partition"), {"TERM"}
     ),
 }  # fmt: skip
 """Bugs, each of which some thousand runs find."""

@@ -23,8 +23,8 @@ from tests.support import lesson_page
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.main import main
 from zkwire.jute.records import CreateRequest
-from zkwire.recipes.locks.lock import Lock
-from zkwire.recipes.locks.sequential import SequentialQueue, before
+from zkwire.recipes.locks.lock import AsyncPathLock
+from zkwire.recipes.locks.sequential import AsyncSequentialLock, before
 from zkwire.session import own_frames
 from zkwire.session.authentication import Authentication
 from zkwire.session.handshake import Identity
@@ -209,7 +209,7 @@ async def _look_for_nothing(*_: object) -> list[str]:
     return []
 
 
-def _the_first(_: SequentialQueue, names: list[str], own: str) -> list[tuple[int, str]]:
+def _the_first(_: AsyncSequentialLock, names: list[str], own: str) -> list[tuple[int, str]]:
     ahead = before(names, own)
     return [min(ahead)] * 2 if ahead else []  # the event alone does not decide
 
@@ -226,7 +226,7 @@ def _nothing_seen(self: Identity, _: int) -> bytes:
     return _greeting(self, 0)
 
 
-def _not_told(lock: Lock) -> bool:
+def _not_told(lock: AsyncPathLock) -> bool:
     return not lock.lost.is_set()
 
 
@@ -244,10 +244,10 @@ PLANTED: dict[str, tuple[object, str, object]] = {
     "handshake": (Liveness, "greeted", _timeout_is_what_was_asked_for),
     "heartbeat": (Liveness, "lease_deadline", property(_never)),
     "watch-gap": (own_frames, "watches", _nothing),
-    "lost-reply": (SequentialQueue, "_find", _look_for_nothing),
-    "herd": (SequentialQueue, "_ahead", _the_first),
+    "lost-reply": (AsyncSequentialLock, "_find", _look_for_nothing),
+    "herd": (AsyncSequentialLock, "_ahead", _the_first),
     "session-move": (Identity, "greeting", _nothing_seen),
-    "paused-holder": (Lock, "_lasts", property(_not_told)),
+    "paused-holder": (AsyncPathLock, "_lasts", property(_not_told)),
     "connected-is-not-ready": (Authentication, "restart", _only_once),
     "bytes": (CreateRequest, "pack", _flags_of_another_kind),
 }

@@ -20,9 +20,9 @@ from tests.unit.test_recipe_steps import (
     refuse,
     sequential,
 )
-from zkwire import AsyncClient
-from zkwire.aio.locks import AsyncReentrantLock, AsyncSequentialLock
-from zkwire.blocking.locks import (
+from zkwire import AsyncClient, AsyncReentrantLock, AsyncSequentialLock
+from zkwire.aio.waiting import cancelled_by
+from zkwire.blocking.recipes import (
     BlockingLock,
     MultiLock,
     NonBlockingLock,
@@ -32,8 +32,7 @@ from zkwire.blocking.locks import (
 )
 from zkwire.blocking.run import run
 from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
-from zkwire.recipes.locks.lease import SemaphoreLease
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.lease import AsyncLease
 
 # --- interrupts -----------------------------------------------------------------------------------
 
@@ -166,7 +165,8 @@ def test_a_body_does_not_run_without_its_lock() -> None:
     world: Any = Nodes()
     world.nodes.append("/a/other-lock-0000000000")
     lock = ReentrantLock(client_of(world), "/a")
-    lock.lock._algorithm._acquire_by = refuse
+    algorithm: Any = lock.lock._algorithm
+    algorithm._acquire_by = refuse
     with pytest.raises(LockTakenError, match="/a is held"), lock:
         pytest.fail("the body runs")
 
@@ -187,7 +187,7 @@ def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
 def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
     """Another one may have been made in its place, of another count."""
     world: Any = Nodes()
-    core = SemaphoreLease(world, "/s", 1)
+    core = AsyncLease(world, "/s", 1)
     attempt = an_attempt("/s/leases/gone")
     attempt.entered = True
     run(core._join(attempt, None))
@@ -204,8 +204,9 @@ async def interrupted(*_: object) -> None:
 def test_an_interrupt_as_the_body_ends_gives_the_lock_up() -> None:
     world: Any = Nodes()
     lock = SequentialLock(client_of(world), "/a")
+    algorithm: Any = lock._algorithm
     with pytest.raises(KeyboardInterrupt), lock:
-        lock._algorithm.release = interrupted
+        algorithm.release = interrupted
     assert not lock.held
     assert world.clean_up() == []
 
@@ -214,9 +215,11 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
     world: Any = Nodes()
     lock = AsyncSequentialLock(client_of(world, AsyncClient), "/a")
 
+    algorithm: Any = lock
+
     async def body() -> None:
         async with lock:
-            lock._algorithm.release = interrupted
+            algorithm.release = interrupted
 
     with pytest.raises(KeyboardInterrupt):
         run(body())
@@ -225,7 +228,7 @@ def test_an_interrupt_as_the_body_ends_gives_the_lock_up_under_asyncio() -> None
 
 
 def test_a_second_interrupt_as_a_release_is_cleaned_up_leaves_no_node() -> None:
-    class Twice(SequentialQueue):
+    class Twice(AsyncSequentialLock):
         second = False
         _free = interrupted  # type: ignore[assignment]
 
@@ -246,13 +249,14 @@ def test_a_second_interrupt_as_a_release_is_cleaned_up_leaves_no_node() -> None:
 
 def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still() -> None:
     lock = ReentrantLock(client_of(Nodes()), "/a")
-    release = lock.lock._algorithm.release
+    algorithm: Any = lock.lock._algorithm
+    release = algorithm.release
     assert lock.acquire()
-    lock.lock._algorithm.release = interrupted
+    algorithm.release = interrupted
     with pytest.raises(KeyboardInterrupt):
         lock.release()
     assert lock.held
-    lock.lock._algorithm.release = release
+    algorithm.release = release
     assert lock.acquire()
     lock._algorithm._release_later()
     assert lock.held
@@ -273,7 +277,7 @@ def test_the_same_under_asyncio() -> None:
         with pytest.raises(LookupError):
             await lock.release()
         assert lock.held
-        lock.lock._algorithm.release = release
+        lock.lock.release = release  # type: ignore[method-assign]
         assert await lock.acquire()
         lock._algorithm._release_later()
         assert lock.held
@@ -281,7 +285,8 @@ def test_the_same_under_asyncio() -> None:
             assert lock._owned
         lock._algorithm._release_later()
         assert not lock.held
-        lock.lock._algorithm._acquire_by = refuse
+        algorithm: Any = lock.lock
+        algorithm._acquire_by = refuse
         with pytest.raises(LockTakenError, match="/a is held"):
             await lock.__aenter__()
 
@@ -290,12 +295,12 @@ def test_the_same_under_asyncio() -> None:
 
 def test_outside_of_a_task_there_is_nobody_to_hold_or_to_cancel() -> None:
     client = client_of(Nodes(), AsyncClient)
-    mine, plain = AsyncReentrantLock(client, "/a"), AsyncSequentialLock(client, "/b")
-    assert run(plain.acquire())
+    mine = AsyncReentrantLock(client, "/a")
     refused: list[str] = []
+    never: Any = None
 
     def look() -> None:
-        for call in (lambda: mine.held, lambda: run(plain.cancel_on_loss().__aenter__())):
+        for call in (lambda: mine.held, lambda: run(cancelled_by(never, KeyError).__aenter__())):
             with pytest.raises(RuntimeError) as caught:
                 call()
             refused.append(str(caught.value))
@@ -329,10 +334,10 @@ def test_what_is_in_other_hands_is_left_to_them() -> None:
 def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:
     world: Any = Runtime()
     with pytest.raises(TypeError, match="text must be a str"):
-        SequentialQueue(world, "/a", None)  # type: ignore[arg-type]
+        AsyncSequentialLock(world, "/a", None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="surrogate"):
-        SequentialQueue(world, "/a", "\ud800")
+        AsyncSequentialLock(world, "/a", "\ud800")
     with pytest.raises(TypeError, match="must be a Client, not str"):
         SequentialLock("localhost", "/a")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="callable"):
-        SequentialQueue(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]
+        AsyncSequentialLock(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]

@@ -33,10 +33,10 @@ from zkwire.jute.records import Stat
 from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
 from zkwire.recipes.classic.once_per import AsyncOncePer
 from zkwire.recipes.classic.rounds import Seen
-from zkwire.recipes.locks.lease import SemaphoreLease
-from zkwire.recipes.locks.read_write import ReadLockQueue
-from zkwire.recipes.locks.sequential import SequentialQueue
-from zkwire.recipes.locks.single import SingleNodeLock
+from zkwire.recipes.locks.lease import AsyncLease
+from zkwire.recipes.locks.read_write import AsyncReadLock
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.recipes.lost import Lost, OwnNodeWatch
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.session.watch import Watch
@@ -45,29 +45,29 @@ from zkwire.wire.model import DataAndStat, Event, EventType, State
 LAST = 2147483647
 
 
-def single(**answers: list[object]) -> tuple[SingleNodeLock, Runtime]:
+def single(**answers: list[object]) -> tuple[AsyncBlockingLock, Runtime]:
     world: Any = Runtime(**answers)
-    return SingleNodeLock(world, "/lock"), world
+    return AsyncBlockingLock(world, "/lock"), world
 
 
 # --- the sequential lock --------------------------------------------------------------------------
 
 
-def nothing(core: SequentialQueue, world: Runtime) -> None:
+def nothing(core: AsyncSequentialLock, world: Runtime) -> None:
     """Nothing happens beside the event."""
 
 
-def reconnect(core: SequentialQueue, world: Runtime) -> None:
+def reconnect(core: AsyncSequentialLock, world: Runtime) -> None:
     """Set again on a new connection, watches fire in another order."""
     world.connection = "another"
 
 
-def sleep_too_long(core: SequentialQueue, world: Runtime) -> None:
+def sleep_too_long(core: AsyncSequentialLock, world: Runtime) -> None:
     """The session may be gone, and the node with it; the look would tell, and renews the lease."""
     world.time = world.lease_deadline
 
 
-def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
+def lose_the_place(core: AsyncSequentialLock, world: Runtime) -> None:
     """Somebody has deleted the node of the one that waits."""
     assert core._guard is not None
     core._guard._deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
@@ -76,7 +76,7 @@ def lose_the_place(core: SequentialQueue, world: Runtime) -> None:
 
 @pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])
 def test_whose_turn_it_is_by_the_event_alone(
-    meanwhile: Callable[[SequentialQueue, Runtime], None],
+    meanwhile: Callable[[AsyncSequentialLock, Runtime], None],
 ) -> None:
     """Only a child that was the next one and still stands, on one connection, in its lease."""
     own = f"{OWN:016x}-unique-lock-0000000001"
@@ -215,7 +215,7 @@ def test_near_the_end_of_the_numbers_nobody_enters(number: int) -> None:
 # --- the read-write lock --------------------------------------------------------------------------
 
 
-def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockQueue, Runtime]:
+def downgrade(*writers: str | None, **answers: list[object]) -> tuple[AsyncReadLock, Runtime]:
     """A reader beside a write lock whose node has these names, one at each look."""
     names = iter(writers)
 
@@ -226,7 +226,7 @@ def downgrade(*writers: str | None, **answers: list[object]) -> tuple[ReadLockQu
 
     world, writer = Runtime(**answers), Writer()
     loose: Any = (world, "/lock", "", writer)
-    return ReadLockQueue(*loose), world
+    return AsyncReadLock(*loose), world
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -372,7 +372,7 @@ def test_a_semaphore_that_was_seen_full_is_full_at_the_time_limit(silent: str) -
     world: Any = Runtime(get_data=[ONE], get_children=lists, exists=looks)
     world.resumed = False
     with pytest.raises(LockTimeoutError, match="none of 1 leases was free"):
-        run(SemaphoreLease(world, "/s", 1)._acquire_by(1.0, True))
+        run(AsyncLease(world, "/s", 1)._acquire_by(1.0, True))
 
 
 # --- what takes all places ------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_a_node_from_before_the_resumption_that_is_gone_takes_no_place() -> None
 @pytest.mark.parametrize("late", [False, True])
 def test_a_semaphore_that_was_full_waits_until_its_leases_are_gone(late: bool) -> None:
     world: Any = Runtime(get_children=[[FIRST, OWN_LEASE], NoNodeError("a container")])
-    lease = SemaphoreLease(world, "/s", 2)
+    lease = AsyncLease(world, "/s", 2)
     lease._on_position = print
 
     async def event(watch: object, deadline: float | None) -> Event | None:

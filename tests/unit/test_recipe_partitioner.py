@@ -17,7 +17,7 @@ from zkwire.errors import (
     NotReadOnlyError,
     ThrottledOpError,
 )
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.services.allotment import MARK, allot, digest
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import Partitioning
@@ -139,7 +139,7 @@ def test_a_lock_that_waits_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None
     async def look_again(*_: object) -> list[str]:
         return []
 
-    monkeypatch.setattr(SequentialQueue, "_look_again", look_again)
+    monkeypatch.setattr(AsyncSequentialLock, "_look_again", look_again)
     lock, told = ItemLock.__new__(ItemLock), list[bool]()
     lock.tell = lambda: told.append(lock.waits)
     for _ in range(2):

@@ -245,7 +245,7 @@ def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -
     )
     taking = Taking(queue, None)
     with pytest.raises(SessionExpiredError):
-        run(taking.__aenter__())
+        run(taking._enter_body())
     data = f"{OWN:016x}-unique".encode() if own else b"another"
     world.answers["get_data"] = [DataAndStat(data, at(0))]
     world.asked.clear()

@@ -7,16 +7,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.support.scripted import STAT, Answer
-from zkwire import AsyncClient, Client
-from zkwire.aio.locks import AsyncMultiLock, AsyncReentrantLock, AsyncSequentialLock
+from zkwire import AsyncClient, AsyncReentrantLock, Client
 from zkwire.aio.owners import value_of_each_task
-from zkwire.blocking.locks import MultiLock, ReentrantLock, SequentialLock
 from zkwire.blocking.owners import _Owner, value_of_each_thread
+from zkwire.blocking.recipes import MultiLock, ReentrantLock, SequentialLock
 from zkwire.blocking.run import run
 from zkwire.errors import (
     LockLostError,
@@ -34,9 +33,9 @@ from zkwire.errors import (
 )
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.locks.contenders import contenders
-from zkwire.recipes.locks.lease import SemaphoreLease
-from zkwire.recipes.locks.multi_lock import AllLocks
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.lease import AsyncLease
+from zkwire.recipes.locks.multi_lock import AsyncMultiLock
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.lost import OwnNodeWatch
 from zkwire.recipes.trees import ensure_path, walk
 from zkwire.session.watch import ClosedWatchError
@@ -139,9 +138,9 @@ class Runtime:
         return None
 
 
-def sequential(**answers: list[object]) -> tuple[SequentialQueue, Runtime]:
+def sequential(**answers: list[object]) -> tuple[AsyncSequentialLock, Runtime]:
     world: Any = Runtime(**answers)
-    return SequentialQueue(world, "/lock"), world
+    return AsyncSequentialLock(world, "/lock"), world
 
 
 def an_attempt(node: str | None = None) -> Attempt:
@@ -174,7 +173,7 @@ def test_contenders_that_a_lost_connection_hides_are_read_again() -> None:
 
 def test_leases_that_somebody_has_deleted_are_looked_for_again() -> None:
     world: Any = Runtime(get_children=[NoNodeError("gone"), ["b"]])
-    core = SemaphoreLease(world, "/s", 1, "")
+    core = AsyncLease(world, "/s", 1, "")
     assert run(core._await_change(["a"], None)) == ["b"]
 
 
@@ -388,7 +387,7 @@ def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
 
 
 def test_a_release_that_has_begun_before_acquire_returns_is_left_alone() -> None:
-    class Hasty(SequentialQueue):
+    class Hasty(AsyncSequentialLock):
         async def _acquire(self, deadline: float | None, wait: bool) -> bool:
             won = await super()._acquire(deadline, wait)
             self._pending_cleanup = (
@@ -404,7 +403,7 @@ def test_a_release_that_has_begun_before_acquire_returns_is_left_alone() -> None
 
 
 def test_an_interrupt_right_behind_the_grant_leaves_nothing() -> None:
-    class Interrupted(SequentialQueue):
+    class Interrupted(AsyncSequentialLock):
         def _grant(self, attempt: Attempt) -> None:
             super()._grant(attempt)
             raise KeyboardInterrupt
@@ -432,7 +431,7 @@ def test_a_body_that_another_thread_overtakes_leaves_the_lock_to_it() -> None:
 
 
 def test_a_release_that_begins_as_acquire_is_interrupted_is_not_forgotten() -> None:
-    class Interrupted(SequentialQueue):
+    class Interrupted(AsyncSequentialLock):
         def _grant(self, attempt: Attempt) -> None:
             raise KeyboardInterrupt
 
@@ -472,7 +471,7 @@ def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
 def test_a_loss_shows_what_has_become_of_it() -> None:
     core, _ = sequential()
     assert run(core._acquire_by(None, True))
-    both = AllLocks([core])._lost
+    both: Any = AsyncMultiLock(core)._lost
     assert (repr(core.lost), repr(both)) == ("<Lost: not lost>", "<AnyLost: not lost>")
     both._parts = [core.lost]
     core.lost._lose("stolen")
@@ -496,7 +495,7 @@ def own() -> DataAndStat:
 
 def test_the_locks_of_a_multi_lock_are_of_one_client() -> None:
     with pytest.raises(ValueError, match="one client"):
-        AllLocks([sequential()[0], SequentialQueue(Runtime(), "/other")])  # type: ignore[arg-type]
+        AsyncMultiLock(sequential()[0], AsyncSequentialLock(cast("Any", Runtime()), "/other"))
 
 
 @pytest.mark.parametrize("broken", [True, False])
@@ -530,7 +529,7 @@ def test_an_error_in_the_body_of_a_task_goes_before_the_loss(broken: bool) -> No
 def test_a_lock_taken_twice_says_that_and_why_it_is_lost() -> None:
     with pytest.raises(LockLostError), ReentrantLock(client_of(Runtime()), "/b") as lock:
         lock.check()
-        lock.lost._lose("stolen")
+        lock.lock.lost._lose("stolen")
         with pytest.raises(LockLostError, match="/b is not held: stolen"):
             lock.check()
         with pytest.raises(LockLostError, match="stolen"), lock:

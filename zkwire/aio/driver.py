@@ -10,6 +10,7 @@ place; functions of a user's are called from the loop, never from within the ses
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from functools import partial
 from sys import is_finalizing as finalizing
 
@@ -17,7 +18,7 @@ from zkwire.aio.home import LOOP_CLOSED, LoopBound, in_the_middle, uninterruptib
 from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
 from zkwire.aio.owners import tell_at_the_end_of_this_task, value_of_each_task
 from zkwire.aio.replies import StepReply
-from zkwire.aio.waiting import within
+from zkwire.aio.waiting import cancelled_by, within
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.connection import INTERRUPTED
 from zkwire.net.driver import Driver, Seeing
@@ -27,7 +28,7 @@ from zkwire.session.request import Failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
     from typing import Any, Final, TypeVar
 
@@ -70,6 +71,17 @@ class LoopDriver(LoopBound):
     def when_caller_ends(self, lock: Owned) -> None:
         """Tell the lock, if it is owned then, when the running task has ended."""
         tell_at_the_end_of_this_task(lock)
+
+    @asynccontextmanager
+    async def cancelled_by(
+        self,
+        add: Callable[[Callable[[object], None]], Callable[[], object]],
+        error: Callable[[], Exception],
+        value: T,
+    ) -> AsyncGenerator[T, None]:
+        """Cancel the body when something happens; see :func:`zkwire.aio.waiting.cancelled_by`."""
+        async with cancelled_by(add, error):
+            yield value
 
     @uninterruptible
     def submit(self, request: Request, *, eager: bool = True) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Any, Final, Self, Unpack
 
-    from zkwire.aio.locks import AsyncSequentialLock
     from zkwire.net.client_options import ClientOptions
+    from zkwire.recipes.locks.sequential import AsyncSequentialLock
     from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0  # for what a cancelled function still does
@@ -55,7 +55,7 @@ class LoopShell(Calling):
 
     def make_lock(self, client: AsyncClient, path: str, text: str) -> AsyncSequentialLock:
         """A fair lock of that client."""
-        from zkwire.aio.locks import AsyncSequentialLock
+        from zkwire.recipes.locks.sequential import AsyncSequentialLock
 
         return AsyncSequentialLock(client, path, text)
 

@@ -1,12 +1,7 @@
-"""How threads use the algorithms of locks: what a table entry is, and ``with``.
+"""What the classes for threads in :mod:`zkwire.blocking.recipes` are made of.
 
-A class for threads holds an algorithm, ``_algorithm``, and has a table of the coroutines that users
-call: ``name: Final = blocking(Algorithm.name)``.  What a class can override is a method instead,
-``@runs(Algorithm.name)``: to a type checker a variable has the type that it has in the base class.
-
-An interrupt can come right behind an acquisition, and while the end of a ``with`` releases: so both
-stand here in a ``try`` of their own.  Before the first instruction of ``__exit__``, as with any
-context manager, nothing can be done.
+Each holds the object that does the work, ``_algorithm``, and runs its coroutines in the caller's
+thread.  How a ``with`` survives an interrupt is written here, once for all.
 """
 
 from __future__ import annotations
@@ -14,22 +9,16 @@ from __future__ import annotations
 from weakref import ref
 
 from zkwire.blocking.client import Client
-from zkwire.blocking.run import blocking, run
-from zkwire.errors import LockLostError, OperationTimeoutError
+from zkwire.blocking.run import run
 from zkwire.recipes.attempt import LockInUseError
-from zkwire.recipes.locks.acquirable import Acquirable
-from zkwire.recipes.view import View, check_kind
-from zkwire.session.waitable import check_timeout
+from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from contextlib import AbstractContextManager
-    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+    from typing import Any, Self, TypeVar
 
     from zkwire.recipes.runtime import Runtime
 
-    P = ParamSpec("P")
     T = TypeVar("T")
 
 
@@ -38,11 +27,10 @@ def runtime_of(client: Client) -> Runtime:
     return check_kind("client must be a Client", client, Client)._driver
 
 
-def runs(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[[Callable[..., object]], Callable[Concatenate[Any, P], T]]:
-    """A decorator: what it decorates only gives ``blocking(method)`` its name."""
-    return lambda _: blocking(method)
+def algorithms_of(values: tuple[Any, ...], taker: str, kind: type[Any]) -> list[Any]:
+    """What runs each of the values; TypeError for one that is not of this kind."""
+    wanted = f"a {taker} takes locks such as SequentialLock"
+    return [check_kind(wanted, value, kind)._algorithm for value in values]
 
 
 def wrapped(kind: type[T], algorithm: Any) -> Any:
@@ -62,19 +50,19 @@ def wrapped(kind: type[T], algorithm: Any) -> Any:
 
 
 class With:
-    """An asynchronous context manager, ``_algorithm``, for a ``with`` in a thread.
+    """An object that a thread enters by a ``with``; see :mod:`zkwire.recipes.enterable`.
 
-    An interrupt can come right after it was entered, and while it is left: both stand here in a
-    ``try``.  Before the first instruction of ``__exit__``, as with any context manager, nothing can
-    be done.
+    The ``try`` stands here as well as there, since an interrupt can come right after the coroutine
+    has ended.  Before the first instruction of ``__exit__``, as with any context manager, nothing
+    can be done.
     """
 
-    _algorithm: Any
+    _algorithm: Any  # an Enterable
 
     def __enter__(self) -> Self:
-        entered = self._algorithm._owned  # by an earlier ``with``, which is to go on
+        entered = self._algorithm._owned
         try:
-            run(self._algorithm.__aenter__())
+            run(self._algorithm._enter_body())
             return self
         except LockInUseError:
             raise
@@ -83,18 +71,19 @@ class With:
                 self._algorithm._abandon()
             raise
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            run(self._algorithm.__aexit__(*error))
+            run(self._algorithm._leave_body(kind))
         except BaseException:
             self._algorithm._abandon()
             raise
 
 
 class Entered:
-    """The same, of a method that returns a context manager; for one ``with``."""
+    """The same for what a method of the object ``face`` has returned: for one ``with``."""
 
     __slots__ = ("_algorithm", "_face")
+    __exit__ = With.__exit__
 
     def __init__(self, algorithm: Any, face: Any) -> None:
         self._algorithm = algorithm
@@ -103,7 +92,7 @@ class Entered:
     def __enter__(self) -> Any:
         entered = self._algorithm._owned
         try:
-            value = run(self._algorithm.__aenter__())
+            value = run(self._algorithm._enter_body())
             return self._face if value is self._face._algorithm else value
         except LockInUseError:
             raise
@@ -111,9 +100,6 @@ class Entered:
             if not entered:
                 self._algorithm._abandon()
             raise
-
-    def __exit__(self, *error: Any) -> None:
-        With.__exit__(self, *error)  # type: ignore[arg-type]
 
 
 class Sized:
@@ -129,69 +115,3 @@ class Sized:
     def __bool__(self) -> bool:
         """True, as of any object: asks no server."""
         return True
-
-
-class LockFace(View):
-    """Any lock, for threads."""
-
-    _algorithm: Acquirable
-
-    def __init__(self, lock: Acquirable) -> None:
-        self._algorithm = lock
-
-    @runs(Acquirable.acquire)
-    def acquire(self) -> None: ...
-
-    @runs(Acquirable.try_acquire)
-    def try_acquire(self) -> None: ...
-
-    @runs(Acquirable.release)
-    def release(self) -> None: ...
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        return Within(self, check_timeout("timeout", timeout))
-
-    within.__doc__ = Acquirable.within.__doc__
-
-    def __enter__(self) -> Self:
-        self._enter(None)
-        return self
-
-    def _enter(self, timeout: float | None) -> None:
-        mine = not self._algorithm._owned
-        try:
-            if not run(self._algorithm._take(timeout)):
-                raise self._algorithm._taken_error(timeout)
-        except LockInUseError:
-            raise
-        except BaseException:
-            if mine:
-                self._algorithm._release_later()
-            raise
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            run(self._algorithm.release())
-        except (LockLostError, OperationTimeoutError):
-            if kind is None:
-                raise
-        except BaseException:
-            self._algorithm._release_later()
-            raise
-
-
-class Within:
-    """A lock and a time limit, for one ``with``."""
-
-    __slots__ = ("_lock", "_timeout")
-
-    def __init__(self, lock: LockFace, timeout: float | None) -> None:
-        self._lock = lock
-        self._timeout = timeout
-
-    def __enter__(self) -> Any:
-        self._lock._enter(self._timeout)
-        return self._lock
-
-    def __exit__(self, *error: Any) -> None:
-        self._lock.__exit__(*error)

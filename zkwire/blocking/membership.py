@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from zkwire.blocking.faces import runs
-from zkwire.blocking.run import blocking, iterate, run
+from zkwire.blocking.run import blocking, iterate, run, runs
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.group import MemberGroup

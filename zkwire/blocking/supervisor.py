@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from typing import Any, Final, Self, Unpack
 
-    from zkwire.blocking.locks import SequentialLock
+    from zkwire.blocking.recipes import SequentialLock
     from zkwire.net.client_options import ClientOptions
     from zkwire.session.waitable import Waitable
 
@@ -62,7 +62,7 @@ class ThreadShell:
 
     def make_lock(self, client: Client, path: str, text: str) -> SequentialLock:
         """A fair lock of that client."""
-        from zkwire.blocking.locks import SequentialLock
+        from zkwire.blocking.recipes import SequentialLock
 
         return SequentialLock(client, path, text)
 

@@ -28,6 +28,7 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from random import Random
     from ssl import SSLContext
     from typing import Any, Self, TypeVar
@@ -111,6 +112,15 @@ class Driver:
     @property
     def _recipe_runtime(self) -> Self:
         return self  # in the place of the client
+
+    def cancelled_by(
+        self,
+        add: Callable[[Callable[[object], None]], Callable[[], object]],
+        error: Callable[[], Exception],
+        value: T,
+    ) -> AbstractAsyncContextManager[T]:
+        """Under asyncio: cancel the body when something happens."""
+        raise NotImplementedError
 
     # --- what differs between threads and asyncio -------------------------------------------------
 

@@ -17,7 +17,7 @@ from zkwire.session.waitable import check_timeout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
-    from contextlib import AbstractContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from typing import Any, ParamSpec, Protocol, TypeVar
 
     from zkwire.operations import Operations, Reply
@@ -207,6 +207,18 @@ if TYPE_CHECKING:
             """In a coroutine of the background: wait until one is ready.
 
             Raises what ended the session if that comes first.
+            """
+            ...
+
+        def cancelled_by(
+            self,
+            add: Callable[[Callable[[object], None]], Callable[[], object]],
+            error: Callable[[], Exception],
+            value: T,
+        ) -> AbstractAsyncContextManager[T]:
+            """Cancel the body when something happens, then raise ``error()``; under asyncio only.
+
+            ``add`` has a function called when it happens, and returns one that undoes this.
             """
             ...
 

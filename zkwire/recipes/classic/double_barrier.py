@@ -18,6 +18,7 @@ from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.classic.member_node import MemberNode
 from zkwire.recipes.classic.rounds import ANY, Seen
+from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.runtime import deadline_of, persist, runtime_of
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     Step = Callable[[float | None], Coroutine[Any, Any, None]]
 
 
-class AsyncDoubleBarrier(MemberNode):
+class AsyncDoubleBarrier(MemberNode, Enterable):
     """One member of a group that begins a piece of work together and ends it together.
 
         async with AsyncDoubleBarrier(client, "/step-1", 16):
@@ -85,11 +86,15 @@ class AsyncDoubleBarrier(MemberNode):
             raise RuntimeError("this member is not inside: enter first")
         return await self._in_time(self._exit, timeout)
 
-    async def __aenter__(self) -> Self:
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> Self: ...
+
+    async def _enter_body(self) -> Self:
         await self.enter()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
         if kind is None:
             await self.leave()
         else:

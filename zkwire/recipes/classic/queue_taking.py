@@ -20,6 +20,7 @@ from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes.attempt import Attempt, LockInUseError
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_items import item
+from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.lost import Lost
 from zkwire.recipes.runtime import in_time, newest, one_refusal
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
-class Taking(Entry):
+class Taking(Entry, Enterable):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: ItemQueue, timeout: float | None) -> None:
@@ -45,7 +46,7 @@ class Taking(Entry):
         self._item: QueueItem | None = None
         self._lost = Lost(self._runtime)
 
-    async def __aenter__(self) -> QueueItem:
+    async def _enter_body(self) -> QueueItem:
         if self._busy or self._owned or self._item is not None:
             raise LockInUseError("a taking is for one block: call take() again")
         search, mark = self._queue._search(self._timeout), None
@@ -79,14 +80,7 @@ class Taking(Entry):
             search.end()
             self._disengage()
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            await self._exit(kind is None)
-        except BaseException:
-            self._abandon()
-            raise
-
-    async def _exit(self, well: bool) -> None:
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
         """Remove the item, or give it back."""
         attempt, mark, taken = self._claim, self._mark, self._item
         if attempt is None or mark is None or taken is None:
@@ -94,7 +88,7 @@ class Taking(Entry):
         self._releasing, self._pending_cleanup = True, attempt
         try:
             self._end_claim()
-            if well:
+            if kind is None:
                 await self._remove(mark, attempt, taken)
                 self._pending_cleanup = None
             else:

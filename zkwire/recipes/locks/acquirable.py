@@ -19,21 +19,24 @@ An interrupt can come right behind an acquisition: what enters a lock releases i
 
 from __future__ import annotations
 
+from functools import partial
+
 from zkwire.errors import LockLostError, LockTakenError, LockTimeoutError, OperationTimeoutError
-from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.runtime import within
 from zkwire.recipes.view import View
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
-    from typing import Any, Self
+    from typing import Self
 
     from zkwire.recipes.runtime import Runtime
 
 
-class Acquirable(View):
+class Acquirable(View, Enterable):
     """The algorithm of any lock, as far as it is acquired and released."""
 
     _runtime: Runtime
@@ -130,7 +133,7 @@ class Acquirable(View):
     def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
         """The lock, to be entered within ``timeout`` seconds.
 
-            with lock.within(5.0):  # under asyncio: async with
+            async with lock.within(5.0):
                 ...
 
         OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
@@ -138,31 +141,43 @@ class Acquirable(View):
         """
         return Within(self, check_timeout("timeout", timeout))
 
-    async def __aenter__(self) -> Self:
-        await self._enter_body(None)
+    def cancel_on_loss(self) -> AbstractAsyncContextManager[Self]:
+        """Cancel the body of the ``async with`` when the lock is lost, then raise LockLostError.
+
+            async with lock, lock.cancel_on_loss():
+                await work()
+
+        As with ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
+        """
+        self.check()
+        lost = self.lost
+
+        def add(cancel: Callable[[object], None]) -> Callable[[], None]:
+            return partial(lost._drop_waker, lost._call_back(cancel))
+
+        def error() -> LockLostError:
+            return LockLostError(f"{self._called} was lost: {lost.reason}")
+
+        return self._runtime.cancelled_by(add, error, self)
+
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> Self: ...
+
+    async def _enter_body(self, timeout: float | None = None) -> Self:
+        if not await self._take(timeout):
+            raise self._taken_error(timeout)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
         try:
             await self.release()
         except (LockLostError, OperationTimeoutError):
             if kind is None:
                 raise
-        except BaseException:
-            self._release_later()
-            raise
 
-    async def _enter_body(self, timeout: float | None) -> None:
-        mine = not self._owned
-        try:
-            if not await self._take(timeout):
-                raise self._taken_error(timeout)
-        except LockInUseError:
-            raise
-        except BaseException:
-            if mine:
-                self._release_later()
-            raise
+    def _abandon(self) -> None:
+        self._release_later()
 
     def _taken_error(self, timeout: float | None) -> LockTakenError:
         kind = LockTakenError if timeout is None else LockTimeoutError
@@ -188,7 +203,7 @@ class Acquirable(View):
         return self._runtime.session_timeout if limit is None else limit
 
 
-class Within:
+class Within(Enterable):
     """A lock and a time limit, for one ``async with``."""
 
     __slots__ = ("_lock", "_timeout")
@@ -197,9 +212,15 @@ class Within:
         self._lock = lock
         self._timeout = timeout
 
-    async def __aenter__(self) -> Any:
-        await self._lock._enter_body(self._timeout)
-        return self._lock
+    @property
+    def _owned(self) -> bool:
+        return self._lock._owned
 
-    async def __aexit__(self, *error: Any) -> None:
-        await self._lock.__aexit__(*error)
+    async def _enter_body(self) -> Acquirable:
+        return await self._lock._enter_body(self._timeout)
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        await self._lock._leave_body(kind)
+
+    def _abandon(self) -> None:
+        self._lock._release_later()

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from zkwire.recipes.locks.contenders import contenders
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.runtime import runtime_of
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Sequence
 
+    from zkwire.jute.records import ACL
     from zkwire.recipes.locks.contenders import Contender
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
 
-class ElectionView(PathView):
-    """What an election shows."""
+class AsyncElection(PathView):
+    """One leader at a time; leadership is lost exactly as a lock is.
 
-    def lead(self) -> Any:
+        election = AsyncElection(client, "/election", "worker-7")
+        async with election.lead() as leadership, leadership.cancel_on_loss():
+            ...
+
+    ``text`` tells others which candidate this is.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        self._runtime = runtime_of(client)
+        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        self._path: str = self._new().path  # which checks the arguments
+
+    def lead(self) -> AsyncSequentialLock:
         """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
-        raise NotImplementedError
-
-
-class Candidates(ElectionView):
-    """The queue of an election; ``make`` makes a candidacy."""
-
-    def __init__(self, runtime: Runtime, make: Callable[[], Any]) -> None:
-        self._runtime, self._new = runtime, make
-        self._path: str = make().path  # which checks the arguments
+        return self._new()
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot.

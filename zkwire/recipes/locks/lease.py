@@ -31,7 +31,7 @@ from zkwire.errors import (
     NoNodeError,
 )
 from zkwire.recipes.attempt import permanent
-from zkwire.recipes.locks.sequential import OrderQueue, SequentialQueue, before
+from zkwire.recipes.locks.sequential import AsyncQueueLock, OrderQueue, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import check_below_root, sequence_number
@@ -55,8 +55,8 @@ class LastTry:
     full = False  # all leases were taken
 
 
-class SemaphoreLease(SequentialQueue):
-    """The algorithm of one lease; ``count`` of them may be held at a time."""
+class AsyncLease(AsyncQueueLock):
+    """One lease of a semaphore, a lock like all others; see :class:`AsyncSemaphore`."""
 
     _label = "lease-"
 

@@ -34,8 +34,8 @@ from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.locks.guarded import GuardedClaim
 
 
-class Lock(GuardedClaim, Acquirable):
-    """A lock's state and the parts of its life that do not depend on its kind."""
+class AsyncPathLock(GuardedClaim, Acquirable):
+    """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
 
     _seen_taken = False  # another contender was seen to have the lock, in the last attempt
 

@@ -16,19 +16,27 @@ from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.insist import insist
 from zkwire.recipes.locks.acquirable import Acquirable
+from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.lost import AnyLost
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.view import check_kind
 
 
-class AllLocks(Acquirable):
-    """The algorithm of the multi-lock."""
+class AsyncMultiLock(Acquirable):
+    """Several locks at once: all of them, or none.
 
-    def __init__(self, locks: Sequence[Lock]) -> None:
+        locks = AsyncSequentialLock(client, "/a"), AsyncSequentialLock(client, "/b")
+        async with AsyncMultiLock(*locks) as both:
+            ...
+
+    They are acquired in the order of their paths, so two contenders cannot each hold what the other
+    waits for.  ``held`` if all are, ``lost`` as soon as one is; each keeps its own ``fence``.
+    """
+
+    def __init__(self, *locks: AsyncPathLock) -> None:
+        wanted = "an AsyncMultiLock takes locks such as AsyncSequentialLock"
+        self.locks: tuple[AsyncPathLock, ...] = locks
+        for lock in locks:
+            check_kind(wanted, lock, AsyncPathLock)
         self._parts = sorted(locks, key=lambda lock: lock._path)
         paths = [lock._path for lock in self._parts]
         if not paths or len(set(paths)) < len(paths):
@@ -37,7 +45,7 @@ class AllLocks(Acquirable):
         if any(lock._runtime is not self._runtime for lock in self._parts):
             raise ValueError("the locks of a multi-lock must be of one client")
         self._lost = AnyLost(self._runtime)
-        self._taken: list[Lock] = []
+        self._taken: list[AsyncPathLock] = []
         self._acquired = False  # all of them
         self._busy = False  # they are being acquired
         self._releasing = False

@@ -20,7 +20,8 @@ from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNo
 from zkwire.operations.multi import Check, Create
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.locks.contenders import Contended
-from zkwire.recipes.locks.sequential import SequentialQueue, before
+from zkwire.recipes.locks.sequential import AsyncQueueLock, before
+from zkwire.recipes.runtime import runtime_of
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.locks.sequential import Place
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 _READERS = ("__READ__", "__rlock__")
 _DIGITS = 10
@@ -41,11 +42,11 @@ def is_reader(name: str) -> bool:
     return name[:-_DIGITS].endswith(_READERS)
 
 
-class WriteLockQueue(SequentialQueue):
-    """The algorithm of the write lock: it waits for all before it."""
+class AsyncWriteLock(AsyncQueueLock):
+    """The side of the writer, which waits for all before it; see :class:`AsyncReadWriteLock`."""
 
     _label = "__WRIT__"
-    _read: ReadLockQueue  # of the same object
+    _read: AsyncReadLock  # of the same object
     _holder: object = None
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
@@ -75,8 +76,8 @@ class WriteLockQueue(SequentialQueue):
         return False
 
 
-class ReadLockQueue(SequentialQueue):
-    """The algorithm of the read lock: the writers before it."""
+class AsyncReadLock(AsyncQueueLock):
+    """The side of the readers, who wait for the writers before them."""
 
     _label = "__READ__"
 
@@ -85,7 +86,7 @@ class ReadLockQueue(SequentialQueue):
         runtime: Runtime,
         path: str,
         text: str,
-        write: WriteLockQueue,
+        write: AsyncWriteLock,
         acl: Sequence[ACL] | None = None,
     ) -> None:
         super().__init__(runtime, path, text, acl)
@@ -143,9 +144,44 @@ class ReadLockQueue(SequentialQueue):
             return []
 
 
-class ReadWriteQueue(PathView, Contended):
-    """What both sides of a read-write lock share: the queue in which they stand."""
+class AsyncReadWriteLock(PathView, Contended):
+    """Readers together, a writer alone, in order of arrival.
 
-    def __init__(self, write: WriteLockQueue) -> None:
-        self._runtime = write._runtime
-        self._path = write._path
+        table = AsyncReadWriteLock(client, "/locks/table")
+        async with table.read:
+            ...
+        async with table.write:
+            ...
+
+    ``read`` and ``write`` are locks like :class:`AsyncSequentialLock`; tasks that compete need an
+    object each, and a task that reads while another task writes by the same one gets a
+    RuntimeError.  A reader never waits for a later writer.
+
+    Downgrade: acquire ``read`` in the task that holds ``write``, then release ``write``.  There
+    is no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a
+    downgrade go on with the fence of ``write``: the reader's is higher than those of writers that
+    wait already, so what it was given to would refuse the next one.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        self._runtime = runtime_of(client)
+        self._write = AsyncWriteLock(self._runtime, path, text, acl)
+        self._read = AsyncReadLock(self._runtime, path, text, self._write, acl)
+        self._path = self._write._path
+
+    @property
+    def read(self) -> AsyncReadLock:
+        """The lock of the readers."""
+        return self._read
+
+    @property
+    def write(self) -> AsyncWriteLock:
+        """The lock of the writer."""
+        return self._write

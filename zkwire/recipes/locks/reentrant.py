@@ -9,56 +9,65 @@ from __future__ import annotations
 from functools import partial
 
 from zkwire.recipes.locks.acquirable import Acquirable
-from zkwire.recipes.view import PathView, View
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.runtime import runtime_of
+from zkwire.recipes.view import PathView
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
-    from zkwire.recipes.locks.lock import Lock
+    from zkwire.jute.records import ACL
     from zkwire.recipes.lost import Lost
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
 class OwnLock:
-    """The lock of one thread or task, as users hold it, and how often that has acquired it."""
+    """The lock of one thread or task, and how often that has acquired it."""
 
-    __slots__ = ("count", "face")
+    __slots__ = ("count", "lock")
 
-    def __init__(self, runtime: Runtime, make: Callable[[], Any]) -> None:
-        self.face: Any = make()
+    def __init__(self, runtime: Runtime, make: Callable[[], AsyncSequentialLock]) -> None:
+        self.lock: AsyncSequentialLock = make()
         self.count: int = 0
         runtime.when_caller_ends(self.lock)
 
+
+class AsyncReentrantLock(PathView, Acquirable):
+    """A fair lock that the task which holds it may acquire again.
+
+    One object serves any number of tasks: each has its own place in the queue.  The properties
+    are those of the running task's lock.
+
+    Only the task that holds it can release it.  When that ends without doing so, the lock is
+    released in its place, as if by a last ``release``, and a warning is logged.  (Under asyncio
+    that also happens to a lock acquired in ``asyncio.wait_for`` up to Python 3.11, which runs what
+    it waits for in a task of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.)
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        make = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        self._runtime = runtime_of(client)
+        self._path: str = make().path  # which checks the arguments
+        self._own = self._runtime.local(partial(OwnLock, self._runtime, make))
+
     @property
-    def lock(self) -> Lock:
-        """The algorithm of that lock."""
-        return self.face._algorithm
-
-
-class ReentrantView(PathView, View):
-    """What a re-entrant lock shows."""
-
-    @property
-    def lock(self) -> Any:
-        """The lock of the thread or task that asks: ``fence``, ``guard`` and all the rest."""
-        return self._algorithm._own().face
+    def lock(self) -> AsyncSequentialLock:
+        """The lock of the task that asks: ``fence``, ``guard`` and all the rest."""
+        return self._own().lock
 
     if TYPE_CHECKING:
 
         @property
         def lost(self) -> Lost: ...
-
-
-class Reentrant(ReentrantView, Acquirable):
-    """The algorithm of the re-entrant lock; ``make`` makes a lock for one thread or task."""
-
-    def __init__(self, runtime: Runtime, make: Callable[[], Any]) -> None:
-        self._runtime = runtime
-        self._path: str = make().path  # which checks the arguments
-        self._own = runtime.local(partial(OwnLock, runtime, make))
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock, or count one more if this thread or task holds it.

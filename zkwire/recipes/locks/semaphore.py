@@ -6,53 +6,60 @@ What a lease does is in :mod:`zkwire.recipes.locks.lease`; each is a lock of its
 from __future__ import annotations
 
 from zkwire.recipes.locks.contenders import contenders
-from zkwire.recipes.locks.lease import LastTry, SemaphoreLease
+from zkwire.recipes.locks.lease import AsyncLease, LastTry
+from zkwire.recipes.runtime import runtime_of
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.locks.contenders import Contender
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
 
-class SemaphoreView(PathView):
-    """What a semaphore shows."""
+class AsyncSemaphore(PathView):
+    """At most ``count`` leases at a time, in order of arrival.
+
+        semaphore = AsyncSemaphore(client, "/locks/printers", 3)
+        async with semaphore.lease() as lease:
+            ...
+
+    The semaphore itself is made to be shared; each contender has a lease of its own.  All must
+    agree on the count: it is written down, and ValueError tells of another one.  That node stays
+    when the last lease is released; delete it when none will be wanted.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        self._runtime = runtime = runtime_of(client)
+        self._path, self._count = path, count
+        self._arguments = (runtime, path, count, text, acl, LastTry())
+        AsyncLease(*self._arguments)  # checks the arguments
 
     @property
     def count(self) -> int:
         """How many leases there are at a time."""
-        return self._algorithm._count
+        return self._count
 
-    def lease(self) -> Any:
+    def lease(self) -> AsyncLease:
         """A lease that is not acquired yet: a lock like all others, for one contender.
 
-            with semaphore.lease() as lease:
+            async with semaphore.lease() as lease:
                 ...
 
         ``held``, ``fence``, ``lost``, ``acquire(timeout)``, ``within(timeout)``, ``release()`` and
         the rest are as a lock's.  Nothing is asked of a server before it is acquired.
         """
-        raise NotImplementedError
-
-
-class Leases(SemaphoreView):
-    """The algorithm of the semaphore: its leases share what the last try has found."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        path: str,
-        count: int,
-        text: str = "",
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        self._runtime, self._path, self._count = runtime, path, count
-        self._arguments = (runtime, path, count, text, acl, LastTry())
-        SemaphoreLease(*self._arguments)  # checks the arguments
+        return AsyncLease(*self._arguments)
 
     async def holders(self) -> list[Contender]:
         """The holders of the leases, in order: the first ``count``; behind them the next ones.

@@ -19,23 +19,26 @@ from functools import partial
 from zkwire.errors import NoNodeError
 from zkwire.recipes.attempt import Attempt, former, permanent
 from zkwire.recipes.locks.contenders import Contended
-from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.sequential_entry import SequentialEntry
 from zkwire.recipes.lost import OwnNodeWatch
-from zkwire.recipes.runtime import persist
+from zkwire.recipes.runtime import persist, runtime_of
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import SEQUENCE_DIGITS, sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.runtime import AsyncClientLike
 
     Place = tuple[int, str]  # number and name of a contender
 
 
-class SequentialQueue(Contended, SequentialEntry, Lock):
-    """The algorithm of the sequential lock; subclasses wait for other contenders."""
+class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
+    """A lock whose contenders queue, each with a node of its own."""
 
     _places = 1  # how many hold at a time
     _on_position: Callable[[int], object] | None = None
@@ -174,7 +177,44 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
         return None if self._granted is None else self._name(self._granted)
 
 
-class OrderQueue(SequentialQueue):
+class AsyncSequentialLock(AsyncQueueLock):
+    """The fair lock: contenders queue, each release wakes one, in order of arrival.
+
+        async with AsyncSequentialLock(client, "/locks/report") as lock:
+            await storage.write(data, fence=lock.fence)
+
+    A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
+    long as their session lives; ``held`` is False when the lease ends, at the latest.
+
+    Not re-entrant, and one object is for one contender: tasks that compete need one each.
+    ``text`` is shown to others, see :meth:`contenders`.
+    ``acl``: for its nodes and for the missing ones above, which the server removes when they are
+    empty (None: the client's ``default_acl``).  It protects nothing that exists already.
+
+    **What it can promise.**  At most one contender's ``held`` is True at any moment, unless an
+    outsider deletes a holder's node or ends its session (then until the holder hears of it), or a
+    holder's server is cut off from its leader: that one goes on answering for up to syncLimit times
+    tickTime, while the leader may end the session; or, without a ``lease_margin`` of the client,
+    crashes right after an answer (see :mod:`zkwire.session.liveness` for both).  No lock can stop
+    a process that pauses between looking at ``held`` and acting on it, so give ``fence`` to
+    whatever the lock guards and let that refuse a fence lower than one it has seen.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        super().__init__(runtime_of(client), path, text, acl)
+
+
+AsyncLock = AsyncSequentialLock
+
+
+class OrderQueue(AsyncQueueLock):
     """A lock for order and quiet alone: no guard stands for it, since its loss changes nothing."""
 
     def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:

@@ -14,19 +14,28 @@ from contextlib import closing, suppress
 
 from zkwire.errors import BadVersionError, NoNodeError
 from zkwire.operations.multi import Check
-from zkwire.recipes.locks.lock import Lock
+from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.single_entry import SingleEntry
-from zkwire.recipes.runtime import one_refusal, persist
+from zkwire.recipes.runtime import one_refusal, persist, runtime_of
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
     from zkwire.recipes.attempt import Attempt
+    from zkwire.recipes.runtime import AsyncClientLike
 
 
-class SingleNodeLock(SingleEntry, Lock):
-    """The algorithm of the blocking lock and, for one try, of the non-blocking one."""
+class SingleNodeLock(SingleEntry, AsyncPathLock):
+    """The algorithm of both kinds."""
+
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(runtime_of(client), path, acl)
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         while True:
@@ -63,7 +72,19 @@ class SingleNodeLock(SingleEntry, Lock):
         return [Check(self._token(attempt)), Check(self._path, attempt.stat.version)]
 
 
-class TriedOnce(SingleNodeLock):
-    """The non-blocking lock: it waits for an answer, and for no holder, a multi-lock's part too."""
+class AsyncBlockingLock(SingleNodeLock):
+    """A lock that waits: one ephemeral node, watched by every contender.
+
+    Simple, but each release wakes all waiters, and any of them may win.  What a lock can promise
+    is said at :class:`AsyncSequentialLock`.
+    """
+
+
+class AsyncNonBlockingLock(SingleNodeLock):
+    """A lock that never waits for its holder: acquire is one try, and False if it is taken.
+
+    One ephemeral node is the lock; it counts as taken whatever node stands there.
+    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
+    """
 
     _waits = False

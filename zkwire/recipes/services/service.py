@@ -112,6 +112,10 @@ class Background:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
+    @property
+    def _recipe_runtime(self) -> Any:
+        return self
+
     async def connected(self, deadline: float | None) -> None:
         """Wait for a usable connection."""
         change: Waitable = self.session.change

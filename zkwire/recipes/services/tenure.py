@@ -8,7 +8,7 @@ one session and is not begun anew: what follows it is another one, with a higher
 from __future__ import annotations
 
 from zkwire.errors import BUSY, LockLostError, NotReadOnlyError
-from zkwire.recipes.locks.sequential import SequentialQueue
+from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.services.service import Service
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.service import Background
 
 
-class ItemLock(SequentialQueue):
+class ItemLock(AsyncSequentialLock):
     """The lock of one item.  ``waits``: another member was seen to hold it."""
 
     waits: bool = False
@@ -53,7 +53,7 @@ class Tenure(Service):
     ) -> None:
         sessions: Any = runtime  # the driver behind it is one
         super().__init__(sessions)
-        self.lock: ItemLock = ItemLock(sessions, path, text, acl)
+        self.lock: ItemLock = ItemLock(sessions, path, text, acl=acl)
         self.lock.tell = self._tell = tell
         self.wanted: bool = True
         self.ended: bool = False

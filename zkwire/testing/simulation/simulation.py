@@ -5,7 +5,7 @@
         sim.checks += [claims, Orphans(claims, "/lock")]
         for name in ("a", "b"):
             client = sim.client(name)
-            lock = SequentialQueue(client.world, "/lock")
+            lock = AsyncSequentialLock(client.world, "/lock")
             claims.add(lock, client)
             client.spawn(acquire_and_release(lock))     # any coroutine
 
