@@ -21,7 +21,7 @@ from zkwire.recipes.locks.lease import AsyncLease
 from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.multi_lock import AsyncMultiLock
 from zkwire.recipes.locks.read_write import AsyncReadLock, AsyncWriteLock, is_reader
-from zkwire.recipes.locks.sequential import AsyncSequentialLock, before
+from zkwire.recipes.locks.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
@@ -114,7 +114,7 @@ class ReadWriteClaims(Claims):
         highest = self._highest.copy()
         super()._grant(sim, grant)
         lock = grant.claim.lock
-        assert isinstance(lock, AsyncSequentialLock)
+        assert isinstance(lock, AsyncQueueLock)
         assert lock._node_name is not None
         number, reader = sequence_number(lock._node_name), is_reader(lock._node_name)
         if not reader:

@@ -523,7 +523,7 @@ class NoSyncBeforeLooking(AsyncBlockingLock):
 
 def planted(core: type[AsyncPathLock], *, wait: bool = True, judge: type[Claims] = Beside) -> Kind:
     """The kind of a planted bug."""
-    queue = issubclass(core, AsyncSequentialLock)
+    queue = issubclass(core, AsyncQueueLock)
     return Kind(core.__name__, core, wait=wait, queue=queue, judge=judge)
 
 
