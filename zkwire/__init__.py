@@ -41,6 +41,8 @@ __all__ += ["Contender"]
 _from("recipes.locks.contenders")
 __all__ += ["SeenChildren", "SeenData"]
 _from("recipes.services.seen")
+__all__ += ["Leadership"]
+_from("recipes.services.leadership")
 __all__ += ["Supervisor"]
 _from("blocking.supervisor")
 __all__ += ["AsyncSupervisor"]

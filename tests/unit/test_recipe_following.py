@@ -54,6 +54,8 @@ class World:
         self.answers = list(answers)
         self.asked: list[str] = []
         self.called: list[Callable[[], object]] = []
+        self.warned: list[str] = []
+        self.pauses: list[float] = []
         self.fired = 0
         self.dismissed = 0
         self._work: Any = None
@@ -65,6 +67,16 @@ class World:
 
     def check(self) -> None:
         pass
+
+    def warn(self, message: str) -> None:
+        self.warned.append(message)
+
+    def jitter(self) -> float:
+        return 1.0
+
+    async def pause(self, seconds: float, hurry: Condition) -> None:
+        self.pauses.append(seconds)
+        await self.wait_for(hurry)
 
     def serve(self, service: Service) -> None:
         runtime: Any = self
@@ -202,13 +214,13 @@ def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing() -> None:
             run(follower.next(0))
 
 
-def test_an_error_is_reported_to_a_callback_once() -> None:
-    world = World(KeyError("a bug"))
-    follower = DataFollower(world, "/a", print)
-    follower.close()
-    (check,) = world.called
-    with pytest.raises(KeyError):
-        check()
+def test_an_error_that_ends_a_watch_with_a_callback_is_logged() -> None:
+    world, told = World(KeyError("a bug")), list[object]()
+    follower = DataFollower(world, "/a", print, told.append)
+    assert world.warned == ["the watch_data of /a has ended: KeyError: 'a bug'"]
+    (tell,) = world.called
+    tell()
+    assert told == [follower._problem]
 
 
 def test_a_refused_start_can_be_made_good() -> None:

@@ -56,7 +56,9 @@ class Cancelling(Acquirable):
             return partial(lost._drop_waker, lost._call_back(cancel))
 
         def error() -> LockLostError:
-            return LockLostError(f"{self._called} was lost: {lost.reason}")
+            return LockLostError(
+                f"{self._called} was lost: {lost.reason}", session_id=self._runtime.session_id
+            )
 
         async with cancelled_by(add, error):
             yield self

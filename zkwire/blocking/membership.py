@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zkwire.blocking.faces import runs
+from zkwire.blocking.following import check_callback
 from zkwire.blocking.run import blocking, iterate, run
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
@@ -11,7 +12,7 @@ from zkwire.recipes.services.members import GroupOwner
 from zkwire.recipes.services.node_owner import NodeOwner, NodeView
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.recipes.services.standing_node import keeper
-from zkwire.recipes.view import PathView
+from zkwire.recipes.view import PathView, ServiceView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.jute.records import ACL
     from zkwire.recipes.services.member import Member
+    from zkwire.recipes.services.problem import OnProblem
 
 
 class Closing:
@@ -60,6 +62,7 @@ class PersistentNode(NodeView, Closing):
 
     ``ephemeral=False``: a node that stays when the session ends, but not behind ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
+    ``on_problem``, ``problem``: a refusal does not end it; see :ref:`refusals <refusals>`.
     """
 
     _algorithm: NodeKeeper
@@ -72,8 +75,10 @@ class PersistentNode(NodeView, Closing):
         *,
         ephemeral: bool = True,
         acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        self._algorithm = keeper(ephemeral)(sessions_of(client), path, data, acl)
+        check_callback(on_problem)
+        self._algorithm = keeper(ephemeral)(sessions_of(client), path, data, acl, on_problem)
 
     wait_present: Final = blocking(NodeOwner.wait_present)
     set_data: Final = blocking(NodeOwner.set_data)
@@ -82,7 +87,7 @@ class PersistentNode(NodeView, Closing):
     def close(self) -> None: ...
 
 
-class Group(PathView, Closing):
+class Group(PathView, ServiceView, Closing):
     """The members of a group, each with its data: to join them, and to know them.
 
         with Group(supervisor, "/services/web") as group:
@@ -92,15 +97,22 @@ class Group(PathView, Closing):
 
     A member is an ephemeral node below ``path``, kept as a :class:`PersistentNode` is; kazoo's
     Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the members and
-    for the missing ones above (None: the client's ``default_acl``).
+    for the missing ones above (None: the client's ``default_acl``).  ``on_problem``, ``problem``:
+    what is refused of the memberships too; see :ref:`refusals <refusals>`.
     """
 
     _algorithm: MemberGroup
 
     def __init__(
-        self, client: ThreadNodeWatches, path: str, *, acl: Sequence[ACL] | None = None
+        self,
+        client: ThreadNodeWatches,
+        path: str,
+        *,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        self._algorithm = MemberGroup(sessions_of(client), path, acl)
+        check_callback(on_problem)
+        self._algorithm = MemberGroup(sessions_of(client), path, acl, on_problem)
 
     def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None

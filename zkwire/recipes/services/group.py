@@ -105,6 +105,7 @@ class MemberGroup(GroupOwner):
         if self._members != members:
             self._members = members
         del self._requests[: len(requests)]
+        self._is_right()
         for request in requests:
             request.members = members
         self._changed()

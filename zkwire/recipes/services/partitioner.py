@@ -26,22 +26,24 @@ from contextlib import closing, suppress
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.services.sharing import Sharing
-from zkwire.recipes.view import PathView
+from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, Literal
 
     from zkwire.recipes.services.partition import Partition
-    from zkwire.recipes.services.service import Sessions
+    from zkwire.recipes.services.problem import OnProblem
+    from zkwire.recipes.services.service import Service, Sessions
     from zkwire.recipes.services.share import ShareView
     from zkwire.recipes.services.tenure import Tenure
 
     State = Literal["allocating", "acquired", "releasing", "failed", "closed"]
 
 
-class PartitionerView(PathView):
+class PartitionerView(PathView, ServiceView):
     """What a partitioner shows; nothing here waits, or asks a server."""
 
     @property
@@ -72,8 +74,14 @@ class PartitionerView(PathView):
 class Partitioning(Sharing):
     """The algorithm of a partitioner; see :class:`zkwire.Partitioner`."""
 
-    def __init__(self, sessions: Sessions, partition: Partition, share: type[ShareView]) -> None:
-        super().__init__(sessions, partition.path, share)
+    def __init__(
+        self,
+        sessions: Sessions,
+        partition: Partition,
+        share: type[ShareView],
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        super().__init__(sessions, partition.path, share, on_problem)
         self._partition = partition
         self._member: Any = None
         self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
@@ -82,15 +90,24 @@ class Partitioning(Sharing):
 
     # --- the session's side -----------------------------------------------------------------------
 
+    def _parts(self) -> Iterable[Service]:
+        member = self._member
+        if self._leaving:  # what is given up is no problem any more
+            return [member] if member is not None and member._leaving else []
+        return [part for part in (member, *list(self._tenures.values())) if part is not None]
+
     async def _serve(self, runtime: Any) -> None:
-        self._serving = True
-        member = self._member = self._partition.join(runtime, self._tell)
+        if not self._serving:
+            self._member = self._partition.join(runtime, self._tell, self._part_problem)
+            self._serving = True
+        member = self._member
         roll: dict[str, tuple[int, bytes]] = {}
         while not self._leaving:
             stat, self._dirty = member._stat, False
             # Only reads are asked for: those that a lost connection ends are repeated.
             with suppress(ConnectionLossError, *BUSY), closing(Watch()) as watch:
                 self._plan = await self._look(runtime, watch, roll)
+                self._is_right()
                 signals = [self._todo] if self._plan is None else [self._todo, watch]
                 while member._stat is stat and not (self._leaving or signals[-1].ready):
                     self._step(runtime)
@@ -140,7 +157,9 @@ class Partitioning(Sharing):
                 del self._tenures[item]
                 runtime.dismiss(tenure)
         for item in sorted((self._plan or frozenset()) - self._tenures.keys()):
-            self._tenures[item] = self._partition.tenure(runtime, item, self._tell)
+            self._tenures[item] = self._partition.tenure(
+                runtime, item, self._tell, self._part_problem
+            )
         wanted = {item: tenure for item, tenure in self._tenures.items() if tenure.wanted}
         self._hand_out(wanted)
         if self._plan is None and self._state == "acquired":
@@ -152,5 +171,5 @@ class Partitioning(Sharing):
             self._member._leave()
         for tenure in self._tenures.values():
             tenure._sessions.dismiss(tenure)
-        self._tenures, self._plan = {}, None
+        self._tenures, self._plan, self._member = {}, None, None
         super()._session_ended()
