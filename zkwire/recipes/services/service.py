@@ -346,8 +346,12 @@ class Service:
     def _end(self) -> None:
         self._closed = True
         self._sessions.dismiss(self)
-        self._trouble.is_over()
         self._changed()
+
+    def _end_well(self) -> None:
+        """It is wanted no longer, and so is what it is refused."""
+        self._is_right()
+        self._end()
 
 
 async def until_closed(
