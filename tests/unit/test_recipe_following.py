@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
+from tests.support.lock_helpers import PATIENCE
 from tests.support.scripted import STAT, Answer
 from zkwire.blocking.run import run
 from zkwire.errors import (
@@ -375,3 +377,40 @@ def test_an_error_in_the_clean_up_of_a_cancelled_task_is_reported(
     task.step()
     task.cancel()
     assert [type(error) for error in reported] == [KeyError]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["being ended", "ended"])
+def test_a_task_that_the_collector_ends_meanwhile_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """It closes the coroutines of a client that nothing refers to, in whatever thread."""
+    reported: list[BaseException] = []
+    monkeypatch.setattr("zkwire.net.background.report", reported.append)
+    ending, end = threading.Event(), threading.Event()
+
+    async def service() -> None:
+        try:
+            await Turn()
+        finally:
+            ending.set()
+            end.wait(PATIENCE)
+
+    running = set[BackgroundTask]()
+    task = BackgroundTask(service, lambda _: None, lambda *_: None, running)
+    task.step()
+    coroutine: Any = task._coroutine
+    collector = threading.Thread(target=coroutine.close)
+    collector.start()
+    assert ending.wait(PATIENCE)
+    if ended:
+        end.set()
+        collector.join()
+    else:
+        running.add(task)
+        task.cancel()
+        running.add(task)
+    task.next_step(1)
+    assert not running
+    assert reported == []
+    end.set()
+    collector.join()
