@@ -63,12 +63,16 @@ class World:
         self._work: Any = None
         self._service: Any = None
 
+    forked = False
+
     @property
-    def operations(self) -> World:
+    def operations(self) -> Any:
         return self
 
     def check(self) -> None:
         pass
+
+    check_open = check
 
     def warn(self, message: str) -> None:
         self.warned.append(message)
