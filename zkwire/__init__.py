@@ -30,6 +30,8 @@ __all__ += ["Contender"]
 _from("recipes.locks.contenders")
 __all__ += ["SeenChildren", "SeenData"]
 _from("recipes.services.seen")
+__all__ += ["Leadership"]
+_from("recipes.services.leadership")
 __all__ += ["Supervisor"]
 _from("blocking.supervisor")
 __all__ += ["AsyncSupervisor"]
@@ -257,6 +259,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.cache_event import CacheEvent as CacheEvent
     from zkwire.recipes.services.cache_tree import CachedNode as CachedNode
     from zkwire.recipes.services.cache_tree import CacheFullError as CacheFullError
+    from zkwire.recipes.services.leadership import Leadership as Leadership
     from zkwire.recipes.services.member import Member as Member
     from zkwire.recipes.services.seen import SeenChildren as SeenChildren
     from zkwire.recipes.services.seen import SeenData as SeenData

@@ -306,7 +306,22 @@ class ReplyTooLargeError(ProtocolError):
 
 
 class LockLostError(ZooKeeperError):
-    """The lock is no longer held although it was not released: stop using what it protects."""
+    """The lock is no longer held although it was not released: stop using what it protects.
+
+    ``session_id`` is that of the session that held it; 0 if none did.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        session_id: int = 0,
+        op: str | None = None,
+        path: str | None = None,
+        maybe_applied: bool = False,
+    ) -> None:
+        super().__init__(message, op=op, path=path, maybe_applied=maybe_applied)
+        self.session_id = session_id
 
 
 class LockTakenError(ZooKeeperError):

@@ -82,8 +82,10 @@ def test_it_shows_the_tree(stage: Stage, fresh_path: str) -> None:
         for look in (cache.get, cache.children):
             with pytest.raises(ValueError, match="not in this cache"):
                 look("/elsewhere")
-    assert len(cache) == 4
     assert not cache.fresh
+    for ask in (lambda: cache.get(fresh_path), lambda: len(cache), lambda: fresh_path in cache):
+        with pytest.raises(ClientClosedError, match=f"the Cache of {fresh_path} has been"):
+            ask()
 
 
 @pytest.mark.parametrize(("depth", "count"), [(0, 1), (1, 3), (2, 4)])
@@ -345,7 +347,8 @@ def test_the_end_of_the_session(stage: Stage, fresh_path: str) -> None:
         stage.expire(client)
         with pytest.raises(SessionExpiredError):
             list(events)
-        assert len(cache) == 4
+        with pytest.raises(SessionExpiredError):
+            cache.get(fresh_path)
         assert not cache.fresh
     with pytest.raises(SessionExpiredError):
         Cache(client, fresh_path)

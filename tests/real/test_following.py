@@ -289,19 +289,21 @@ def test_what_is_refused_at_once_leaves_nothing(stage: Stage, fresh_path: str) -
     assert not [frame for frame in requests(stage.proxy.frames()) if frame.path == fresh_path]
 
 
-def test_a_node_that_may_not_be_read(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_may_not_be_read(stage: Stage, fresh_path: str) -> None:
     stage.observer.create(fresh_path, acl=HIDDEN)
-    reported = Reported(monkeypatch)
     client = stage.client()
     watch = client.watch_data(fresh_path)
     for _ in range(2):
         with pytest.raises(NoAuthError):
             watch.next()
-    client.watch_data(fresh_path, print)
-    assert isinstance(reported.get(timeout=PATIENCE), NoAuthError)
+    told: SimpleQueue[object] = SimpleQueue()
+    called = client.watch_data(fresh_path, lambda seen: told.put(seen.data), on_problem=told.put)
+    assert isinstance(told.get(timeout=PATIENCE), NoAuthError)
+    assert isinstance(called.problem, NoAuthError)
     stage.observer.set_acl(fresh_path, OPEN_ACL_UNSAFE)
+    assert {told.get(timeout=PATIENCE) for _ in range(2)} == {None, b""}
+    assert watch.next(PATIENCE) is not None
+    assert watch.problem is called.problem is None
 
 
 @pytest.mark.parametrize(

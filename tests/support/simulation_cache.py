@@ -38,13 +38,21 @@ Content = dict[str, tuple[bytes, Stat]]
 class OneAfterAnother:
     """The sessions of a supervisor, as far as a service sees them."""
 
+    forked = False
+
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
         self.client: Client = sim.client()
         self.service: Service | None = None
 
+    @property
+    def operations(self) -> Any:
+        return self.client.world.operations
+
     def check(self) -> None:
         pass
+
+    check_open = check
 
     def serve(self, service: Service) -> None:
         self.service = service

@@ -18,7 +18,7 @@ from zkwire.operations import Operations
 from zkwire.recipes.attempt import Attempt
 from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock, before
+from zkwire.recipes.locks.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.recipes.locks.single_entry import GRANTS
 from zkwire.recipes.lost import Loss, OwnNodeWatch

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from zkwire.errors import NoNodeError
 from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.services.leadership import lead
+from zkwire.recipes.services.leadership import Leadership
 from zkwire.recipes.services.service import Condition, Service
 from zkwire.recipes.services.succession import Succession
 from zkwire.recipes.services.supervisor import SessionSequence
@@ -56,9 +56,8 @@ class Process:
         self.sequence = SessionSequence(shell)
         self.service = Reader(self.sequence)
         self.sequence.serve(self.service)
-        self.sequence.run(
-            lambda: lead(self.sequence, shell, ELECTION, self.work, name), "leadership"
-        )
+        leadership = Leadership(self.sequence, self.work, ELECTION, name, None)
+        self.sequence.run(leadership.run, "leadership")
         self.begin(self.live, "life")
 
     @property
@@ -158,6 +157,8 @@ class Process:
 
 class Reader(Service):
     """Reads a node at the beginning of each session: what it has seen never gets older."""
+
+    _called, _path = "reader", NODE
 
     def __init__(self, sessions: Any) -> None:
         super().__init__(sessions)

@@ -11,6 +11,8 @@ from zkwire.testing import Server
 class Probe(Service):
     """Notes the session of each of its runs; one begins when the one before has ended."""
 
+    _called, _path = "test", "/"
+
     def __init__(self, sessions: Any) -> None:
         super().__init__(sessions)
         self.runs: list[int] = []
@@ -32,6 +34,8 @@ class Probe(Service):
 
 class Refuses(Service):
     """Ends with an error of its own in its first run."""
+
+    _called, _path = "test", "/"
 
     def __init__(self, sessions: Any, error: Exception) -> None:
         super().__init__(sessions)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
+from tests.support.lock_helpers import PATIENCE
 from tests.support.scripted import STAT, Answer
 from zkwire.blocking.run import run
 from zkwire.errors import (
@@ -54,17 +56,33 @@ class World:
         self.answers = list(answers)
         self.asked: list[str] = []
         self.called: list[Callable[[], object]] = []
+        self.warned: list[str] = []
+        self.pauses: list[float] = []
         self.fired = 0
         self.dismissed = 0
         self._work: Any = None
         self._service: Any = None
 
+    forked = False
+
     @property
-    def operations(self) -> World:
+    def operations(self) -> Any:
         return self
 
     def check(self) -> None:
         pass
+
+    check_open = check
+
+    def warn(self, message: str) -> None:
+        self.warned.append(message)
+
+    def jitter(self) -> float:
+        return 1.0
+
+    async def pause(self, seconds: float, hurry: Condition) -> None:
+        self.pauses.append(seconds)
+        await self.wait_for(hurry)
 
     def serve(self, service: Service) -> None:
         runtime: Any = self
@@ -202,13 +220,13 @@ def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing() -> None:
             run(follower.next(0))
 
 
-def test_an_error_is_reported_to_a_callback_once() -> None:
-    world = World(KeyError("a bug"))
-    follower = DataFollower(world, "/a", print)
-    follower.close()
-    (check,) = world.called
-    with pytest.raises(KeyError):
-        check()
+def test_an_error_that_ends_a_watch_with_a_callback_is_logged() -> None:
+    world, told = World(KeyError("a bug")), list[object]()
+    follower = DataFollower(world, "/a", print, told.append)
+    assert world.warned == ["the watch_data of /a has ended: KeyError: 'a bug'"]
+    (tell,) = world.called
+    tell()
+    assert told == [follower._problem]
 
 
 def test_a_refused_start_can_be_made_good() -> None:
@@ -363,3 +381,40 @@ def test_an_error_in_the_clean_up_of_a_cancelled_task_is_reported(
     task.step()
     task.cancel()
     assert [type(error) for error in reported] == [KeyError]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["being ended", "ended"])
+def test_a_task_that_the_collector_ends_meanwhile_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """It closes the coroutines of a client that nothing refers to, in whatever thread."""
+    reported: list[BaseException] = []
+    monkeypatch.setattr("zkwire.net.background.report", reported.append)
+    ending, end = threading.Event(), threading.Event()
+
+    async def service() -> None:
+        try:
+            await Turn()
+        finally:
+            ending.set()
+            end.wait(PATIENCE)
+
+    running = set[BackgroundTask]()
+    task = BackgroundTask(service, lambda _: None, lambda *_: None, running)
+    task.step()
+    coroutine: Any = task._coroutine
+    collector = threading.Thread(target=coroutine.close)
+    collector.start()
+    assert ending.wait(PATIENCE)
+    if ended:
+        end.set()
+        collector.join()
+    else:
+        running.add(task)
+        task.cancel()
+        running.add(task)
+    task.next_step(1)
+    assert not running
+    assert reported == []
+    end.set()
+    collector.join()

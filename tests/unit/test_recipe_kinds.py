@@ -413,8 +413,9 @@ def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> No
 
 @pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
 def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: ConnectionLossError) -> None:
-    world: Any = Runtime(create=[lost])
+    world: Any = Runtime()
     keeper = NodeKeeper(world, "/kept")
+    world.answers["create"] = [lost]  # behind the rehearsal
     with pytest.raises(ConnectionLossError):
         run(keeper._create(world, b"", Watch()))
     assert keeper._doubt == lost.maybe_applied

@@ -21,6 +21,7 @@ from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.services.allotment import MARK, allot, digest
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import Partitioning
+from zkwire.recipes.services.problem import Problem
 from zkwire.recipes.services.share import AsyncShare
 from zkwire.recipes.services.sharing import Sharing
 from zkwire.recipes.services.tenure import ItemLock, Tenure
@@ -119,7 +120,7 @@ class Runtime:
 
 def tenure(lock: Any) -> Any:
     made: Any = Tenure.__new__(Tenure)
-    made.lock, made._tell = lock, lambda: None
+    made.lock, made._tell, made._trouble = lock, lambda: None, Problem(None, print)
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import nullcontext
+from itertools import accumulate
 from typing import Any, cast
 
 import pytest
@@ -15,12 +16,13 @@ from zkwire.errors import (
     LockLostError,
     NoAuthError,
     NotReadOnlyError,
+    QuotaExceededError,
     SessionExpiredError,
     ThrottledOpError,
     UnreachableError,
     ZooKeeperError,
 )
-from zkwire.recipes.services.leadership import SupervisorView, is_session_end
+from zkwire.recipes.services.leadership import SupervisorView, Turn
 from zkwire.recipes.services.service import Condition, Service
 from zkwire.recipes.services.succession import FIRST_PAUSE, LASTED, LONGEST_PAUSE
 from zkwire.recipes.services.supervisor import SessionSequence
@@ -50,6 +52,7 @@ class Session:
     """
 
     name = "client"
+    session_id = 7
 
     def __init__(self, shell: Shell, seconds: float | None, end: ZooKeeperError) -> None:
         self.shell, self.seconds, self.end = shell, seconds, end
@@ -82,9 +85,14 @@ class Session:
             self.over = error is self.end
             raise error
 
-    async def holds(self, condition: Condition, _: object) -> bool:
-        seconds = cast(float, self.seconds)
-        if not await self.shell.within(condition, seconds):
+    def create(self, path: str, text: bytes) -> None:
+        """A rehearsal."""
+
+    async def holds(self, condition: Condition, limit: float | None) -> bool:
+        left = self.made_at + cast(float, self.seconds) - self.shell.time
+        if limit is not None and limit < left:
+            return await self.shell.within(condition, limit)
+        if not await self.shell.within(condition, left):
             self.over = True
             raise self.end
         return True
@@ -103,6 +111,9 @@ class Session:
     def warn(self, message: str) -> None:
         self.shell.warnings.append(message)
 
+    def log_failure(self, message: str, error: BaseException) -> None:
+        self.shell.failures.append((message, error))
+
 
 class Shell:
     """Tasks by hand, and time that passes when all of them wait."""
@@ -115,6 +126,7 @@ class Shell:
         self.tasks: list[tuple[Coroutine[Any, Any, None], Until | None]] = []
         self.log: list[str] = []
         self.warnings: list[str] = []
+        self.failures: list[tuple[str, BaseException]] = []
         self.served: Callable[[Service], object] = lambda _: None
         self.acquired: Callable[[Session], object] = lambda _: None
         self.unmakable: Exception | None = None
@@ -537,9 +549,37 @@ def test_terms_follow_one_another_until_an_error_that_is_not_the_networks(
     sequence = led(shell, function)
     shell.pass_time(3)
     assert [shell.made.index(client) for client in terms] == sessions
-    with pytest.raises((Broken, NoAuthError, SystemExit, ExceptionGroup)):
+    with pytest.raises((Broken, NoAuthError, SystemExit, ExceptionGroup)) as caught:
         sequence.raise_error()
+    assert shell.failures == [("client: lead-/e has ended the supervisor", caught.value)]
     assert all(client.closed for client in shell.made)
+
+
+def test_a_refused_candidacy_is_logged_once_and_tried_again() -> None:
+    shell, told, tries = Shell(*expired(60.0)), list[object](), list[tuple[int, float]]()
+
+    def acquired(session: Session) -> None:
+        tries.append((shell.made.index(session), shell.time))
+        if len(tries) < 15:
+            raise NoAuthError("closed") if len(tries) != 14 else QuotaExceededError("full")
+
+    shell.acquired = acquired
+    function, terms = script()
+    face = Face(shell)
+    leadership = face.lead("/e", function, "me", on_problem=told.append)
+    shell.pass_time(0.05)
+    assert isinstance(leadership.problem, NoAuthError)
+    shell.pass_time(100)
+    pauses = [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE] * 4
+    times = list(accumulate(pauses, initial=0.0))
+    assert [session for session, _ in tries] == [0] * 12 + [1] * 3
+    assert [time for _, time in tries[:13]] == pytest.approx([*times, 60.0])
+    assert [type(problem) for problem in told] == [NoAuthError, QuotaExceededError, type(None)]
+    assert [line.partition(": ")[0] for line in shell.warnings] == [
+        "the candidacy at /e is refused, and tried again"
+    ] * 2
+    assert len(terms) == 1
+    assert leadership.problem is None
 
 
 def test_bad_arguments_begin_nothing() -> None:
@@ -578,6 +618,9 @@ def test_a_close_ends_a_leadership() -> None:
     assert all(work.cr_frame is None for work, _ in cast(Iterable[Any], shell.tasks))
 
 
+OWN = LockLostError("own", session_id=Session.session_id)
+
+
 @pytest.mark.parametrize(
     ("error", "over", "is_end"),
     [
@@ -589,14 +632,22 @@ def test_a_close_ends_a_leadership() -> None:
         (ConnectionLossError("x"), False, False),
         (group(SessionExpiredError("x"), ConnectionLossError("y")), True, True),
         (group(SessionExpiredError("x"), Broken()), True, False),
+        (OWN, True, True),
+        (OWN, False, True),
+        (group(OWN, OWN), False, True),
+        (group(OWN, ConnectionLossError("x")), False, False),
+        (LockLostError("another's", session_id=1), False, False),
+        (LockLostError("never held"), False, False),
     ],
 )
-def test_what_says_that_a_session_is_over(
+def test_what_ends_the_turn_of_a_session(
     error: BaseException | None, over: bool, is_end: bool
 ) -> None:
     client = Session(Shell(), 1.0, SessionExpiredError("expired"))
     client.over = over
-    assert run(is_session_end(client, error)) is is_end
+    turn = Turn(client)
+    assert run(turn.is_ended_by(error)) is is_end
+    assert turn.again == (is_end and not over)
 
 
 def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time() -> None:

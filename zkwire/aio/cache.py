@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from zkwire.aio.watching import AsyncNodeWatches
     from zkwire.recipes.services.cache_event import CacheEvent
+    from zkwire.recipes.services.problem import OnProblem
 
 
 class AsyncCache(TreeCache):
@@ -34,6 +35,7 @@ class AsyncCache(TreeCache):
         max_bytes: int | None = None,
         decode: Callable[[bytes], Any] | None = None,
         on_event: Callable[[CacheEvent], object] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
         super().__init__(
             sessions_of(client),
@@ -43,6 +45,7 @@ class AsyncCache(TreeCache):
             max_bytes=max_bytes,
             decode=decode,
             on_event=on_event,
+            on_problem=on_problem,
         )
 
     async def __aenter__(self) -> Self:

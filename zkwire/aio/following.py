@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.view import ServiceView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
 
-class AsyncFollower(Follower):
+class AsyncFollower(ServiceView, Follower):
     """What data and children have in common."""
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,7 @@ from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.group import MemberGroup
 from zkwire.recipes.services.node_owner import NodeOwner, NodeView
 from zkwire.recipes.services.standing_node import keeper
-from zkwire.recipes.view import PathView
+from zkwire.recipes.view import PathView, ServiceView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zkwire.aio.watching import AsyncNodeWatches
     from zkwire.jute.records import ACL
     from zkwire.recipes.services.persistent_node import NodeKeeper
+    from zkwire.recipes.services.problem import OnProblem
 
 
 class AsyncClosing:
@@ -52,8 +53,9 @@ class AsyncPersistentNode(NodeView, AsyncClosing):
         *,
         ephemeral: bool = True,
         acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        self._algorithm = keeper(ephemeral)(sessions_of(client), path, data, acl)
+        self._algorithm = keeper(ephemeral)(sessions_of(client), path, data, acl, on_problem)
 
     async def wait_present(self, timeout: float | None = None) -> bool:
         return await self._algorithm.wait_present(timeout)
@@ -69,16 +71,21 @@ class AsyncPersistentNode(NodeView, AsyncClosing):
     close.__doc__ = NodeOwner.close.__doc__
 
 
-class AsyncGroup(PathView, MemberGroup, AsyncClosing):
+class AsyncGroup(PathView, ServiceView, MemberGroup, AsyncClosing):
     """The members of a group, each with its data: to join them, and to know them.
 
     Like :class:`zkwire.Group`; ``async with`` closes it.
     """
 
     def __init__(
-        self, client: AsyncNodeWatches, path: str, *, acl: Sequence[ACL] | None = None
+        self,
+        client: AsyncNodeWatches,
+        path: str,
+        *,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        super().__init__(sessions_of(client), path, acl)
+        super().__init__(sessions_of(client), path, acl, on_problem)
 
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from zkwire.aio.watching import AsyncNodeWatches
     from zkwire.jute.records import ACL
+    from zkwire.recipes.services.problem import OnProblem
 
 
 class AsyncPartitioner(PartitionerView, Partitioning, AsyncClosing):
@@ -36,8 +37,10 @@ class AsyncPartitioner(PartitionerView, Partitioning, AsyncClosing):
         *,
         name: str | None = None,
         acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        super().__init__(sessions_of(client), Partition(path, items, name, acl), AsyncShare)
+        partition = Partition(path, items, name, acl)
+        super().__init__(sessions_of(client), partition, AsyncShare, on_problem)
 
     if TYPE_CHECKING:
 

@@ -14,7 +14,7 @@ from zkwire.aio.waiting import cancelled_by, within
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
-from zkwire.recipes.services.leadership import SupervisorView, is_session_end
+from zkwire.recipes.services.leadership import SupervisorView, Turn
 from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.states import StateWait
 
@@ -72,7 +72,7 @@ class LoopShell(Calling):
                     raise
                 raise RuntimeError(f"{function!r} has ended with a CancelledError") from error
 
-    def check_function(self, function: Callable[[Any], Any]) -> None:
+    def check_function(self, function: object) -> None:
         """What it returns tells whether it can be used."""
 
     @property
@@ -147,19 +147,22 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     wait.__doc__, client.__doc__ = SessionSequence.wait.__doc__, SessionSequence.client.__doc__
 
     async def __aiter__(self) -> AsyncGenerator[AbstractAsyncContextManager[AsyncClient], None]:
-        """The sessions, as they come, each once; the end of the supervisor ends it.
+        """The sessions, as they come; the end of the supervisor ends it.
 
             async for session in supervisor:
                 async with session as client:
                     ...  # cancelled when this session is over
 
         The ``async with`` swallows the errors that say that this session is over, and no other:
-        behind a lost connection it waits for the next, to know.
+        behind a lost connection it waits for the next, to know.  It swallows the loss of a lock of
+        this session, too; if the session lives, it comes once more.
         """
         number = 0
         while (later := await self._algorithm.later(number)) is not None:
             number, client = later
-            yield _scope(client)
+            turn = Turn(client)
+            yield _scope(client, turn)
+            number -= turn.again
 
     async def __aenter__(self) -> Self:
         self._algorithm.begin()
@@ -181,7 +184,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
 
 @asynccontextmanager
-async def _scope(client: AsyncClient) -> AsyncGenerator[AsyncClient, None]:
+async def _scope(client: AsyncClient, turn: Turn) -> AsyncGenerator[AsyncClient, None]:
     driver, session = client._driver, client._session
     over = StateWait((), session.state)
 
@@ -195,5 +198,5 @@ async def _scope(client: AsyncClient) -> AsyncGenerator[AsyncClient, None]:
         async with cancelled_by(add, session.ending):
             yield client
     except Exception as error:
-        if not await is_session_end(client, error):
+        if not await turn.is_ended_by(error):
             raise

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkwire.aio.following import AsyncChildrenWatch, AsyncDataWatch
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.seen import SeenChildren, SeenData
     from zkwire.recipes.services.service import Sessions
 
@@ -18,18 +19,26 @@ class AsyncNodeWatches(NodeWatches):
     """See :class:`zkwire.recipes.services.seen.NodeWatches`."""
 
     def watch_data(
-        self, path: str, callback: Callable[[SeenData], object] | None = None
+        self,
+        path: str,
+        callback: Callable[[SeenData], object] | None = None,
+        *,
+        on_problem: OnProblem | None = None,
     ) -> AsyncDataWatch:
         from zkwire.aio.following import AsyncDataWatch
 
-        return AsyncDataWatch(self._sessions, path, callback)
+        return AsyncDataWatch(self._sessions, path, callback, on_problem)
 
     def watch_children(
-        self, path: str, callback: Callable[[SeenChildren], object] | None = None
+        self,
+        path: str,
+        callback: Callable[[SeenChildren], object] | None = None,
+        *,
+        on_problem: OnProblem | None = None,
     ) -> AsyncChildrenWatch:
         from zkwire.aio.following import AsyncChildrenWatch
 
-        return AsyncChildrenWatch(self._sessions, path, callback)
+        return AsyncChildrenWatch(self._sessions, path, callback, on_problem)
 
     watch_data.__doc__ = NodeWatches.watch_data.__doc__
     watch_children.__doc__ = NodeWatches.watch_children.__doc__

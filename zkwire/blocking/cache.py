@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.recipes.services.cache_event import CacheEvent
+    from zkwire.recipes.services.problem import OnProblem
 
 
 class CacheEvents:
@@ -53,7 +54,7 @@ class Cache(CacheView):
     limit to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes
     ``value`` of a node's data, when that is asked for.  ``on_event`` is called with each
     :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
-    may be a coroutine function).
+    may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
 
     A node that the client may not read is left out.  A new access list alone is no change.  The
     number of children in a stat is right where the children belong to the cache.
@@ -72,8 +73,10 @@ class Cache(CacheView):
         max_bytes: int | None = None,
         decode: Callable[[bytes], Any] | None = None,
         on_event: Callable[[CacheEvent], object] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
         check_callback(on_event)
+        check_callback(on_problem)
         self._algorithm = TreeCache(
             sessions_of(client),
             path,
@@ -82,9 +85,11 @@ class Cache(CacheView):
             max_bytes=max_bytes,
             decode=decode,
             on_event=on_event,
+            on_problem=on_problem,
         )
 
     wait_ready: Final = blocking(TreeCache.wait_ready)
+    wait_fresh: Final = blocking(TreeCache.wait_fresh)
 
     def events(self) -> CacheEvents:
         return CacheEvents(self._algorithm.events())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.blocking.run import blocking, iterate
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower
+from zkwire.recipes.view import ServiceView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from zkwire.recipes.services.following import Follower
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.seen import SeenChildren, SeenData
     from zkwire.recipes.services.service import Sessions
 
@@ -23,7 +25,7 @@ def check_callback(callback: Any) -> None:
         raise TypeError(f"{callback!r} is async: a thread calls it, and nothing awaits it")
 
 
-class FollowerFace:
+class FollowerFace(ServiceView):
     """What data and children have in common."""
 
     _algorithm: Follower
@@ -52,9 +54,11 @@ class DataWatch(FollowerFace):
         sessions: Sessions,
         path: str,
         callback: Callable[[SeenData], object] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
         check_callback(callback)
-        self._algorithm = DataFollower(sessions, path, callback)
+        check_callback(on_problem)
+        self._algorithm = DataFollower(sessions, path, callback, on_problem)
 
     next: Final = blocking(DataFollower.next)
 
@@ -70,9 +74,11 @@ class ChildrenWatch(FollowerFace):
         sessions: Sessions,
         path: str,
         callback: Callable[[SeenChildren], object] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
         check_callback(callback)
-        self._algorithm = ChildrenFollower(sessions, path, callback)
+        check_callback(on_problem)
+        self._algorithm = ChildrenFollower(sessions, path, callback, on_problem)
 
     next: Final = blocking(ChildrenFollower.next)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.blocking.following import check_callback
 from zkwire.blocking.run import blocking, iterate, run, runs
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
@@ -10,7 +11,7 @@ from zkwire.recipes.services.members import GroupOwner
 from zkwire.recipes.services.node_owner import NodeOwner, NodeView
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.recipes.services.standing_node import keeper
-from zkwire.recipes.view import PathView
+from zkwire.recipes.view import PathView, ServiceView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.jute.records import ACL
     from zkwire.recipes.services.member import Member
+    from zkwire.recipes.services.problem import OnProblem
 
 
 class Closing:
@@ -59,6 +61,7 @@ class PersistentNode(NodeView, Closing):
 
     ``ephemeral=False``: a node that stays when the session ends, but not behind ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
+    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
     """
 
     _algorithm: NodeKeeper
@@ -71,8 +74,10 @@ class PersistentNode(NodeView, Closing):
         *,
         ephemeral: bool = True,
         acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        self._algorithm = keeper(ephemeral)(sessions_of(client), path, data, acl)
+        check_callback(on_problem)
+        self._algorithm = keeper(ephemeral)(sessions_of(client), path, data, acl, on_problem)
 
     wait_present: Final = blocking(NodeOwner.wait_present)
     set_data: Final = blocking(NodeOwner.set_data)
@@ -81,7 +86,7 @@ class PersistentNode(NodeView, Closing):
     def close(self) -> None: ...
 
 
-class Group(PathView, Closing):
+class Group(PathView, ServiceView, Closing):
     """The members of a group, each with its data: to join them, and to know them.
 
         with Group(supervisor, "/services/web") as group:
@@ -91,15 +96,22 @@ class Group(PathView, Closing):
 
     A member is an ephemeral node below ``path``, kept as a :class:`PersistentNode` is; kazoo's
     Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the members and
-    for the missing ones above (None: the client's ``default_acl``).
+    for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
+    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
     """
 
     _algorithm: MemberGroup
 
     def __init__(
-        self, client: ThreadNodeWatches, path: str, *, acl: Sequence[ACL] | None = None
+        self,
+        client: ThreadNodeWatches,
+        path: str,
+        *,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        self._algorithm = MemberGroup(sessions_of(client), path, acl)
+        check_callback(on_problem)
+        self._algorithm = MemberGroup(sessions_of(client), path, acl, on_problem)
 
     def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None

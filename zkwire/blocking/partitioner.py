@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.blocking.following import check_callback
 from zkwire.blocking.membership import Closing
 from zkwire.blocking.run import in_thread, iterate, run
 from zkwire.blocking.watching import sessions_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.watching import ThreadNodeWatches
     from zkwire.jute.records import ACL
+    from zkwire.recipes.services.problem import OnProblem
 
 
 class Share(ShareView):
@@ -42,7 +44,8 @@ class Partitioner(PartitionerView, Closing):
     session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
     ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
     is made); while another session has a member of that name, this one waits.  ``acl``: for the
-    nodes that it makes (None: the client's ``default_acl``).
+    nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
+    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
 
     Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
     TypeError for what is no str.
@@ -56,9 +59,11 @@ class Partitioner(PartitionerView, Closing):
         *,
         name: str | None = None,
         acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
+        check_callback(on_problem)
         partition = Partition(path, items, name, acl)
-        self._algorithm = Partitioning(sessions_of(client), partition, Share)
+        self._algorithm = Partitioning(sessions_of(client), partition, Share, on_problem)
 
     def next(self, timeout: float | None = None) -> Share | None:
         return run(self._algorithm.next(timeout))

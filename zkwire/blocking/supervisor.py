@@ -18,7 +18,7 @@ from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.recipes.insist import insist
-from zkwire.recipes.services.leadership import SupervisorView, is_session_end
+from zkwire.recipes.services.leadership import SupervisorView, Turn
 from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.waitable import check_timeout
 
@@ -148,19 +148,22 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     client.__doc__ = SessionSequence.client.__doc__
 
     def __iter__(self) -> Iterator[SessionScope]:
-        """The sessions, as they come, each once; the end of the supervisor ends it.
+        """The sessions, as they come; the end of the supervisor ends it.
 
             for session in supervisor:
                 with session as client:
                     ...  # with this client alone
 
         The ``with`` swallows the errors that say that this session is over, and no other: behind a
-        lost connection it waits for the next, to know.
+        lost connection it waits for the next, to know.  It swallows the loss of a lock of this
+        session, too; if the session lives, it comes once more.
         """
         number = 0
         while (later := run(self._algorithm.later(number))) is not None:
             number, client = later
-            yield SessionScope(client)
+            scope = SessionScope(client)
+            yield scope
+            number -= scope.turn.again
 
     def __enter__(self) -> Self:
         try:
@@ -192,9 +195,10 @@ class SessionScope:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.turn: Turn = Turn(client)
 
     def __enter__(self) -> Client:
         return self._client
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> bool:
-        return run(is_session_end(self._client, error))
+        return run(self.turn.is_ended_by(error))

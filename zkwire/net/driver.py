@@ -17,7 +17,7 @@ from itertools import count
 from zkwire.errors import ClientClosedError, OperationTimeoutError
 from zkwire.net.background import Deferred
 from zkwire.net.dial import resolve
-from zkwire.net.observe import warn
+from zkwire.net.observe import log_failure, warn
 from zkwire.net.pacing import clock
 from zkwire.net.pipeline import BackgroundReply, Pipeline
 from zkwire.session.outcomes import CLOSING
@@ -318,6 +318,10 @@ class Driver:
     def warn(self, message: str) -> None:
         """Put a line into the log, for operators to act on."""
         self.dispatch(partial(warn, message))
+
+    def log_failure(self, message: str, error: BaseException) -> None:
+        """Put an error that ends something, with its traceback, into the log."""
+        self.dispatch(partial(log_failure, message, error))
 
     # --- a recipe's waits -------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 """What can be seen of a client from outside: lines in the log, and the trace.
 
-Logger ``zkwire``: WARNING for what an operator has to act on, INFO for what becomes of a session,
-DEBUG for each attempt to connect and each frame; names, numbers and sizes, never payloads or
-secrets.  A program that has not loaded ``logging`` wants no log, so it is not loaded for it.  Both
-log and trace are a user's code: they are called in the callback thread.
+Logger ``zkwire``: ERROR for an error of the program's own that ends something, WARNING for what an
+operator has to act on, INFO for what becomes of a session, DEBUG for each attempt to connect and
+each frame; names, numbers and sizes, never payloads or secrets.  A program that has not loaded
+``logging`` wants no INFO or DEBUG, so it is not loaded for them; for the others it is, and writes
+them to the standard error.  Both log and trace are a user's code: they are called in the callback
+thread.
 """
 
 from __future__ import annotations
@@ -67,7 +69,16 @@ def _logger(level: int) -> Any:
 
 def warn(message: str) -> None:
     """Log what an operator has to act on."""
-    _log(WARNING, message)
+    import logging
+
+    logging.getLogger(LOGGER).warning("%s", message)
+
+
+def log_failure(message: str, error: BaseException) -> None:
+    """Log an error that ends something, with its traceback."""
+    import logging
+
+    logging.getLogger(LOGGER).error("%s", message, exc_info=error)
 
 
 class _StateLog:

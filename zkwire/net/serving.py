@@ -11,6 +11,7 @@ from functools import partial
 from zkwire.net.background import BackgroundTask
 from zkwire.net.driver import Driver, Seeing
 from zkwire.recipes.services.service import Background
+from zkwire.session.alarms import Alarm
 from zkwire.session.waitable import Awaited, Either
 from zkwire.wire.model import State
 
@@ -75,6 +76,24 @@ class ServingDriver(Driver):
                 self.leave(either)
         if not any(waitable.ready for waitable in waitables):
             self.check_open()
+
+    async def pause(self, seconds: float, *waitables: Waitable) -> None:
+        """In a coroutine of the background: let so much time pass, or less if one is ready.
+
+        Raises what ended the session if that comes first.
+        """
+        alarm, alarms = Alarm(self.now() + seconds), self.session.alarms
+        alarms.set(alarm)
+        try:
+            if self.io is not None:
+                self.io.wake()  # it has a deadline
+            await self.any_of(alarm, *waitables)
+        finally:
+            alarms.drop(alarm)
+
+    def jitter(self) -> float:
+        """A random number from 0.5 to 1."""
+        return 0.5 + self._rng.getrandbits(16) / (2 << 16)
 
     def leave(self, either: Either) -> None:
         """Wait for ``either`` no longer: those of its parts that did not come must not keep it."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Event
     from zkwire.wire.ops import Op, WatchKind
 
+    T = TypeVar("T")
     T_co = TypeVar("T_co", covariant=True)
     AnyWatch = Watch | Callable[[Event], object]
 
@@ -126,6 +127,17 @@ class Requests:
         target = as_watch(watch)
         self._own(target)
         return self._submit(self._kind(op, path, body, finish, target, full, kind, own_czxid))
+
+
+def rehearse(operations: T) -> T:
+    """The same operations, which check their arguments and send nothing.
+
+    A request that is too large, say, is a ValueError.  A watch must not be asked for.
+    """
+    rehearsal: Any = object.__new__(type(operations))
+    vars(rehearsal).update(vars(operations))
+    rehearsal._submit = lambda request: None
+    return rehearsal
 
 
 def too_large(op: Op, path: str | None, body: bytes, again: int = 0) -> ValueError:

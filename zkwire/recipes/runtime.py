@@ -222,6 +222,17 @@ if TYPE_CHECKING:
             """
             ...
 
+        async def pause(self, seconds: float, *waitables: Waitable) -> None:
+            """In a coroutine of the background: let so much time pass, or less if one is ready.
+
+            Raises what ended the session if that comes first.
+            """
+            ...
+
+        def jitter(self) -> float:
+            """A random number from 0.5 to 1."""
+            ...
+
         def warn(self, message: str) -> None:
             """Put a line into the log, for operators to act on."""
             ...

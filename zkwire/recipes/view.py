@@ -41,6 +41,21 @@ class PathView:
         return self._algorithm._path
 
 
+class ServiceView:
+    """What every service shows of itself."""
+
+    _algorithm: Any = _Itself()
+
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
+
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
+        """
+        problem: Exception | None = self._algorithm._shown_problem
+        return problem
+
+
 class View:
     """What every lock shows."""
 
@@ -92,8 +107,10 @@ class View:
         lock = self._algorithm
         if not lock._holds:
             lock._runtime.check()
+            held_once = lock._lost.is_set() or lock._owned
             raise LockLostError(
-                f"{lock._called} is not held: {lock._lost.reason or 'not acquired, or no longer'}"
+                f"{lock._called} is not held: {lock._lost.reason or 'not acquired, or no longer'}",
+                session_id=lock._runtime.session_id if held_once else 0,
             )
 
 

@@ -365,6 +365,8 @@ class Session(CallersSide):
         else:
             waiting = [*islice(self.queue, 1), *self._identity.authentication]
             due = min([self.give_up_at, *(r.deadline for r in waiting if r.deadline is not None)])
+        if self.alarms:
+            due = min(due, self.alarms.next())
         return min(due, self.lease_deadline) if self._lease_holders.holders else due
 
     def on_deadline(self, now: float) -> None:
@@ -373,6 +375,8 @@ class Session(CallersSide):
         if self.ended or self.state is State.NOT_STARTED:
             return
         self._lapse(now)
+        if self.alarms:
+            self.alarms.ring(now)
         if self.usable:
             if now >= self._live.dead_at:
                 self.broken = self._live.silence(now)

@@ -8,6 +8,7 @@ clock, which must not stop or be set.
 from __future__ import annotations
 
 from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
+from zkwire.session.alarms import Alarms
 from zkwire.session.handshake import Handshake, Identity
 from zkwire.session.liveness import LeaseHolders, Liveness, Reported
 from zkwire.session.read_write_search import ReadWriteSearch
@@ -56,6 +57,7 @@ class SessionStatus:
         self._machine = StateMachine(self.callbacks)
         self.observers: Observers = self._machine.observers
         self.change: StateChange = self._machine.change
+        self.alarms: Alarms = Alarms(self.callbacks)
         self.usable: bool = False  # requests are sent at once; False if the server refuses to go on
         self.refused: bool = False  # for an operation that it does not know: it ends the connection
         self.ended: bool = False  # the state is terminal

@@ -156,7 +156,9 @@ class Acquirable(View, Enterable):
             return partial(lost._drop_waker, lost._call_back(cancel))
 
         def error() -> LockLostError:
-            return LockLostError(f"{self._called} was lost: {lost.reason}")
+            return LockLostError(
+                f"{self._called} was lost: {lost.reason}", session_id=self._runtime.session_id
+            )
 
         return self._runtime.cancelled_by(add, error, self)
 

@@ -51,7 +51,8 @@ class Claim(LockView, Entry):
             self._runtime.defer(partial(self._stand_guard_late, attempt, guard))
         self._runtime.check_open()  # first: a caller that is told of an end knows that all is lost
         if not self._lasts:
-            raise LockLostError(f"{self._path} was lost in the moment it was acquired")
+            why = f"{self._path} was lost in the moment it was acquired"
+            raise LockLostError(why, session_id=self._runtime.session_id)
         # interrupt-safe: last, and together: another thread may release it at once.
         self._granted = attempt
         self._pending_cleanup = None

@@ -68,4 +68,7 @@ class GuardedClaim(Claim):
 
     def _lost_before(self, reason: str, done: str = "released") -> LockLostError:
         """The error for something that only a holder may do."""
-        return LockLostError(f"{self._path} had been lost before it was {done}: {reason}")
+        return LockLostError(
+            f"{self._path} had been lost before it was {done}: {reason}",
+            session_id=self._runtime.session_id,
+        )

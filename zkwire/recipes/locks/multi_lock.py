@@ -87,7 +87,8 @@ class AsyncMultiLock(Acquirable):
             return False
         self._runtime.check_open()
         if not self._holds:
-            raise LockLostError("one of the locks was lost while another was acquired")
+            why = "one of the locks was lost while another was acquired"
+            raise LockLostError(why, session_id=self._runtime.session_id)
         self._lost.watch([lock._lost for lock in taken])
         self._acquired = True
         return True

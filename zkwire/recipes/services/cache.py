@@ -16,7 +16,7 @@ from zkwire.recipes.services.cache_reading import AGAIN, Reading
 from zkwire.recipes.services.cache_scope import Scope, check_function, check_limit
 from zkwire.recipes.services.cache_tree import Tree
 from zkwire.recipes.services.service import Condition, Service
-from zkwire.recipes.view import PathView
+from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
@@ -26,17 +26,27 @@ if TYPE_CHECKING:
 
     from zkwire.recipes.services.cache_event import CacheEvent
     from zkwire.recipes.services.cache_tree import CachedNode
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Background, Sessions
 
 
-class CacheView(PathView):
-    """What a cache shows, for threads and for asyncio.  Nothing here waits or reads."""
+class CacheView(PathView, ServiceView):
+    """What a cache shows, for threads and for asyncio.  Nothing here waits or reads.
+
+    While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what
+    was read last: so it is while the connection is lost, between two sessions of a supervisor, and
+    after a refusal.  Before it is ``ready`` it finds what has been read so far, or raises the
+    refusal.  When nothing will be read any more it raises: ClientClosedError after ``close`` (and
+    ForkedError, one of those, in a forked child), else what has ended the cache, its client or its
+    supervisor.
+    """
 
     def get(self, path: str) -> CachedNode | None:
         """The node as it was read last; None if there is none.
 
-        ValueError if the path is not the cache's or below it.
+        ValueError if the path is not the cache's or below it.  Raises what has ended the cache.
         """
+        self._algorithm._check_memory()
         node: CachedNode | None = self._algorithm._tree.nodes.get(path)
         if node is None:
             self._algorithm._scope.check(path)
@@ -44,17 +54,21 @@ class CacheView(PathView):
 
     def children(self, path: str) -> list[str]:
         """The names of the node's children in the cache, sorted; none if there is no such node."""
+        self._algorithm._check_memory()
         self._algorithm._scope.check(path)
         below = self._algorithm._tree.below(path)
         return sorted(child[child.rindex("/") + 1 :] for child in below)
 
     def __contains__(self, path: object) -> bool:
+        self._algorithm._check_memory()
         return path in self._algorithm._tree.nodes
 
     def __len__(self) -> int:
+        self._algorithm._check_memory()
         return len(self._algorithm._tree.nodes)
 
     def __iter__(self) -> Iterator[str]:
+        self._algorithm._check_memory()
         return iter(list(self._algorithm._tree.nodes))
 
     def __bool__(self) -> bool:
@@ -63,14 +77,15 @@ class CacheView(PathView):
     @property
     def ready(self) -> bool:
         """Whether the tree has been read once; from then on the cache is never half empty."""
-        return self._algorithm._is_ready
+        return self._algorithm._is_ready and not self._algorithm._sessions.forked
 
     @property
     def fresh(self) -> bool:
         """Whether the cache shows what the connected server has told, and nothing is to be read.
 
         False while the connection is lost, between two sessions, and until all differences are
-        read again.  The nodes stay readable meanwhile.
+        read again; while the server refuses that (``problem``); and when the cache has ended.  The
+        nodes stay readable meanwhile.  ``wait_fresh`` waits for it.
         """
         return self._algorithm._is_fresh
 
@@ -90,11 +105,12 @@ class TreeCache(CacheView, Service):
         max_bytes: int | None = None,
         decode: Callable[[bytes], Any] | None = None,
         on_event: Callable[[CacheEvent], object] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
         check_limit("max_bytes", max_bytes)
         check_function("decode", decode)
         check_function("on_event", on_event)
-        super().__init__(sessions)
+        super().__init__(sessions, on_problem)
         self._scope = Scope(path, depth, skip)
         self._path = self._scope.root
         self._tree = Tree(self._tell, decode, max_bytes)
@@ -103,7 +119,8 @@ class TreeCache(CacheView, Service):
         self._runtime: Any = None  # that it runs in at this moment
         self._watch: Any = None
         self._is_ready = False
-        self._loaded = Condition(lambda: self._is_ready or self._over)
+        self._fresh_asked = False
+        self._asked = Condition(lambda: self._fresh_asked)
         self._wanted = Condition(lambda: any(reader.wants for reader in list(self._readers)))
         if on_event is not None:
             self._readers.append(CacheReader(self, on_event))
@@ -123,9 +140,10 @@ class TreeCache(CacheView, Service):
                     for reader in list(self._readers):
                         reader.hand_over()
                     if reading.done:
+                        self._is_right()
                         reading.quiet = self._is_ready = True
-                        self._loaded.notify()
-                        await runtime.any_of(watch, self._wanted)
+                        self._changed()
+                        await self._idle(runtime, watch)
                         reading.listen()
                     else:
                         await reading.step()
@@ -133,6 +151,12 @@ class TreeCache(CacheView, Service):
                 reading.end()
                 self._runtime = None
                 watch.close()
+
+    async def _idle(self, runtime: Background, watch: Watch) -> None:
+        """Wait for something to do, or for the connection without which nothing is fresh."""
+        connected = self._asked if runtime.usable else runtime.session.change
+        await runtime.any_of(watch, self._wanted, connected)
+        self._fresh_asked = False
 
     async def _watch_tree(self, runtime: Background, watch: Watch) -> bool:
         """Set a recursive watch; False where there can be none.
@@ -155,22 +179,33 @@ class TreeCache(CacheView, Service):
     @property
     def _is_fresh(self) -> bool:
         runtime, watch = self._runtime, self._watch
-        if runtime is None or self._over:
+        if runtime is None or self._over or self._sessions.forked:
             return False
         return self._reading.quiet and runtime.usable and not watch.ready
 
-    def _changed(self) -> None:
-        self._loaded.notify()
-        for reader in list(self._readers):
-            reader._available.notify()
+    def _check_memory(self) -> None:
+        super()._check_memory()
+        if self._problem is not None and not self._is_ready:
+            raise self._problem
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
 
-        Raises what has ended the cache (ClientClosedError, CacheFullError, NoAuthError if its own
-        node may not be read), and what has ended the client or the supervisor before that.
+        Raises NoAuthError if the cache's own node may not be read, and a later call may succeed;
+        what has ended the cache (ClientClosedError, CacheFullError), and what has ended the client
+        or the supervisor before that.
         """
-        return await self._wait(self._loaded, timeout)
+        return await self._until(lambda: self._is_ready, timeout)
+
+    async def wait_fresh(self, timeout: float | None = None) -> bool:
+        """Wait until the cache is ``fresh``, at most ``timeout`` seconds; whether it is.
+
+        After an outage: until the differences have been read.  Raises what :meth:`wait_ready`
+        raises.
+        """
+        self._fresh_asked = True
+        self._asked.notify()
+        return await self._until(lambda: self._is_fresh, timeout)
 
     def events(self) -> CacheReader:
         """The changes, for ever: an iterator of :class:`CacheEvent`.
@@ -190,5 +225,8 @@ class TreeCache(CacheView, Service):
             self._readers.remove(reader)
 
     def close(self) -> None:
-        """Stop: no watch stays on the server, iterators end, nodes stay readable.  Idempotent."""
-        self._end()
+        """Stop: no watch stays on the server, iterators end, and nothing is answered any more.
+
+        Idempotent.
+        """
+        self._end_well()

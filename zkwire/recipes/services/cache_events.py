@@ -15,7 +15,7 @@ from itertools import islice
 
 from zkwire.errors import ClientClosedError
 from zkwire.recipes.services.cache_event import CacheEvent, between
-from zkwire.recipes.services.service import Condition, until_closed
+from zkwire.recipes.services.service import until_closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ class CacheReader:
         self._behind = False
         self._handed: deque[CacheEvent] = deque()
         self._closed = False
-        self._available = Condition(lambda: bool(self._handed) or self._closed or cache._over)
 
     # --- the background's side --------------------------------------------------------------------
 
@@ -76,7 +75,7 @@ class CacheReader:
             self._handed.extend(events)
             if self._callback is not None:
                 self._cache._sessions.dispatch(self._call)
-            self._available.notify()
+            self._cache._changed()
 
     # --- the reader's side ------------------------------------------------------------------------
 
@@ -111,12 +110,15 @@ class CacheReader:
         """The next event; None if ``timeout`` seconds pass without one.
 
         A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
+        NoAuthError if the cache's own node may not be read, and a later call may succeed;
         ClientClosedError behind ``close``.
         """
+        if self._cache._sessions.forked:
+            self._cache._check_memory()
         while not self._handed:
             if self._closed:
                 raise ClientClosedError("these events have been closed")
-            if not await self._cache._wait(self._available, timeout):
+            if not await self._cache._until(lambda: bool(self._handed) or self._closed, timeout):
                 return None
         return self._take()
 
@@ -127,4 +129,4 @@ class CacheReader:
         """Events are kept no longer.  Idempotent."""
         self._closed = True
         self._cache._drop(self)
-        self._available.notify()
+        self._cache._changed()

@@ -80,6 +80,7 @@ class Follower(StateReader):
 
     def _arrived(self, value: Any, stat: Stat | None) -> None:
         """Deliver the state unless it is the last one, or older: its watch tells of the next."""
+        self._is_right()
         skipped = self._last is not None
         if self._last is not None:
             last = self._last.stat
@@ -92,7 +93,7 @@ class Follower(StateReader):
                 skipped = (stat.czxid, self._count(stat)) != following
         self._last = self._next = self._kind(value, stat, skipped)
         if self._callback is None:
-            self._answered.notify()
+            self._changed()
         else:
             self._sessions.dispatch(self._call)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.jute.record import Record
 from zkwire.operations.checks import check_text
+from zkwire.recipes.services.node_owner import ID_LIKE
 from zkwire.recipes.services.persistent_node import NodeKeeper
 from zkwire.wire.paths import check_path
 
@@ -32,6 +33,10 @@ class UnnamedKeeper(NodeKeeper):
     """A member whose name its first session makes; until then its path is the group's."""
 
     _named = False
+
+    @property
+    def _longest_path(self) -> str:
+        return self._path if self._named else f"{self._path}/{ID_LIKE}{PARTY}"
 
     async def _serve(self, runtime: Any) -> None:
         if not self._named:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.services.member import Member
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Sessions
 
 
@@ -40,8 +41,14 @@ class GroupOwner(AwaitedService):
 
     _called = "Group"
 
-    def __init__(self, sessions: Sessions, path: str, acl: Sequence[ACL] | None = None) -> None:
-        super().__init__(sessions)
+    def __init__(
+        self,
+        sessions: Sessions,
+        path: str,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        super().__init__(sessions, on_problem)
         self._path = check_below_root(path, "a group")
         self._acl = None if acl is None else check_acl(acl)
         self._joined: list[NodeKeeper] = []
@@ -51,6 +58,11 @@ class GroupOwner(AwaitedService):
         self._known: dict[str, Member] = {}  # those whose newest state is known
         self._asked = Condition(lambda: self._leaving or bool(self._requests))
         self._started = False
+
+    @property
+    def _shown_problem(self) -> Exception | None:
+        problems = [self._problem, *(keeper._problem for keeper in self._joined)]
+        return next((problem for problem in problems if problem is not None), None)
 
     def _start(self) -> None:
         self._check()
@@ -68,14 +80,17 @@ class GroupOwner(AwaitedService):
         has is waited for (``conflict``).  ``close`` of the membership, or :meth:`leave`, ends it.
 
         ValueError for a name that is empty or has a ``/``.  NodeExistsError if this client has a
-        member of that name already.  Raises what has ended the client, or the supervisor.
+        member of that name already.  Raises what has ended the client, or the supervisor, and what
+        a server refuses the node with; then it is no membership, and nothing of it stays.  What is
+        refused later does not end a membership: its ``problem`` says so, and the group's.
         """
         self._check()
         if name is None:
-            keeper: NodeKeeper = UnnamedKeeper(self._sessions, self._path, data, self._acl)
+            kind: type[NodeKeeper] = UnnamedKeeper
+            path = self._path
         else:
-            path = f"{self._path}/{check_name('the name of a member', name)}"
-            keeper = NodeKeeper(self._sessions, path, data, self._acl)
+            kind, path = NodeKeeper, f"{self._path}/{check_name('the name of a member', name)}"
+        keeper = kind(self._sessions, path, data, self._acl, self._part_problem)
         try:
             self._joined = [other for other in self._joined if not other._over] + [keeper]
             await keeper.wait_present(timeout)
@@ -98,7 +113,8 @@ class GroupOwner(AwaitedService):
         Only what has changed since the last call is read again: from this call until :meth:`close`
         the group is watched.  A lost connection is no error.  OperationTimeoutError after
         ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
-        group may not be read.  A member that may not is left out, with a warning in the log.
+        group may not be read; a later call may succeed.  A member that may not is left out, with a
+        warning in the log.
         """
         request = ListRequest()
         self._requests.append(request)
@@ -149,4 +165,4 @@ class GroupOwner(AwaitedService):
         if self._started:
             self._asked.notify()
         else:
-            self._end()
+            self._end_well()

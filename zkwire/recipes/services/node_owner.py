@@ -15,10 +15,11 @@ from zkwire.errors import (
     OperationTimeoutError,
     ServerError,
 )
+from zkwire.operations.base import rehearse
 from zkwire.operations.checks import check_acl, check_data
 from zkwire.recipes.services.awaited import AwaitedService
 from zkwire.recipes.services.service import SESSION_OVER, Condition
-from zkwire.recipes.view import PathView
+from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.paths import check_below_root
 
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations
-    from zkwire.recipes.services.service import Sessions
+    from zkwire.recipes.services.problem import OnProblem
+    from zkwire.recipes.services.service import Background, Sessions
 
 
+ID_LIKE = "0" * 24
+"""What is as long as an id that a client makes."""
 LOOK_AGAIN = (ConnectionLossError, BadVersionError, *BUSY)
 """What says nothing about the node as it is now."""
 
@@ -46,8 +50,11 @@ class Wish:
         self.error: ServerError | None = None
 
 
-class NodeView(PathView):
-    """What a kept node shows; nothing here asks a server."""
+class NodeView(PathView, ServiceView):
+    """What a kept node shows; nothing here asks a server.
+
+    In a forked child there is no node: that is the parent's.
+    """
 
     @property
     def name(self) -> str:
@@ -61,7 +68,7 @@ class NodeView(PathView):
         It stays True while the connection is lost, and until the client hears that the node was
         deleted or that the session has expired.
         """
-        return self._algorithm._stat is not None
+        return self.stat is not None
 
     @property
     def stat(self) -> Stat | None:
@@ -69,7 +76,7 @@ class NodeView(PathView):
 
         ``czxid`` is another number, a higher one, each time the node is put back.
         """
-        return self._algorithm._stat
+        return None if self._algorithm._sessions.forked else self._algorithm._stat
 
     @property
     def conflict(self) -> Stat | None:
@@ -78,7 +85,7 @@ class NodeView(PathView):
         It is never overwritten; its own node follows when it is gone.  ``ephemeral_owner`` says
         which session it belongs to: 0 if to none, so that it will not go by itself.
         """
-        return self._algorithm._conflict
+        return None if self._algorithm._sessions.forked else self._algorithm._conflict
 
     def __repr__(self) -> str:
         state = " present" * self.present or " conflict" * (self.conflict is not None)
@@ -93,9 +100,14 @@ class NodeOwner(AwaitedService):
     _engaged = True  # a session with such a node is not to be detached
 
     def __init__(
-        self, sessions: Sessions, path: str, data: bytes = b"", acl: Sequence[ACL] | None = None
+        self,
+        sessions: Sessions,
+        path: str,
+        data: bytes = b"",
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
-        super().__init__(sessions)
+        super().__init__(sessions, on_problem)
         self._path = check_below_root(path, "kept: it is always there")
         self._data = check_data(data)  # as it was wanted before the wishes
         self._acl = None if acl is None else check_acl(acl)
@@ -103,7 +115,23 @@ class NodeOwner(AwaitedService):
         self._stat: Stat | None = None  # of its own node, as last seen
         self._conflict: Stat | None = None
         self._todo = Condition(lambda: self._leaving or bool(self._stat and self._wishes))
+        self._rehearse(data)
         self._begin()
+
+    def _rehearse(self, data: bytes) -> None:
+        """ValueError if the node could never be sent with these data."""
+        operations = rehearse(self._sessions.operations)
+        operations.create(self._longest_path, data, self._acl, ephemeral=True)
+        operations.set_data(self._longest_path, data)
+
+    @property
+    def _longest_path(self) -> str:
+        """A path that is at least as long as the node's."""
+        return self._path
+
+    def _refused(self, runtime: Background, refusal: ServerError) -> float:
+        self._settle(tuple(self._wishes), refusal)  # perhaps for the data
+        return super()._refused(runtime, refusal)
 
     def _settle(self, wishes: tuple[Wish, ...], error: ServerError | None = None) -> None:
         """The last of the wishes is fulfilled, or refused with this error."""
@@ -129,7 +157,8 @@ class NodeOwner(AwaitedService):
 
         Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
         client, or the supervisor; NoAuthError and what else a server refuses the node with;
-        NodeExistsError if another object of the same client keeps this path.
+        NodeExistsError while another object of the same client keeps this path.  After a refusal
+        the node is still tried, and a later call may succeed.
         """
         return await self._until(lambda: self._stat is not None, timeout)
 
@@ -139,13 +168,17 @@ class NodeOwner(AwaitedService):
         OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
         as soon as that is possible.  A lost connection is no error.  Raises what
         :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
-        data; then the node keeps the data it had.
+        data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
+        more than this client can send.
         """
         wish, limit = Wish(check_data(data)), check_timeout("timeout", timeout)
         self._check()
+        self._rehearse(data)
         self._wishes.append(wish)
         self._todo.notify()
-        if not await self._until(lambda: wish.done, limit):
+        await self._outcome(lambda: wish.done, limit)
+        self._check()
+        if not wish.done:
             raise OperationTimeoutError(
                 "not written in time; it will be as soon as it can be",
                 op="set_data",
@@ -159,9 +192,10 @@ class NodeOwner(AwaitedService):
         """Delete the node, if it is its own, and keep it no longer.  Idempotent.
 
         OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
-        background, and an ephemeral node goes with the session at the latest.  NoAuthError if the
-        node may not be deleted; of a node that is not ephemeral NotEmptyError if it has children,
-        and what has ended the session or the client before.
+        background, and an ephemeral node goes with the session at the latest.  So it does after a
+        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
+        that is not ephemeral has children.  Of such a node it also raises what has ended the
+        session or the client before.
         """
         limit = check_timeout("timeout", timeout)
         self._leave()
@@ -177,3 +211,4 @@ class NodeOwner(AwaitedService):
     def _leave(self) -> None:
         self._leaving = True
         self._todo.notify()
+        self._retry()

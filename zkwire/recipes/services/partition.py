@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.jute.records import ACL
+    from zkwire.recipes.services.problem import Problem
     from zkwire.recipes.services.service import Background
 
 
 class MemberKeeper(NodeKeeper):
     """The node of a member; ``tell`` is told each change."""
 
+    _called = "Partitioner's node"
     _tell: Callable[[], object]
 
     def _changed(self) -> None:
@@ -58,17 +60,23 @@ class Partition:
         self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
         self.data: bytes = digest(self.items)
 
-    def join(self, runtime: Background, tell: Callable[[], object]) -> MemberKeeper:
+    def join(
+        self, runtime: Background, tell: Callable[[], object], trouble: Problem
+    ) -> MemberKeeper:
         """Make the member's node in this session, and keep it."""
         self.name = self.name or runtime.unique()
         sessions: Any = runtime  # the driver behind it is one
-        member = MemberKeeper(sessions, f"{self.members}/{self.name}", self.data, self.acl)
-        member._tell = tell
+        path = f"{self.members}/{self.name}"
+        member = MemberKeeper(sessions, path, self.data, self.acl)
+        member._tell, member._trouble = tell, trouble
         return member
 
-    def tenure(self, runtime: Background, item: str, tell: Callable[[], object]) -> Tenure:
+    def tenure(
+        self, runtime: Background, item: str, tell: Callable[[], object], trouble: Problem
+    ) -> Tenure:
         """Ask for the lock of an item."""
-        return Tenure(runtime, f"{self.path}/items/{item}", self.name or "", self.acl, tell)
+        path, text = f"{self.path}/items/{item}", self.name or ""
+        return Tenure(runtime, path, text, self.acl, tell, trouble)
 
     def allotted(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
         """The items of this member; ``roll``: the czxid and the data of each member.

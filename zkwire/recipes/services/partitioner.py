@@ -25,23 +25,26 @@ from contextlib import closing, suppress
 
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
 from zkwire.recipes.runtime import persist
+from zkwire.recipes.services.problem import Problem
 from zkwire.recipes.services.sharing import Sharing
-from zkwire.recipes.view import PathView
+from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, Literal
 
     from zkwire.recipes.services.partition import Partition
-    from zkwire.recipes.services.service import Sessions
+    from zkwire.recipes.services.problem import OnProblem
+    from zkwire.recipes.services.service import Service, Sessions
     from zkwire.recipes.services.share import ShareView
     from zkwire.recipes.services.tenure import Tenure
 
     State = Literal["allocating", "acquired", "releasing", "failed", "closed"]
 
 
-class PartitionerView(PathView):
+class PartitionerView(PathView, ServiceView):
     """What a partitioner shows; nothing here waits, or asks a server."""
 
     @property
@@ -72,25 +75,57 @@ class PartitionerView(PathView):
 class Partitioning(Sharing):
     """The algorithm of a partitioner; see :class:`zkwire.Partitioner`."""
 
-    def __init__(self, sessions: Sessions, partition: Partition, share: type[ShareView]) -> None:
-        super().__init__(sessions, partition.path, share)
+    def __init__(
+        self,
+        sessions: Sessions,
+        partition: Partition,
+        share: type[ShareView],
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        super().__init__(sessions, partition.path, share, on_problem)
         self._partition = partition
         self._member: Any = None
         self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
         self._tenures: dict[str, Tenure] = {}
+        self._troubles: dict[str, Problem] = {}  # of the items, and of the member: ""
         self._begin()
 
     # --- the session's side -----------------------------------------------------------------------
 
+    def _parts(self) -> Iterable[Service]:
+        member = self._member
+        if self._leaving:  # what is given up is no problem any more
+            return [member] if member is not None and member._leaving else []
+        return [part for part in (member, *list(self._tenures.values())) if part is not None]
+
+    def _trouble_of(self, part: str) -> Problem:
+        """What a part is refused: each session has another part, and it is the same problem."""
+        if part not in self._troubles:
+            self._troubles[part] = Problem(self._part_problem, self._sessions.dispatch)
+        return self._troubles[part]
+
+    @property
+    def _is_refused(self) -> bool:
+        wanted = [tenure for tenure in list(self._tenures.values()) if tenure.wanted]
+        return super()._is_refused and all(tenure.settled for tenure in wanted)
+
+    @property
+    def _problem(self) -> Exception | None:
+        troubles = [self._trouble, *list(self._troubles.values())]
+        return next((trouble.error for trouble in troubles if trouble.error is not None), None)
+
     async def _serve(self, runtime: Any) -> None:
-        self._serving = True
-        member = self._member = self._partition.join(runtime, self._tell)
+        if not self._serving:
+            self._member = self._partition.join(runtime, self._tell, self._trouble_of(""))
+            self._serving = True
+        member = self._member
         roll: dict[str, tuple[int, bytes]] = {}
         while not self._leaving:
             stat, self._dirty = member._stat, False
             # Only reads are asked for: those that a lost connection ends are repeated.
             with suppress(ConnectionLossError, *BUSY), closing(Watch()) as watch:
                 self._plan = await self._look(runtime, watch, roll)
+                self._is_right()
                 signals = [self._todo] if self._plan is None else [self._todo, watch]
                 while member._stat is stat and not (self._leaving or signals[-1].ready):
                     self._step(runtime)
@@ -103,7 +138,7 @@ class Partitioning(Sharing):
         while not member._over:
             await runtime.wait_for(self._todo)
             self._dirty = False
-        self._end()
+        self._end_well()
 
     async def _look(
         self, runtime: Any, watch: Watch, roll: dict[str, tuple[int, bytes]]
@@ -140,7 +175,12 @@ class Partitioning(Sharing):
                 del self._tenures[item]
                 runtime.dismiss(tenure)
         for item in sorted((self._plan or frozenset()) - self._tenures.keys()):
-            self._tenures[item] = self._partition.tenure(runtime, item, self._tell)
+            self._tenures[item] = self._partition.tenure(
+                runtime, item, self._tell, self._trouble_of(item)
+            )
+        if self._plan is not None or self._leaving:
+            for item in self._troubles.keys() - {"", *(self._plan or ())}:
+                self._troubles.pop(item).is_over()  # it is another member's matter
         wanted = {item: tenure for item, tenure in self._tenures.items() if tenure.wanted}
         self._hand_out(wanted)
         if self._plan is None and self._state == "acquired":
@@ -152,5 +192,5 @@ class Partitioning(Sharing):
             self._member._leave()
         for tenure in self._tenures.values():
             tenure._sessions.dismiss(tenure)
-        self._tenures, self._plan = {}, None
+        self._tenures, self._plan, self._member = {}, None, None
         super()._session_ended()

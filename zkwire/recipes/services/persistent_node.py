@@ -43,26 +43,29 @@ class NodeKeeper(NodeOwner):
 
     _czxid = 0  # of its own node, if one may stand there
     _doubt = False
+    _engaged_in: set[Any] | None = None  # of the session, from its first step in it on
 
     async def _serve(self, runtime: Any) -> None:
         engaged: set[Any] = runtime.engaged
-        if any(isinstance(k, NodeKeeper) and k._path == self._path for k in list(engaged)):
+        others = [k for k in list(engaged) if isinstance(k, NodeKeeper) and k is not self]
+        if any(other._path == self._path for other in others) and not self._leaving:
             raise NodeExistsError(f"{self._path}: another object of this client keeps this node")
         engaged.add(self)
-        try:
-            while not self._leaving:
-                await self._keep(runtime)
-            while self._czxid or self._doubt:
-                await self._delete(runtime)
-        finally:
-            engaged.discard(self)
-        self._end()
+        self._engaged_in = engaged
+        while not self._leaving:
+            await self._keep(runtime)
+        while self._czxid or self._doubt:
+            await self._delete(runtime)
+        engaged.discard(self)  # first: behind its end another object may keep the node
+        self._end_well()
 
     async def _keep(self, runtime: Any) -> None:
         """Provide the node, and wait until it has to be looked at again."""
         try:
             with closing(Watch()) as watch:
                 settled = await self._provide(runtime, watch)
+                if settled:
+                    self._is_right()
                 self._changed()
                 while settled and not (self._leaving or watch.ready):
                     await runtime.wait_for(watch, self._todo)
@@ -143,6 +146,8 @@ class NodeKeeper(NodeOwner):
         self._czxid, self._doubt = 0, False
 
     def _session_ended(self) -> None:
+        if self._engaged_in is not None:
+            self._engaged_in.discard(self)
         self._stat = self._conflict = None
         self._doubt = False
         if self._ephemeral:

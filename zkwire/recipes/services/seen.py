@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.jute.records import Stat
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Sessions
 
 
@@ -47,7 +48,13 @@ class NodeWatches:
         """Where a service runs."""
         raise NotImplementedError
 
-    def watch_data(self, path: str, callback: Callable[[SeenData], object] | None = None) -> Any:
+    def watch_data(
+        self,
+        path: str,
+        callback: Callable[[SeenData], object] | None = None,
+        *,
+        on_problem: OnProblem | None = None,
+    ) -> Any:
         """The data of a node, for ever: an iterator of :class:`SeenData`.
 
             for seen in client.watch_data("/config"):
@@ -63,12 +70,18 @@ class NodeWatches:
         (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it.
 
         A lost connection is no error.  From a client it raises what ended the session; from a
-        supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read.
+        supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
+        with a ``callback`` that is logged, and the read is repeated.  ``problem`` and
+        ``on_problem``: see docs/supervisor.md#refusals.
         """
         raise NotImplementedError
 
     def watch_children(
-        self, path: str, callback: Callable[[SeenChildren], object] | None = None
+        self,
+        path: str,
+        callback: Callable[[SeenChildren], object] | None = None,
+        *,
+        on_problem: OnProblem | None = None,
     ) -> Any:
         """The names of a node's children, for ever: an iterator of :class:`SeenChildren`.
 

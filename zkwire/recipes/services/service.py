@@ -8,22 +8,50 @@ Invariants:
 
 * A service runs in one session at a time.  What it does there has ended before the next begins.
 * Its state changes in background steps only; callers read it, and wait for a :class:`Condition`.
-* An error that no later session would mend ends the service.  Each wait raises it.
+
+What a refusal means is one rule for all services (ServerError: the server refuses what one of them
+asks for, by an access list, a quota, a parent that has become ephemeral):
+
+* It does not end the service.  It is logged as a WARNING, once for each kind of refusal; it is
+  ``problem``, and ``on_problem`` is called with it, and with None when all is right again.
+* It is tried again after pauses that double, from 0.1 s to 10 s, as long as the session lives, and
+  at once in each new session.
+* A call that waits for the service has it try again at once, and raises the refusal that comes
+  while it waits, or that stands when its time is over.  A later call may succeed.
+* Arguments that no server could make right (an access list that is none, data that this client
+  cannot send) are the caller's ValueError or TypeError, at once; nothing is begun.
+
+A service ends when it is closed, with its client or supervisor, and with an error that is no
+server's: a limit or a function of the program's own (``max_bytes`` and ``skip`` of a cache, other
+items than the oldest member's).  That is logged too, is its ``problem``, and each call raises it.
+
+What is remembered here is answered by its owner's process alone, and not when the service, its
+client or its supervisor has ended: a forked child, and what comes later, get an error instead.
 """
 
 from __future__ import annotations
 
-from zkwire.errors import AuthFailedError, ClientClosedError, SessionExpiredError
+from contextlib import contextmanager
+
+from zkwire.errors import (
+    AuthFailedError,
+    ClientClosedError,
+    ForkedError,
+    ServerError,
+    SessionExpiredError,
+)
+from zkwire.recipes.services.problem import Problem, check_on_problem
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
     from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
     from zkwire.operations import Operations, Reply
     from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
     from zkwire.wire.model import Event
@@ -33,8 +61,22 @@ if TYPE_CHECKING:
     class Sessions(Protocol):
         """One session, or with a supervisor one after another."""
 
+        @property
+        def forked(self) -> bool:
+            """Whether this is the copy in a forked child."""
+            ...
+
+        @property
+        def operations(self) -> Operations:
+            """The operations of a client, for :func:`zkwire.operations.rehearse`."""
+            ...
+
         def check(self) -> None:
             """Raise if nothing can be asked here: in a forked child, in another event loop."""
+            ...
+
+        def check_open(self) -> None:
+            """Raise what has ended the client, or the supervisor."""
             ...
 
         def serve(self, service: Service) -> None:
@@ -148,13 +190,25 @@ class Service:
     _path: str
     _origin: TracebackType | None = None  # of the error
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
+        check_on_problem(on_problem)
         self._sessions = sessions
         self._closed = False
         self._error: Exception | None = None
+        self._on_problem = on_problem
+        self._trouble = Problem(on_problem, sessions.dispatch)
+        # Numbers of tries: the last that was asked for, that was begun, that was refused.
+        self._asked_try, self._begun_try, self._refused_try = 0, 0, -1
+        self._hurry = Condition(lambda: self._asked_try > self._begun_try)
+        self._waiting: dict[Condition, None] = {}
+
+    # --- the session's side -----------------------------------------------------------------------
 
     async def _serve(self, runtime: Any) -> None:
-        """One session's work, with a :class:`Background`.  Its end is the end of the service."""
+        """One session's work, with a :class:`Background`.  Its end is the end of the service.
+
+        After a refusal it is called again, in the same session.
+        """
         raise NotImplementedError
 
     def _session_ended(self) -> None:
@@ -162,19 +216,43 @@ class Service:
 
     def _changed(self) -> None:
         """Wake the callers for which something has changed."""
+        for condition in list(self._waiting):
+            condition.notify()
+
+    def _is_right(self) -> None:
+        """What the service is for is true, as far as the server has told."""
+        self._trouble.is_over()
 
     async def _run(self, runtime: Background) -> None:
+        self._trouble.afresh()
         try:
-            await self._serve(runtime)
+            while True:
+                self._begun_try = self._asked_try
+                try:
+                    await self._serve(runtime)
+                    break
+                except ServerError as refusal:
+                    pause = self._refused(runtime, refusal)
+                await runtime.pause(pause * runtime.jitter(), self._hurry)
             self._sessions.dismiss(self)
         except SESSION_OVER:
             pass
         except Exception as error:  # one that went unnoticed would leave callers waiting for ever
             self._error, self._origin = error, error.__traceback__
+            self._trouble.stands(f"{self._what} has ended", error, runtime.warn)
             self._sessions.dismiss(self)
         finally:
             self._session_ended()
             self._changed()
+
+    def _refused(self, runtime: Background, refusal: ServerError) -> float:
+        what = f"{self._what} is refused, and tried again"
+        pause = self._trouble.stands(what, refusal, runtime.warn)
+        self._refused_try = self._begun_try
+        self._changed()
+        return pause
+
+    # --- the owner's side -------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Have it run; not if this is interrupted, as the caller may have nothing to close then."""
@@ -185,29 +263,99 @@ class Service:
             raise
 
     @property
+    def _what(self) -> str:
+        return f"the {self._called} of {self._path}"
+
+    @property
     def _over(self) -> bool:
         return self._closed or self._error is not None
+
+    def _parts(self) -> Iterable[Service]:
+        """The services that this one consists of."""
+        return ()
+
+    @property
+    def _problem(self) -> Exception | None:
+        """What keeps it, or one of its parts, from being right."""
+        own = self._trouble.error
+        return own or next((part._problem for part in self._parts() if part._problem), None)
+
+    @property
+    def _shown_problem(self) -> Exception | None:
+        return self._problem
+
+    def _part_problem(self, problem: Exception | None) -> object:
+        """The ``on_problem`` of what this one has made; called where a user's code may run."""
+        told = problem or self._shown_problem
+        return None if self._on_problem is None else self._on_problem(told)
+
+    def _retry(self) -> None:
+        """Try again now what was refused."""
+        self._asked_try += 1
+        self._hurry.notify()
+        for part in self._parts():
+            part._retry()
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the last try that was asked for is refused, of this or of a part of it."""
+        own = self._trouble.error is not None and self._refused_try >= self._asked_try
+        return own or any(part._is_refused for part in self._parts())
 
     def _check(self) -> None:
         """Raise what has ended the service, or why it cannot be used here."""
         self._sessions.check()
+        self._check_ended()
+
+    def _check_ended(self) -> None:
         if self._error is not None:
             raise self._error.with_traceback(self._origin)  # which each raise would make longer
         if self._closed:
-            raise ClientClosedError(f"the {self._called} of {self._path} has been closed")
+            raise ClientClosedError(f"{self._what} has been closed")
 
-    async def _wait(self, condition: Condition, timeout: float | None) -> bool:
-        """Whether ``condition`` holds within the time; raises what has ended the service."""
+    def _check_memory(self) -> None:
+        """Raise if what is remembered here must not be taken for an answer."""
+        if self._sessions.forked:
+            raise ForkedError(f"{self._what} belongs to the parent process; make one in this one")
+        self._check_ended()
+        self._sessions.check_open()
+
+    async def _until(self, holds: Callable[[], bool], timeout: float | None) -> bool:
+        """Whether it holds within the time; raises what has ended the service, and a refusal."""
         limit = check_timeout("timeout", timeout)
         self._check()
-        held = await self._sessions.holds(condition, limit)
+        in_time = await self._outcome(holds, limit)
         self._check()
-        return held
+        problem = self._problem
+        if problem is not None and not holds():
+            raise problem.with_traceback(None)
+        return in_time
+
+    async def _outcome(self, holds: Callable[[], bool], limit: float | None) -> bool:
+        """Wait until it holds, the service is over or is refused anew; False if none comes."""
+        self._retry()
+        with self._notified(lambda: self._over or holds() or self._is_refused) as condition:
+            return await self._sessions.holds(condition, limit)
+
+    @contextmanager
+    def _notified(self, holds: Callable[[], bool]) -> Generator[Condition, None, None]:
+        """A condition that each :meth:`_changed` notifies meanwhile."""
+        condition = Condition(holds)
+        self._waiting[condition] = None
+        try:
+            yield condition
+        finally:
+            self._waiting.pop(condition, None)
 
     def _end(self) -> None:
         self._closed = True
         self._sessions.dismiss(self)
         self._changed()
+
+    def _end_well(self) -> None:
+        """It is wanted no longer, and so is what it is refused."""
+        self._is_right()
+        self._end()
 
 
 async def until_closed(

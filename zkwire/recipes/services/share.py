@@ -70,8 +70,10 @@ class ShareView(Mapping[str, int]):
 
     def check(self, item: str) -> None:
         """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
-        if not self._tenures[item].held:
-            raise LockLostError(f"{item!r} is no longer this member's")
+        tenure = self._tenures[item]
+        if not tenure.held:
+            why = f"{item!r} is no longer this member's"
+            raise LockLostError(why, session_id=tenure.lock._runtime.session_id)
 
     @property
     def _stale(self) -> bool:

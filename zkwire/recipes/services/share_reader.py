@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from typing import Any
 
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Sessions
     from zkwire.recipes.services.share import ShareView
 
@@ -43,8 +44,8 @@ class ShareReader(AwaitedService):
 
     _called = "Partitioner"
 
-    def __init__(self, sessions: Sessions, path: str) -> None:
-        super().__init__(sessions)
+    def __init__(self, sessions: Sessions, path: str, on_problem: OnProblem | None = None) -> None:
+        super().__init__(sessions, on_problem)
         self._path = path
         self._share: Any = None  # that the reader has
         self._next: Any = None  # the one behind it, until the reader takes it
@@ -70,7 +71,8 @@ class ShareReader(AwaitedService):
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
         if older members share out other items; NoAuthError and what else a server refuses a node
-        with; ClientClosedError behind :meth:`close`; RuntimeError while another reader waits.
+        with, unless there is a share to return: a later call may have one; ClientClosedError behind
+        :meth:`close`; RuntimeError while another reader waits.
         """
         limit = check_timeout("timeout", timeout)
         if self._reading:
@@ -116,5 +118,6 @@ class ShareReader(AwaitedService):
     def _leave(self) -> None:
         self._leaving = True
         self._tell()
+        self._retry()
         if not self._serving:
-            self._end()
+            self._end_well()

@@ -13,6 +13,7 @@ from zkwire.recipes.services.share_reader import ShareReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Sessions
     from zkwire.recipes.services.share import ShareView
     from zkwire.recipes.services.share_reader import Asked
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
 class Sharing(ShareReader):
     """The session's side of the shares; see the module's docstring."""
 
-    def __init__(self, sessions: Sessions, path: str, kind: type[ShareView]) -> None:
-        super().__init__(sessions, path)
+    def __init__(
+        self,
+        sessions: Sessions,
+        path: str,
+        kind: type[ShareView],
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        super().__init__(sessions, path, on_problem)
         self._kind = kind
         self._given: dict[str, Tenure] = {}
         self._news = False  # there is something that the reader's share does not say

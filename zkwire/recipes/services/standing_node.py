@@ -13,7 +13,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from zkwire.errors import MultiError, NoNodeError
+from zkwire.operations.base import rehearse
 from zkwire.operations.multi import Create
+from zkwire.recipes.services.node_owner import ID_LIKE
 from zkwire.recipes.services.persistent_node import NodeKeeper
 
 TYPE_CHECKING = False
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.jute.records import Stat
+    from zkwire.operations.multi import Operation
 
 TOKEN = "-zkwire-"
 """What stands between the node's name and the id in the name of a token."""
@@ -36,11 +39,14 @@ class StandingKeeper(NodeKeeper):
     def _make(self, runtime: Any, data: bytes) -> Awaitable[object]:
         if not self._token:
             self._token = f"{self._path}{TOKEN}{runtime.unique()}"
-        both = [
-            Create(self._path, data, self._acl),
-            Create(self._token, b"", self._acl, ephemeral=True),
-        ]
-        return self._both_made(runtime, runtime.operations.multi(both))
+        return self._both_made(runtime, runtime.operations.multi(self._both(data, self._token)))
+
+    def _both(self, data: bytes, token: str) -> list[Operation]:
+        return [Create(self._path, data, self._acl), Create(token, b"", self._acl, ephemeral=True)]
+
+    def _rehearse(self, data: bytes) -> None:
+        token = f"{self._path}{TOKEN}{ID_LIKE}"
+        rehearse(self._sessions.operations).multi(self._both(data, token))
 
     async def _both_made(self, runtime: Any, made: Awaitable[object]) -> None:
         try:

@@ -2,7 +2,7 @@
 
 A state is kept until the reader has taken it, and there is one at most.  When a state is read
 from the server is :mod:`zkwire.recipes.services.following`'s matter: it does so when ``_asked``
-holds, delivers in ``_next`` and notifies ``_answered``, or has the callback called.
+holds, delivers in ``_next`` and says so, or has the callback called.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from typing import Any
 
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Sessions
 
 
@@ -23,25 +24,23 @@ class StateReader(Service):
     """See the module's docstring; the session's side is a subclass's."""
 
     def __init__(
-        self, sessions: Sessions, path: str, callback: Callable[[Any], object] | None = None
+        self,
+        sessions: Sessions,
+        path: str,
+        callback: Callable[[Any], object] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback must be callable: {callback!r}")
-        super().__init__(sessions)
+        super().__init__(sessions, on_problem)
         self._path = check_path(path)
         self._callback: Any = callback
         self._readers: list[object] = [] if callback is None else [callback]  # calls of ``next``
         self._next: Any = None  # the state that was delivered last, until the reader has taken it
         self._wanted = self._started = callback is not None
         self._asked = Condition(lambda: self._wanted and self._next is None)
-        self._answered = Condition(lambda: self._over or self._next is not None)
         if self._started:
             self._begin()
-
-    def _changed(self) -> None:
-        self._answered.notify()
-        if self._callback is not None and self._error is not None and not self._closed:
-            self._sessions.dispatch(self._check)  # reported like an exception of the callback
 
     def _call(self) -> object:
         """Call the callback; the next read follows its end."""
@@ -63,8 +62,9 @@ class StateReader(Service):
 
         A state that comes behind the time limit is kept for the next call.  A lost connection is no
         error: the state is read again on the next one.  Raises what ended the client, or the
-        supervisor; NoAuthError if the node may not be read; ClientClosedError behind :meth:`close`;
-        RuntimeError while another reader waits, or if there is a callback.
+        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
+        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        is a callback.
         """
         limit, reader = check_timeout("timeout", timeout), object()
         try:
@@ -77,7 +77,8 @@ class StateReader(Service):
                 self._started = True  # last: it may be refused here and now alone
             self._wanted = True
             self._asked.notify()
-            return self._take() if await self._wait(self._answered, limit) else None
+            there = await self._until(lambda: self._next is not None, limit)
+            return self._take() if there else None
         finally:
             if reader in self._readers:  # else an interrupt came before
                 self._readers.remove(reader)
@@ -90,4 +91,4 @@ class StateReader(Service):
 
     def close(self) -> None:
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._end()
+        self._end_well()

@@ -80,11 +80,15 @@ class Succession:
         if client is not None:
             client._driver.dismiss(service)
 
-    def _check(self) -> None:
-        self._shell.check()
+    def check_open(self) -> None:
+        """Raise what has ended the supervisor."""
         self.raise_error()
         if self._closed:
             raise ClientClosedError("this supervisor has been closed")
+
+    def _check(self) -> None:
+        self._shell.check()
+        self.check_open()
 
     # --- the sessions -----------------------------------------------------------------------------
 

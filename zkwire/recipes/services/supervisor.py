@@ -28,6 +28,16 @@ class SessionSequence(Succession):
         """Raise ForkedError in a forked child, RuntimeError in another event loop."""
         self._shell.check()
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is the copy in a forked child."""
+        return self._shell.forked
+
+    @property
+    def operations(self) -> Any:
+        """The operations of a client of its, for rehearsals."""
+        return self._newest._driver.operations
+
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function, in order, where a user's code may run."""
         self._shell.dispatch(function)
@@ -100,12 +110,14 @@ class SessionSequence(Succession):
     def run(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run ``work()`` beside the sessions; an error of it ends the supervisor."""
         self.begin()
-        self._shell.begin(partial(self._reported, work), name)
+        self._shell.begin(partial(self._reported, work, name), name)
 
-    async def _reported(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _reported(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         try:
             await work()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
+            driver = self._newest._driver
+            driver.log_failure(f"{driver.name}: {name} has ended the supervisor", error)
             await self.stop(error)
         finally:
             self._end(None)  # whatever has ended it, a cancellation from outside, too

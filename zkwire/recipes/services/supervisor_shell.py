@@ -16,6 +16,11 @@ if TYPE_CHECKING:
         mutex: AbstractContextManager[object]
         now: Callable[[], float]
 
+        @property
+        def forked(self) -> bool:
+            """Whether this is a forked child."""
+            ...
+
         def check(self) -> None:
             """Raise where the supervisor cannot be used: in a forked child, in another loop."""
             ...

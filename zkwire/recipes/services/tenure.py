@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.locks.sequential import Place
+    from zkwire.recipes.services.problem import Problem
     from zkwire.recipes.services.service import Background
 
 
@@ -43,6 +44,8 @@ class Tenure(Service):
     ``wanted``: the item is still this member's by the present allotment.
     """
 
+    _called = "lock of an item"
+
     def __init__(
         self,
         runtime: Background,
@@ -50,25 +53,33 @@ class Tenure(Service):
         text: str,
         acl: Sequence[ACL] | None,
         tell: Callable[[], object],
+        trouble: Problem,
     ) -> None:
         sessions: Any = runtime  # the driver behind it is one
         super().__init__(sessions)
+        self._path, self._trouble = path, trouble
         self.lock: ItemLock = ItemLock(sessions, path, text, acl=acl)
-        self.lock.tell = self._tell = tell
+        self.lock.tell = self._in_line
+        self._tell = tell
         self.wanted: bool = True
         self.ended: bool = False
         self._begin()
 
     async def _serve(self, runtime: Background) -> None:
+        self.lock.waits = False
         try:
             while not await self._acquire(runtime):
                 pass
-            self._tell()
+            self._in_line()
             await runtime.wait_for(self.lock.lost)
         except LockLostError:
             pass  # in the moment it was acquired
         finally:
             self.lock._release_later()
+
+    def _in_line(self) -> None:
+        self._is_right()
+        self._tell()
 
     async def _acquire(self, runtime: Any) -> bool:
         try:
@@ -83,6 +94,7 @@ class Tenure(Service):
         self.ended = True
 
     def _changed(self) -> None:
+        super()._changed()
         self._tell()
 
     @property
@@ -92,5 +104,8 @@ class Tenure(Service):
 
     @property
     def settled(self) -> bool:
-        """Whether the lock is held, or another member has to let it go first."""
-        return self.lock.waits or self.lock._owned
+        """Whether the lock is held, or is not for this member to have now.
+
+        Another member has to let it go first, or the server refuses it.
+        """
+        return self.lock.waits or self.lock._owned or self._problem is not None
