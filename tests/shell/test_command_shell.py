@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import re
@@ -57,6 +58,21 @@ def test_a_script_stops_at_the_first_failure(
     assert err.count("\n") == (2 if goes_on else 1)
 
 
+def test_a_script_that_fails_tells_the_line(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "# data of two lines\ncreate /a 'b\nc'\nset /a 'd\ne'; delete /a 0; get /missing\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(script))
+    assert main(["-s", server.hosts, "shell", "-k"]) == 1
+    assert main(["-s", server.hosts, "shell", "-c", "get /a; delete /a 1\nget --json /a\n'"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "/a\n1\nd\ne\n"
+    version, missing, json_error = err.splitlines()
+    assert version.startswith("zkwire: line 4: BadVersion: delete /a: ")
+    assert missing.startswith("zkwire: line 4: NoNode: get_data /missing: ")
+    assert json.loads(json_error)["line"] == 2
+
+
 @pytest.mark.parametrize("words", [["txn"], ["shell"]])
 def test_any_bytes_may_come_by_standard_input(server: Server, words: list[str]) -> None:
     with Client(server.hosts) as client:
@@ -79,7 +95,7 @@ def test_a_terminal_without_an_output_is_a_script(server: Server) -> None:
     )  # fmt: skip
     os.close(above)
     os.close(below)
-    assert (ran.returncode, ran.stderr[:16]) == (1, b"zkwire: NoNode: ")
+    assert (ran.returncode, ran.stderr[:24]) == (1, b"zkwire: line 1: NoNode: ")
 
 
 def test_redo_of_a_line_with_redo_is_refused(
@@ -178,7 +194,7 @@ def test_watches_are_told_until_they_are_not(
         "watch: changed /a",
         "watch: changed /a/b",
     ]
-    assert len([line for line in said if line.startswith("zkwire: NoNode: ")]) == 1
+    assert len([line for line in said if line.startswith("zkwire: line 3: NoNode: ")]) == 1
     once = "create /o; stat -w /o; ls -w /o; set /o x; create /o/p; set /o y"
     assert main(["-s", server.hosts, "shell", "-c", once]) == 0
     said = capsys.readouterr().err.splitlines()

@@ -71,15 +71,16 @@ class Output:
         if not self.quiet:
             tell(one_line(text) + "\n")
 
-    def error(self, error: BaseException, hint: str = "") -> None:
+    def error(self, error: BaseException, hint: str = "", line: int = 0) -> None:
         """One line about the error that has ended a command, on standard error.
 
-        ``hint`` is for people: it stands behind the error.
+        ``hint`` is for people: it stands behind the error.  ``line``: that of a script, from 1 on.
         """
         if self.json:
-            tell(_as_json(_error_fields(error)) + "\n")
+            tell(_as_json(_error_fields(error) | ({"line": line} if line else {})) + "\n")
         else:
-            tell(f"zkwire: {one_line(describe(error))}{hint}\n")
+            where = f"line {line}: " if line else ""
+            tell(f"zkwire: {where}{one_line(describe(error))}{hint}\n")
 
     def paint(self, text: str, colour: str) -> str:
         """``text`` in one of ``COLOURS``, if that is wanted; after :func:`printable`."""

@@ -35,6 +35,7 @@ class Interpreter:
     """The commands of one shell.
 
     ``note(text)`` shows what comes by itself, from any thread; a terminal replaces it.
+    ``line``: the number of the script's line that is being run, for errors; 0: none is told.
     """
 
     def __init__(self, context: Context) -> None:
@@ -44,6 +45,7 @@ class Interpreter:
         self.at_terminal = False
         self.ended = False
         self.history: list[str] = []
+        self.line = 0
         self.events = Events(self._note)
         self.own = OwnCommands(self)
         self._common = _common_options(context.options)
@@ -157,7 +159,7 @@ class Interpreter:
 
     def _failed(self, error: Exception) -> int:
         hint = RECONNECT if self.at_terminal and isinstance(error, NO_SESSION) else ""
-        self.context.output.error(error, hint)
+        self.context.output.error(error, hint, self.line)
         return status_of(error)
 
 

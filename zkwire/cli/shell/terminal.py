@@ -16,6 +16,7 @@ from zkwire.cli.exits import DONE
 from zkwire.cli.output import one_line, printable
 from zkwire.cli.shell.own_commands import has_secret
 from zkwire.cli.shell.typing_aids import Readline, readline_or_none
+from zkwire.cli.shell.words import mark_left
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +64,13 @@ class Terminal:
         return DONE
 
     def _read(self) -> str:
-        prompt = prompt_of(self._shell)
+        """What is typed at the prompt: more lines where a quote has no end in the first."""
+        text = self._line(prompt_of(self._shell))
+        while mark_left(text):
+            text += "\n" + self._line("> ")
+        return text
+
+    def _line(self, prompt: str) -> str:
         with self._output:
             self._typing = True
         try:
