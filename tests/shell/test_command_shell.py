@@ -38,6 +38,9 @@ SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DM])")
 PARTIAL = re.compile(r"(\x1bD((?!\x1b8\x1b\[B).)*|\x1b(\[[0-9;?]*)?)?$", re.DOTALL)
 INSERTED = re.compile(r"\x1bD\x1bM\x1b7\r\x1b\[L(.*?)\x1b8\x1b\[B")  # above the line that is typed
 SECRET = "me:hidden"
+IN_CONTROL = """import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so its Ctrl-C is a signal
+os.execv(sys.argv[1], sys.argv[1:])"""
 
 
 @pytest.mark.parametrize(
@@ -287,7 +290,8 @@ class TerminalOfShell:
 def shell_at_a_terminal(server: Server, home: Path, columns: int = 80) -> Iterator[TerminalOfShell]:
     above, below = pty.openpty()
     ioctl(below, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    command = [sys.executable, "-m", "zkwire", "--server", server.hosts, "shell"]
+    shell = ["-m", "zkwire", "--server", server.hosts, "shell"]
+    command = [sys.executable, "-c", IN_CONTROL, sys.executable, *shell]
     own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(home), "TERM": "xterm"}
     try:
         with subprocess.Popen(
@@ -328,6 +332,34 @@ def test_a_terminal_that_does_not_know_its_width(server: Server, tmp_path: Path)
         terminal.until("/> ")
         client.create("/whole")
         terminal.sees("\x1b[Lwatch: created /whole\x1b8")
+
+
+def test_what_is_typed_ahead_waits_unseen_for_the_prompt(server: Server, tmp_path: Path) -> None:
+    """It does not stand in the middle of a list, and the Ctrl-C that ends a watch keeps it."""
+    prompt = f"{server.hosts} CONNECTED /> "
+    with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path) as terminal:
+        client.create("/x", b"data")
+        gate = faults.Gate()
+        server.on("get_children2", action=faults.hold(gate))
+        terminal.until(prompt)
+        terminal.type("ls /\r")
+        gate.wait_reached()
+        terminal.type("set x 'a\r")
+        gate.release()
+        assert terminal.until(prompt) == "ls /\r\nx\r\nzookeeper\r\n"
+        terminal.until("> ")  # a quote goes on in the next line
+        terminal.type("b'; get x\r")
+        terminal.until("1\r\na\r\nb\r\n")
+        terminal.until(prompt)
+        terminal.type("watch --initial /x\r")
+        terminal.until("exists /x: version 1, a\\nb\r\n")
+        terminal.type("set /x new\rget /")
+        client.set_data("/x", b"other")
+        assert terminal.until("changed /x: version 2, other\r\n") == ""
+        terminal.type("\x03")
+        assert terminal.until("3\r\n").endswith(prompt + "set /x new\r\n")
+        terminal.type("x\r")
+        assert terminal.until("new\r\n").endswith("get /x\r\n")
 
 
 def test_at_a_terminal(server: Server, tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ class Terminal:
                     print()
                     continue
                 self._keep(line)
-                shell.run_line(line)
+                with self._kept_unseen():
+                    shell.run_line(line)
         return DONE
 
     def _read(self) -> str:
@@ -77,6 +78,26 @@ class Terminal:
             return input(prompt)
         finally:
             self._typing = False
+
+    @contextmanager
+    def _kept_unseen(self) -> Generator[None]:
+        """Keep what is typed now for the next prompt, also over a Ctrl-C; readline shows it there.
+
+        The terminal itself would show it in the middle of results.
+        """
+        if self._readline is None:
+            yield
+            return
+        import termios
+
+        mode = termios.tcgetattr(0)
+        unseen = [*mode]
+        unseen[3] = mode[3] & ~termios.ECHO | termios.NOFLSH
+        termios.tcsetattr(0, termios.TCSADRAIN, unseen)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(0, termios.TCSADRAIN, mode)
 
     def _keep(self, line: str) -> None:
         """Remember the line, for `history` and the file."""
