@@ -96,7 +96,7 @@ def test_words_of_zkcli(typed: str, ours: str) -> None:
 
 @pytest.mark.parametrize("typed", ["delete /a /b", "delete /a 3 4", "deleteall /a 3", "rmr /a /b"])
 def test_a_deletion_of_zkcli_takes_one_path(typed: str) -> None:
-    with pytest.raises(UsageError, match="takes one PATH"):
+    with pytest.raises(ValueError, match="takes one PATH"):
         translate(typed.split())
 
 

@@ -6,8 +6,6 @@ means in ZooKeeper's own shell; where ours has the same name and means more, it 
 
 from __future__ import annotations
 
-from zkwire.cli.command import UsageError
-
 # zkCli's name, and ours for the same.
 NAMES: dict[str, tuple[str, ...]] = {
     "delete": ("rm",),
@@ -60,13 +58,13 @@ def _flags(table: dict[str, str | None], words: list[str]) -> list[str]:
 
 
 def _delete(name: str, words: list[str]) -> list[str]:
-    """``PATH VERSION`` with ``-v``; UsageError for a second word that is no version."""
+    """``PATH VERSION`` with ``-v``; ValueError for a second word that is no version."""
     plain = [word for word in words if not word.startswith("-") or word == "-1"]
     if "-v" in words or len(plain) < 2:
         return words
     path, version, *more = plain
     if more or name != "delete" or not (version.isdecimal() or version == "-1"):
-        raise UsageError(f"{name} takes one PATH{' and a version' * (name == 'delete')}")
+        raise ValueError(f"{name} takes one PATH{' and a version' * (name == 'delete')}")
     flags = [word for word in words if word not in plain]
     return [*flags, path, *(["-v", version] if version != "-1" else [])]
 
