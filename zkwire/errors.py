@@ -392,9 +392,12 @@ def _cure(code: int, op: str, path: str) -> str:
         if op.startswith("create"):
             return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
         if path == "/zookeeper/config":
-            return "servers have this node since 3.5"
+            return "there is no such node; perhaps the server is older than 3.5, which brought it"
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
     if code == MarshallingError.code and op == "multi":
-        return "the server could not read it; servers know container and TTL nodes in it since 3.5"
+        return (
+            "the server could not read it, or failed inside; perhaps it is older than 3.5, which "
+            "brought container and TTL nodes"
+        )
     return ""

@@ -13,7 +13,7 @@ import pytest
 
 from tests.shell.test_demo import ROOT
 from tests.support.command import run
-from zkwire import Client
+from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
 from zkwire.testing import FaultProxy, Server
@@ -258,6 +258,24 @@ def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None
     ran = run("127.0.0.1:1", *words.split(" "))
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
     assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
+        ("-s {}/no create /a", "`create -p` with a --server without it creates it"),
+        ("get /mine", "--auth (in the shell: addauth) gives credentials"),
+        ("get --json /mine", "--auth (in the shell: addauth) gives credentials"),
+        ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
+        ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
+        ("create --ttl 0 /a", "--ttl must be 0.001 to "),
+    ],
+)
+def test_advice_is_in_the_words_of_the_command(server: Server, words: str, says: str) -> None:
+    with Client(server.hosts, auth=[digest_auth("me", "secret")]) as client:
+        client.create("/mine", acl=CREATOR_ALL_ACL)
+    assert says in run(server.hosts, *words.format(server.hosts).split()).err
 
 
 def test_a_mistake_changes_nothing_and_says_so_to_a_script() -> None:
