@@ -148,7 +148,7 @@ class NoNodeError(ServerError):
 
 
 class NoAuthError(ServerError):
-    """The ACL (for create and delete that of the parent) does not allow it; add_auth first."""
+    """The ACL (of the parent for create and delete) does not allow it; perhaps add_auth first."""
 
     code = -102
 
@@ -226,7 +226,7 @@ class QuotaExceededError(ServerError):
 
 
 class ThrottledOpError(ServerError):
-    """The server is overloaded and did not execute it; repeat it after a pause."""
+    """The server throttles requests and did not execute it; repeat it after a pause."""
 
     code = -127
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 # What a message of the library has, as a pattern, and what stands there on the command line.
 WORDS = {
     r"; ensure_path\(.*\) creates it": "; `create -p` creates it",
-    r"add_auth first": "--auth (in the shell: addauth) gives credentials",
+    r"perhaps add_auth first": "perhaps --auth (in the shell: addauth) is missing",
     r"a client without one can create it": "`create -p` with a --server without it creates it",
     r"sasl=\.\.\., or auth=\[\.\.\.\] by one of": "--auth by one of",
     r"tls=ssl\.create_default_context\(\)": "--tls",
