@@ -29,7 +29,7 @@ def test_it_closes_the_connection_without_a_word(
         assert connection.recv(1024) == b""
 
 
-def test_a_search_in_vain_says_that_this_is_perhaps_the_cause(zookeeper: ZooKeeperServer) -> None:
+def test_the_client_says_that_this_is_the_likely_cause(zookeeper: ZooKeeperServer) -> None:
     with Client(zookeeper.hosts, session_timeout=1.0) as former:
         credentials = former.detach()
     client = Client(zookeeper.hosts, session_timeout=1.0, resume=credentials)
