@@ -101,6 +101,7 @@ def test_each_thing_that_may_be_wrong(
             assert (problem or "") in (checkup["problem"] or ""), checkup
             assert (hint or "") in "".join(checkup["hints"]), checkup
             assert bool(hint) is bool(checkup["hints"]), checkup
+            assert "read_only=True" not in (checkup["problem"] or "")
         some = [name for name in servers if "127.0.0.1" in name and name != [*servers][2]]
         assert main(["--server", ",".join(some), *words[2:], "doctor"]) == 1
         out = capsys.readouterr().out
