@@ -148,7 +148,7 @@ class NoNodeError(ServerError):
 
 
 class NoAuthError(ServerError):
-    """The ACL (for create and delete that of the parent) does not allow it; add_auth first."""
+    """The ACL (of the parent for create and delete) does not allow it; perhaps add_auth first."""
 
     code = -102
 
@@ -226,7 +226,7 @@ class QuotaExceededError(ServerError):
 
 
 class ThrottledOpError(ServerError):
-    """The server is overloaded and did not execute it; repeat it after a pause."""
+    """The server throttles requests and did not execute it; repeat it after a pause."""
 
     code = -127
 
@@ -407,9 +407,12 @@ def _cure(code: int, op: str, path: str) -> str:
         if op.startswith("create"):
             return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
         if path == "/zookeeper/config":
-            return "servers have this node since 3.5"
+            return "there is no such node; perhaps the server is older than 3.5, which brought it"
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
     if code == MarshallingError.code and op == "multi":
-        return "the server could not read it; servers know container and TTL nodes in it since 3.5"
+        return (
+            "the server could not read it, or failed inside; perhaps it is older than 3.5, which "
+            "brought container and TTL nodes"
+        )
     return ""

@@ -64,10 +64,13 @@ def test_connect_names_every_server_and_what_it_said() -> None:
             client.connect()
         message = str(caught.value)
         assert f"{refusing.hosts}: the server is read-only and refuses new sessions" in message
-        hint = "before it greeted (does it expect TLS"
+        hint = "before it greeted (perhaps it expects TLS"
         assert f"{closing.hosts}: the server closed it {hint}" in message
         assert f"{resetting.hosts}: the server reset it {hint}" in message
-        assert f"{mute_.hosts}: no answer to the greeting (is it a ZooKeeper server?" in message
+        assert (
+            f"{mute_.hosts}: no answer to the greeting (perhaps it is no ZooKeeper server"
+            in message
+        )
         assert f"127.0.0.1:{port}: Connection refused" in message
         assert not caught.value.maybe_applied
         client.close()

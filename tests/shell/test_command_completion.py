@@ -13,6 +13,7 @@ import pytest
 
 from zkwire import Client
 from zkwire.cli.command import TABLE
+from zkwire.cli.lessons.lesson import TABLE as LESSONS
 from zkwire.cli.main import main
 from zkwire.cli.shell import completion
 from zkwire.cli.shell.completion import SHELLS, Facts
@@ -65,6 +66,8 @@ def test_a_file_has_each_command_and_flag(
         assert "-l json -d" in text
     assert {"ls", "get", "watch", "wait"} <= {*facts.with_paths}
     assert not {"server", "completion"} & {*facts.with_paths}
+    assert facts.words["lesson"] == [*LESSONS]
+    assert " ".join(LESSONS) in text
     assert re.search("@[A-Z]+@", text) is None
     if shutil.which(shell):
         file = tmp_path / "completion"
@@ -85,6 +88,10 @@ def test_bash_completes(server: Server, capsys: pytest.CaptureFixture[str], tmp_
         f"zkwire -s {server.hosts} get /zoo": "/zookeeper",
         f"zkwire get --server {server.hosts} /hosts/a:": "1 2\\ \\$\\(b\\)",
         "zkwire server --certificate /zoo": "",
+        "zkwire lesson he": "heartbeat herd",
+        "zkwire help wa": "watch wait",
+        f"zkwire -s {server.hosts} acl s": "set",
+        f"zkwire -s {server.hosts} acl set /zoo": "/zookeeper",
     }
     text = "".join(f"{line}\n" for line in lines)
     said = run(["bash", "-c", f"source '{tmp_path}/completion'\n{TRIES}"], text).splitlines()

@@ -19,7 +19,7 @@ from zkwire.cli.main import main
 from zkwire.cli.output import Output
 from zkwire.cli.servers.checkup import Checkup
 from zkwire.cli.servers.doctor import _show
-from zkwire.cli.servers.words import Srvr
+from zkwire.cli.servers.words import NOT_ALLOWED, Srvr
 from zkwire.testing import Ensemble, Server
 
 ROW = r"{}  {}\s+3\.8\.0    \d+\.\d ms\s+10 s     {}"
@@ -81,15 +81,16 @@ def test_each_thing_that_may_be_wrong(
         read_only = stack.enter_context(Server(read_only=True))
         servers = {
             "no.such.name.invalid:2181": ("resolve the name", "does the name exist"),
-            f"127.0.0.1:{closed.getsockname()[1]}": ("Connection refused", "nothing listens"),
+            f"127.0.0.1:{closed.getsockname()[1]}": ("Connection refused", "does the server run"),
             f"127.0.0.1:{silent.getsockname()[1]}": ("no answer to the greeting", "says nothing"),
-            read_only.hosts: ("read-only", "without a quorum"),
+            read_only.hosts: ("read-only", "perhaps it has no quorum"),
             stack.enter_context(Server(tls=tls)).hosts: ("before it greeted", "try --tls"),
             stack.enter_context(saying(b"HTTP/1.1 400 No\r\n")): ("", "HTTP is spoken"),
             stack.enter_context(saying(b"220 mail\r\n")): ("", "no ZooKeeper server"),
+            stack.enter_context(saying(f"srvr {NOT_ALLOWED}.\n".encode())): ("", ""),
             stack.enter_context(
                 saying(b"This ZooKeeper instance is not currently serving requests\n")
-            ): ("", "without a quorum"),
+            ): ("", "perhaps it has no quorum"),
             server.hosts: (None, None),
         }
         words = ["--server", ",".join(servers), "--connect-timeout", "1500ms"]
@@ -99,11 +100,13 @@ def test_each_thing_that_may_be_wrong(
             assert checkup["usable"] is (problem is None), checkup
             assert (problem or "") in (checkup["problem"] or ""), checkup
             assert (hint or "") in "".join(checkup["hints"]), checkup
+            assert bool(hint) is bool(checkup["hints"]), checkup
+            assert "read_only=True" not in (checkup["problem"] or "")
         some = [name for name in servers if "127.0.0.1" in name and name != [*servers][2]]
         assert main(["--server", ",".join(some), *words[2:], "doctor"]) == 1
         out = capsys.readouterr().out
-        assert out.endswith("1 of 7 servers can be used\n")
-        assert out.count("hint: the server runs without a quorum") == 1
+        assert out.endswith("1 of 8 servers can be used\n")
+        assert out.count("hint: perhaps it has no quorum") == 1
         assert max(map(len, out.splitlines())) <= 80
         assert main(["--server", read_only.hosts, "--read-only", "doctor"]) == 0
 

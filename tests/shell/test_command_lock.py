@@ -194,7 +194,8 @@ def test_the_holder_and_the_queue_are_listed(
         assert (second["held"], second["pid"], second["id"]) == (False, None, "a foreign\n\ntext")
         assert second["path"] == node
         assert main(["--server", server.hosts, "lock", "--list", "/p"]) == 0
-        holder, waiter = capsys.readouterr().out.splitlines()
+        head, holder, waiter = capsys.readouterr().out.splitlines()
+        assert head.split() == ["#", "state", "session", "age", "process", "id"]
         assert holder.startswith("  0 reads 0x")
         assert holder.endswith(f":{process.pid} nightly report") or " nightly report" in holder
         assert waiter.startswith("  1 waits 0x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import re
@@ -37,6 +38,9 @@ SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DM])")
 PARTIAL = re.compile(r"(\x1bD((?!\x1b8\x1b\[B).)*|\x1b(\[[0-9;?]*)?)?$", re.DOTALL)
 INSERTED = re.compile(r"\x1bD\x1bM\x1b7\r\x1b\[L(.*?)\x1b8\x1b\[B")  # above the line that is typed
 SECRET = "me:hidden"
+IN_CONTROL = """import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so its Ctrl-C is a signal
+os.execv(sys.argv[1], sys.argv[1:])"""
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,21 @@ def test_a_script_stops_at_the_first_failure(
     goes_on = words == ["-k"]
     assert out == ("zookeeper\n" if goes_on else "")
     assert err.count("\n") == (2 if goes_on else 1)
+
+
+def test_a_script_that_fails_tells_the_line(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "# data of two lines\ncreate /a 'b\nc'\nset /a 'd\ne'; delete /a 0; get /missing\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(script))
+    assert main(["-s", server.hosts, "shell", "-k"]) == 1
+    assert main(["-s", server.hosts, "shell", "-c", "get /a; delete /a 1\nget --json /a\n'"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "/a\n1\nd\ne\n"
+    version, missing, json_error = err.splitlines()
+    assert version.startswith("zkwire: line 4: BadVersion: delete /a: ")
+    assert missing.startswith("zkwire: line 4: NoNode: get_data /missing: ")
+    assert json.loads(json_error)["line"] == 2
 
 
 @pytest.mark.parametrize("words", [["txn"], ["shell"]])
@@ -79,7 +98,7 @@ def test_a_terminal_without_an_output_is_a_script(server: Server) -> None:
     )  # fmt: skip
     os.close(above)
     os.close(below)
-    assert (ran.returncode, ran.stderr[:16]) == (1, b"zkwire: NoNode: ")
+    assert (ran.returncode, ran.stderr[:24]) == (1, b"zkwire: line 1: NoNode: ")
 
 
 def test_redo_of_a_line_with_redo_is_refused(
@@ -178,7 +197,7 @@ def test_watches_are_told_until_they_are_not(
         "watch: changed /a",
         "watch: changed /a/b",
     ]
-    assert len([line for line in said if line.startswith("zkwire: NoNode: ")]) == 1
+    assert len([line for line in said if line.startswith("zkwire: line 3: NoNode: ")]) == 1
     once = "create /o; stat -w /o; ls -w /o; set /o x; create /o/p; set /o y"
     assert main(["-s", server.hosts, "shell", "-c", once]) == 0
     said = capsys.readouterr().err.splitlines()
@@ -271,7 +290,8 @@ class TerminalOfShell:
 def shell_at_a_terminal(server: Server, home: Path, columns: int = 80) -> Iterator[TerminalOfShell]:
     above, below = pty.openpty()
     ioctl(below, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    command = [sys.executable, "-m", "zkwire", "--server", server.hosts, "shell"]
+    shell = ["-m", "zkwire", "--server", server.hosts, "shell"]
+    command = [sys.executable, "-c", IN_CONTROL, sys.executable, *shell]
     own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(home), "TERM": "xterm"}
     try:
         with subprocess.Popen(
@@ -312,6 +332,34 @@ def test_a_terminal_that_does_not_know_its_width(server: Server, tmp_path: Path)
         terminal.until("/> ")
         client.create("/whole")
         terminal.sees("\x1b[Lwatch: created /whole\x1b8")
+
+
+def test_what_is_typed_ahead_waits_unseen_for_the_prompt(server: Server, tmp_path: Path) -> None:
+    """It does not stand in the middle of a list, and the Ctrl-C that ends a watch keeps it."""
+    prompt = f"{server.hosts} CONNECTED /> "
+    with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path) as terminal:
+        client.create("/x", b"data")
+        gate = faults.Gate()
+        server.on("get_children2", action=faults.hold(gate))
+        terminal.until(prompt)
+        terminal.type("ls /\r")
+        gate.wait_reached()
+        terminal.type("set x 'a\r")
+        gate.release()
+        assert terminal.until(prompt) == "ls /\r\nx\r\nzookeeper\r\n"
+        terminal.until("> ")  # a quote goes on in the next line
+        terminal.type("b'; get x\r")
+        terminal.until("1\r\na\r\nb\r\n")
+        terminal.until(prompt)
+        terminal.type("watch --initial /x\r")
+        terminal.until("exists /x: version 1, a\\nb\r\n")
+        terminal.type("set /x new\rget /")
+        client.set_data("/x", b"other")
+        assert terminal.until("changed /x: version 2, other\r\n") == ""
+        terminal.type("\x03")
+        assert terminal.until("3\r\n").endswith(prompt + "set /x new\r\n")
+        terminal.type("x\r")
+        assert terminal.until("new\r\n").endswith("get /x\r\n")
 
 
 def test_at_a_terminal(server: Server, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_what_needs_the_virtual_clock_is_refused(
     [
         (["lost-reply", "--before", "--server", "127.0.0.1:1"], 2, "lost-reply --before needs"),
         (["bytes", "--server", "one:1,two:2"], 2, "takes one HOST:PORT here, not 'one:1,two:2'"),
-        (["bytes", "--server", "127.0.0.1:1", "--connect-timeout", "1"], 2, "unrecognized"),
+        (["bytes", "--server", "127.0.0.1:1", "--connect-timeout", "1"], 2, "there is no flag"),
     ],
 )
 def test_a_wrong_word_is_an_error_of_usage(

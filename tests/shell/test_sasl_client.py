@@ -116,11 +116,11 @@ class TestSasl:
         self, sasl_zookeeper_lenient: SecureServer, user: str, password: str
     ) -> None:
         error = refused(sasl_zookeeper_lenient.hosts, DigestMD5(user, password))
-        assert str(error) == "the server refused the user name or the password"
+        assert str(error).endswith("; perhaps it refused the user name or the password")
 
     def test_a_server_without_it(self, tls_zookeeper_for_certified: SecureServer) -> None:
         error = refused(tls_zookeeper_for_certified.server.hosts, DigestMD5(*BOB))
-        assert str(error) == "the server sent no SASL challenge: SASL is not enabled there"
+        assert str(error) == "the server sent no SASL challenge; perhaps SASL is not enabled there"
 
     def test_who_does_not_log_in_where_it_is_required(self, sasl_zookeeper: SecureServer) -> None:
         client = Client(sasl_zookeeper.hosts, session_timeout=LONG)
@@ -406,7 +406,7 @@ PROOFS = {
     b"rspauth=": "the server's SASL answer is garbage",
     b"hello=1": "the server gave no proof that it knows the password",
     b"\xff\0": "the server's SASL answer is garbage",
-    b"": "the server refused the user name or the password",
+    b"": "the server gave no proof of a login; perhaps it refused the user name or the password",
 }
 
 

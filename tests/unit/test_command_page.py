@@ -11,6 +11,7 @@ from tests.support.command_lines import PAGE
 from zkwire.cli import exits
 from zkwire.cli.arguments import CONNECTION, OUTPUT
 from zkwire.cli.command import TABLE, find
+from zkwire.cli.main import main
 from zkwire.cli.parser import parser_of
 
 
@@ -37,6 +38,25 @@ def test_a_help_begins_with_two_examples_and_fits_a_terminal(name: str) -> None:
     assert lines[0] == "examples:"
     assert len(command.examples) >= 2
     assert [line for line in lines if len(line) > 80] == []
+
+
+def test_the_overview_fits_a_screen_and_names_each_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) == exits.USAGE
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert (out, len(lines) <= 24, max(map(len, lines)) <= 80) == ("", True, True)
+    assert set(TABLE) <= set(err.split())
+
+
+def test_help_is_that_of_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in (["help"], ["--help"], ["help", "create"], ["create", "--help"]):
+        assert main(words) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert shown[2] == shown[3] != shown[0]
 
 
 def test_each_promise_has_its_test() -> None:

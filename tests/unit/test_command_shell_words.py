@@ -12,7 +12,7 @@ from zkwire.cli.shell.aliases import NAMES, translate
 from zkwire.cli.shell.completing import completions
 from zkwire.cli.shell.interpreter import Interpreter
 from zkwire.cli.shell.own_commands import has_secret
-from zkwire.cli.shell.words import commands_of, quoted, unfinished
+from zkwire.cli.shell.words import commands_of, quoted, unfinished, whole_lines
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,8 @@ from zkwire.cli.shell.words import commands_of, quoted, unfinished
         ("ls /a#b # c ; d", [["ls", "/a#b"]]),
         (" ls /a;;get '/b;c' ; ", [["ls", "/a"], ["get", "/b;c"]]),
         (r"""a\ b "{\"k\": \n}" 'it''s' "" x""", [["a b", r'{"k": \n}', "its", "", "x"]]),
+        ("set /a 'b\nc' \"d\ne\"", [["set", "/a", "b\nc", "d\ne"]]),
+        ('set \\\n /a\\\nb "c\\\nd" \'e\\\nf\'', [["set", "/ab", "cd", "e\\\nf"]]),
     ],
 )  # fmt: skip
 def test_a_line_is_split_into_commands(line: str, commands: list[list[str]]) -> None:
@@ -33,6 +35,19 @@ def test_a_line_is_split_into_commands(line: str, commands: list[list[str]]) -> 
 def test_a_quote_has_an_end(line: str) -> None:
     with pytest.raises(ValueError, match="there is no end to what"):
         commands_of(line)
+
+
+@pytest.mark.parametrize(
+    ("lines", "whole"),
+    [
+        (["a", "", "b"], [(1, "a"), (2, ""), (3, "b")]),
+        (["a 'b", "c; d", "e' f", "g"], [(1, "a 'b\nc; d\ne' f"), (4, "g")]),
+        (["a \\", "'b", "c'", "d"], [(1, "a \\\n'b\nc'"), (4, "d")]),
+        (["a # it's \\", "b", 'c "', "d"], [(1, "a # it's \\"), (2, "b"), (3, 'c "\nd')]),
+    ],
+)
+def test_a_quoted_line_end_joins_lines(lines: list[str], whole: list[tuple[int, str]]) -> None:
+    assert list(whole_lines(lines)) == whole
 
 
 @given(st.lists(st.text(min_size=1).filter(lambda word: word[0] != "#"), min_size=1))
@@ -61,6 +76,8 @@ def test_what_is_being_typed(line: str, expected: tuple[list[str], str]) -> None
     ("typed", "ours"),
     [
         ("delete -v 3 /a", "rm -v 3 /a"),
+        ("delete /a 3", "rm /a -v 3"),
+        ("delete /a -1", "rm /a"),
         ("deleteall /a -b 100", "rm -r /a"),
         ("getAcl -s /a", "acl get -s /a"),
         ("get -b /a", "get --base64 /a"),
@@ -75,6 +92,12 @@ def test_what_is_being_typed(line: str, expected: tuple[list[str], str]) -> None
 )
 def test_words_of_zkcli(typed: str, ours: str) -> None:
     assert translate(typed.split()) == ours.split()
+
+
+@pytest.mark.parametrize("typed", ["delete /a /b", "delete /a 3 4", "deleteall /a 3", "rmr /a /b"])
+def test_a_deletion_of_zkcli_takes_one_path(typed: str) -> None:
+    with pytest.raises(ValueError, match="takes one PATH"):
+        translate(typed.split())
 
 
 def test_each_name_of_zkcli_is_a_command_here() -> None:

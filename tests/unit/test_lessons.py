@@ -162,7 +162,7 @@ def test_a_step_waits_for_enter_at_each_question_and_paragraph(
         (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
         (["--all", "--svg", "x.svg"], "one lesson makes a drawing or a page: name it"),
         (["--svg", "x.svg"], "one lesson makes a drawing or a page: name it"),
-        (["watch-gap", "--writes", "many"], "invalid int value: 'many'"),
+        (["watch-gap", "--writes", "many"], "--writes: 'many' is no number"),
     ],
 )
 def test_a_wrong_word_is_an_error_of_usage(

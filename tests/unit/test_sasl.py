@@ -166,7 +166,7 @@ def test_every_exchange_has_a_nonce_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("challenge", "message"),
     [
-        (b"", "SASL is not enabled"),
+        (b"", "perhaps SASL is not enabled"),
         (b'realm="r",algorithm=md5-sess', "lacks nonce"),
         (b'nonce="",algorithm=md5-sess', "lacks nonce"),
         (b'nonce="1",nonce="1",algorithm=md5-sess', "more than one nonce"),
@@ -206,7 +206,7 @@ def test_utf_8_that_is_needed_and_not_offered(user: str, password: str) -> None:
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        (b"", "refused the user name or the password"),
+        (b"", "perhaps it refused the user name or the password"),
         (b"maxbuf=1", "no proof"),
         (b'rspauth=""', "wrong"),
         (b"rspauth=" + b"0" * 32, "wrong"),

@@ -22,7 +22,7 @@ from tests.support.scripted import (
 )
 from zkwire.errors import AuthFailedError, SessionExpiredError
 from zkwire.jute.frames import frame
-from zkwire.jute.records import AuthPacket
+from zkwire.jute.records import AuthPacket, ReplyHeader
 from zkwire.session.watch import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
@@ -143,6 +143,13 @@ def test_known_A51_a_greeting_that_is_none_is_named_and_costs_one_connection(gar
     assert script.drop_if_broken()
     script.connect()
     assert script.session.session_id == SESSION_ID
+
+
+@pytest.mark.parametrize(("code", "says"), [(-119, "is read-only and"), (-7, "error code -7")])
+def test_a_refusal_instead_of_a_greeting_is_told(code: int, says: str) -> None:
+    script = script_in(State.HANDSHAKE)
+    script.feed(frame(ReplyHeader(0, 0, code).encode()))
+    assert says in (script.session.broken or "")
 
 
 def test_a_refused_new_session_is_not_an_expired_one() -> None:

@@ -33,7 +33,9 @@ def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:
         script.flush()
         script.lose(why=why)
         assert script.session.last_failure.partition(" and ")[0].endswith(why)
-        assert ("are the user name and the password right?" in script.session.last_failure) is said
+        assert (
+            "perhaps the user name or the password is wrong" in script.session.last_failure
+        ) is said
 
 
 def test_a_function_is_called_in_its_place_among_the_wakeups() -> None:

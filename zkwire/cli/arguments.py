@@ -7,18 +7,12 @@ letter for something else.
 from __future__ import annotations
 
 import os
+from argparse import ArgumentTypeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from typing import Any, Protocol
-
-    from zkwire.cli.plain import PlainLine
-
-    class Hiding(Protocol):
-        """A parser some of whose arguments no help shows."""
-
-        def add_argument(self, *names: str, hidden: bool = False, **kind: Any) -> object: ...
+    from typing import Any
 
 
 DEFAULT_SERVER = "127.0.0.1:2181"
@@ -35,8 +29,6 @@ def server_of(asked: Namespace) -> str:
 
 def wrong_word(message: str) -> Exception:
     """The error for a word that is no value of its argument, whose name the parser puts before."""
-    from argparse import ArgumentTypeError
-
     return ArgumentTypeError(message)
 
 
@@ -114,21 +106,8 @@ def defaults() -> dict[str, object]:
     return {**values, "auth": os.environ.get("ZKWIRE_AUTH")}
 
 
-def add_options(
-    parser: ArgumentParser | PlainLine, title: str, options: tuple[Option, ...]
-) -> None:
+def add_options(parser: ArgumentParser, title: str, options: tuple[Option, ...]) -> None:
     """Add these options to a parser, for what stands before the command."""
     group = parser.add_argument_group(title)
     for option in options:
         group.add_argument(*option.names, **option.kind)
-
-
-def add_again(parser: Hiding, options: tuple[Option, ...], words: list[str] | None = None) -> None:
-    """Add these options to a command's parser, in their long form; its help does not show them.
-
-    With ``words`` only those that stand there: each run would pay for the others.
-    """
-    given = None if words is None else {word.partition("=")[0] for word in words}
-    for option in options:
-        if given is None or option.names[-1] in given:
-            parser.add_argument(option.names[-1], hidden=True, **option.kind)

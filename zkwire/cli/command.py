@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from zkwire.cli.context import Context
 
@@ -85,15 +85,32 @@ TABLE: dict[str, tuple[str, str]] = {
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
     "shell": ("shell.shell", "look at nodes and change them, one command on each line"),
     "completion": ("shell.completion", "write a completion file for bash, zsh or fish"),
+    "help": ("help", "show all commands, or the examples and flags of one"),
 }
 # Processes of the demo, and what completion files run; no help shows them.
 HIDDEN = {"writer": "demo.demo", "holder": "demo.demo", "complete-path": "shell.completion"}
+
+
+def no_command(name: str, names: Iterable[str], lists: str) -> UsageError:
+    """The error for a name that is none of ``names``; ``lists`` is the command that lists them."""
+    from zkwire.cli.shell.aliases import NAMES
+
+    meant = " ".join(NAMES.get(name, ())) or nearest(name, names)
+    advice = f"; did you mean `{meant}`?" if meant else f"; `{lists}` lists them"
+    return UsageError(f"there is no command {name!r}{advice}")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The one of these words that is perhaps meant; "" if none is like it."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(words), 1)), "")
 
 
 def find(name: str) -> Command:
     """The command of this name; UsageError if there is none."""
     module = HIDDEN.get(name) or TABLE.get(name, ("", ""))[0]
     if not module:
-        raise UsageError(f"there is no command {name!r}; `zkwire --help` lists them")
+        raise no_command(name, TABLE, "zkwire help")
     command: Command = __import__(f"zkwire.cli.{module}", fromlist=["_"]).COMMANDS[name]
     return command

@@ -71,15 +71,16 @@ class Output:
         if not self.quiet:
             tell(one_line(text) + "\n")
 
-    def error(self, error: BaseException, hint: str = "") -> None:
+    def error(self, error: BaseException, hint: str = "", line: int = 0) -> None:
         """One line about the error that has ended a command, on standard error.
 
-        ``hint`` is for people: it stands behind the error.
+        ``hint`` is for people: it stands behind the error.  ``line``: that of a script, from 1 on.
         """
         if self.json:
-            tell(_as_json(_error_fields(error)) + "\n")
+            tell(_as_json(_error_fields(error) | ({"line": line} if line else {})) + "\n")
         else:
-            tell(f"zkwire: {one_line(describe(error))}{hint}\n")
+            where = f"line {line}: " if line else ""
+            tell(f"zkwire: {where}{one_line(describe(error))}{hint}\n")
 
     def paint(self, text: str, colour: str) -> str:
         """``text`` in one of ``COLOURS``, if that is wanted; after :func:`printable`."""
@@ -106,9 +107,11 @@ def one_line(text: str) -> str:
 
 def describe(error: BaseException) -> str:
     """An error in words: the class where it says what the server said, and the message."""
+    from zkwire.cli.advice import in_flags
+
     if isinstance(error, ZooKeeperError):
-        return f"{type(error).__name__.removesuffix('Error')}: {error}"
-    return str(error) or type(error).__name__
+        return f"{type(error).__name__.removesuffix('Error')}: {in_flags(str(error))}"
+    return in_flags(str(error)) or type(error).__name__
 
 
 def data_fields(data: bytes | None) -> dict[str, str] | None:
@@ -163,12 +166,18 @@ def now() -> str:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
+    from zkwire.cli.advice import in_flags
+
     fields: dict[str, Any] = {"error": type(error).__name__.removesuffix("Error")}
     if isinstance(error, ServerError):
         fields["code"] = error.code
     if isinstance(error, ZooKeeperError) and error.path is not None:
         fields["path"] = error.path
-    fields |= {"message": str(error), "outcome": outcome_of(error), "exit": status_of(error)}
+    fields |= {
+        "message": in_flags(str(error)),
+        "outcome": outcome_of(error),
+        "exit": status_of(error),
+    }
     return fields
 
 

@@ -1,21 +1,31 @@
-"""The parser of a command's words, by argparse: help, mistakes, and each line that is not plain.
-
-A plain line is read by :mod:`zkwire.cli.plain`, which takes the same arguments.
-"""
+"""The parser of a command's words, by argparse, whose complaints it puts into plain words."""
 
 from __future__ import annotations
 
 import argparse
+import re
 
-from zkwire.cli.command import TABLE, Command, UsageError
+from zkwire.cli.command import TABLE, Command, UsageError, nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
+    from zkwire.cli.arguments import Option
+
 TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 MAY_BE_NONE = (argparse.ZERO_OR_MORE, argparse.REMAINDER)
+# What argparse says, and what is said here; the first that matches counts.
+PLAIN_WORDS = (
+    (r"the following arguments are required: (.*, .*)", r"\1 are missing"),
+    (r"the following arguments are required: (.*)", r"\1 is missing"),
+    (r"argument (.*): expected .*", r"\1 takes a value"),
+    (r"argument (.*): ignored explicit argument .*", r"\1 takes no value"),
+    (r"argument (.*): not allowed with argument (.*)", r"\1 and \2 exclude each other"),
+    (r"argument (.*): invalid \w+ value: (.*)", r"\1: \2 is no number"),
+    (r"argument (.*)", r"\1"),
+)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -45,6 +55,11 @@ class Parser(argparse.ArgumentParser):
             action.required = False
         return action
 
+    def add_again(self, options: tuple[Option, ...]) -> None:
+        """Add these options of all commands, in their long form, to a command's parser."""
+        for option in options:
+            self.add_argument(option.names[-1], hidden=True, **option.kind)
+
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str], namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
@@ -55,12 +70,29 @@ class Parser(argparse.ArgumentParser):
         if rest and not ends:  # slower, so only where an option stands between other words
             parsed, rest = self.parse_known_intermixed_args(args, space)
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            self.error(self._needless(rest))
         vars(space).update(vars(parsed))
         return space
 
+    def _needless(self, words: list[str]) -> str:
+        """What is wrong with words that no argument takes."""
+        flag = next((word for word in words if word.startswith("-")), None)
+        if flag is None:
+            return f"{words[0]!r} is one word too many"
+        meant = nearest(flag.partition("=")[0], self._option_string_actions)
+        return f"there is no flag {flag}{f'; did you mean {meant}?' if meant else ''}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = ", ".join(action.choices)
+            raise argparse.ArgumentError(action, f"{value!r} is none of {known}")
+
     def error(self, message: str) -> NoReturn:
         """Raise what argparse has found."""
+        for theirs, plain in PLAIN_WORDS:
+            if found := re.fullmatch(theirs, message, re.DOTALL):
+                message = found.expand(plain)
+                break
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def format_help(self) -> str:
@@ -81,7 +113,7 @@ def parser_of(
     parser = Parser(
         prog=f"{prog}{name}",
         description="\n\n".join(filter(None, [does[:1].upper() + does[1:] + ".", command.details])),
-        epilog='"zkwire --help" shows the options of all commands: --server, --auth, --json, ...',
+        epilog='"zkwire help" shows the options of all commands: --server, --auth, --json, ...',
         examples=command.examples,
         allow_abbrev=False,
     )

@@ -26,6 +26,7 @@ from zkwire.net.options import (
 from zkwire.operations.checks import check_acl
 from zkwire.recipes import trees
 from zkwire.session.hosts import HostList, parse_hosts
+from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
 from zkwire.session.states import Listener, StateWait
 from zkwire.session.waitable import check_timeout
@@ -217,6 +218,7 @@ class ClientBase:
         return UnreachableError(
             f"no server could be reached within {seconds:.1f} s "
             f"({'; '.join(failures) or 'none has answered yet'})"
+            f"{perhaps_older(self._session.last_failure, self._session.last_zxid)}"
         )
 
     def _deadline(self) -> float | None:

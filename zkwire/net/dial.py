@@ -212,7 +212,9 @@ class Dialer:
             if readable:
                 data = sock.recv(_HANDSHAKE_BYTES)
                 if not data:
-                    self._next("TLS: the other side ended the connection; does it speak TLS?")
+                    self._next(
+                        "TLS: the other side ended the connection; perhaps it does not speak TLS"
+                    )
                     return
                 tls.feed(data)
             done = tls.handshake()

@@ -150,7 +150,9 @@ class _Challenge:
 
     def __init__(self, token: bytes) -> None:
         if not token:
-            raise AuthFailedError("the server sent no SASL challenge: SASL is not enabled there")
+            raise AuthFailedError(
+                "the server sent no SASL challenge; perhaps SASL is not enabled there"
+            )
         found = _directives(token)
         self.nonce = _once(found, "nonce")
         if _once(found, "algorithm").lower() != b"md5-sess":
@@ -211,7 +213,9 @@ def _verify(token: bytes, expected: bytes) -> None:
 
     if not token:
         # The answer of a server that goes on serving whose login failed (allowSaslFailedClients).
-        raise AuthFailedError("the server refused the user name or the password")
+        raise AuthFailedError(
+            "the server gave no proof of a login; perhaps it refused the user name or the password"
+        )
     given = _at_most_once(_directives(token), "rspauth")
     if given is None:
         raise AuthFailedError("the server gave no proof that it knows the password")

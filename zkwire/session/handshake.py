@@ -141,7 +141,8 @@ class Handshake:
         """The server's first frame; None if it says that the session has ended."""
         if end - at == _REPLY_HEADER_BYTES:
             code = ReplyHeader.decode(chunk, at, end).err
-            raise ProtocolError(_REFUSALS.get(code, "the server refuses sessions at the moment"))
+            refused = f"the server refused the session with error code {code}"
+            raise ProtocolError(_REFUSALS.get(code, refused))
         try:
             answer = ConnectResponse.decode(chunk, at, end)
         except ProtocolError as error:

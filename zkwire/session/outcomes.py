@@ -42,19 +42,21 @@ NOT_RESUMED = (
 CLOSED = "the server closed it"
 RESET = "the server reset it"
 UNANSWERED = "no answer to the connection attempt"
-SILENT = "no answer to the greeting (is it a ZooKeeper server? does it expect TLS?)"
+SILENT = "no answer to the greeting (perhaps it is no ZooKeeper server, or it expects TLS)"
 UNGREETED = (
-    " before it greeted (does it expect TLS, or a certificate? is it without a quorum, not yet up, "
-    "or full? read_only=True is for one without a quorum)"
+    " before it greeted (perhaps it expects TLS or a certificate, is not yet up, is full, or has "
+    "no quorum, for which read_only=True is)"
 )
-_BEHIND = (
-    " before it greeted (it does so as long as its data are older than zxid {:#x}, which this "
-    "client has seen: after a restart without its data that does not end, and the way out is a "
-    "new client with a new session; or is it without a quorum, not yet up, or full?)"
+UNGREETED_AGAIN = " before it greeted (perhaps it is not yet up, is full, or has no quorum)"
+# A server closes such a connection without a word.  So does one that restarts, which is far more
+# common and over in a moment: only an error about a search that has lasted too long says it.
+_OLDER_DATA = (
+    "; perhaps the data of a server are older than zxid {:#x}, which this client has seen, as "
+    "after a restart without them: then a new client is the way out"
 )
 _UNPROVEN = (
-    " and did not answer the SASL login (are the user name and the password right? ZooKeeper 3.4 "
-    "refuses them so)"
+    " and did not answer the SASL login (perhaps the user name or the password is wrong, to which "
+    "ZooKeeper 3.4 says nothing)"
 )
 CLOSING = "the client is being closed"
 LAPSED = "no server has answered for a session timeout; the session may have expired"
@@ -65,8 +67,13 @@ def unmet(why: str, last_zxid: int, *, greeted: bool) -> str:
     """``why`` a connection ended before a greeting or a token was answered, with usual reasons."""
     if why not in (CLOSED, RESET):
         return why
-    ungreeted = _BEHIND.format(last_zxid) if last_zxid > 0 else UNGREETED
+    ungreeted = UNGREETED_AGAIN if last_zxid > 0 else UNGREETED
     return why + (_UNPROVEN if greeted else ungreeted)
+
+
+def perhaps_older(last_failure: str, last_zxid: int) -> str:
+    """What an error adds to the last failure of a search that has lasted too long."""
+    return _OLDER_DATA.format(last_zxid) if last_failure.endswith(UNGREETED_AGAIN) else ""
 
 
 def terminal(state: State, request: Request, why: str | None) -> Answered | Failed:
@@ -84,12 +91,12 @@ def unreadable(error: ProtocolError) -> Failed:
     return Failed(ProtocolError, f"its reply cannot be read: {error}", True)
 
 
-def unreachable(seconds: float, last_failure: str) -> Failed:
+def unreachable(seconds: float, last_failure: str, last_zxid: int) -> Failed:
     """The request has waited for a connection for a session timeout, in ``seconds``."""
     return Failed(
         NotSentError,
-        f"no server could be reached for {seconds:.1f} s (last: {last_failure}); "
-        "it was not sent: repeat it freely",
+        f"no server could be reached for {seconds:.1f} s (last: {last_failure}); it was not sent: "
+        f"repeat it freely{perhaps_older(last_failure, last_zxid)}",
         False,
     )
 

@@ -387,7 +387,8 @@ class Session(CallersSide):
             return
         for waiting in (self.queue, *self._identity.authentication.waiting):
             while waiting and waiting[0].deadline is not None and waiting[0].deadline <= now:
-                self._fail(waiting[0], outcomes.unreachable(self.timeout, self.last_failure))
+                why = outcomes.unreachable(self.timeout, self.last_failure, self.last_zxid)
+                self._fail(waiting[0], why)
                 waiting.popleft()  # interrupt-safe: after its end
         if now >= self.give_up_at:
             if self.state is State.DISCONNECTED:

@@ -10,6 +10,7 @@ import os
 
 from zkwire.cli.exits import FAILED, with_status
 from zkwire.cli.lock.signals import Interrupted
+from zkwire.cli.output import describe
 from zkwire.errors import (
     LockLostError,
     LockTakenError,
@@ -82,8 +83,8 @@ def acquire(context: Context, asked: Namespace) -> Grant:
         while True:
             try:
                 return _acquired(context.client, asked, until)
-            except (SessionExpiredError, LockLostError):
-                context.output.note("the session has expired while waiting: queueing again")
+            except (SessionExpiredError, LockLostError) as error:
+                context.output.note(f"{describe(error)}; queueing again")
                 context.close()
     except LockTakenError as error:
         raise with_status(error, asked.conflict_exit_code) from None

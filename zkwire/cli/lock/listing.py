@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SIGNATURE = re.compile(r"(\S+):(\d{1,10})(?: (.*))?", re.DOTALL)
 READERS = ("__READ__", "__rlock__")
 DIGITS = 10
+HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>6}  {'process':20} id"
 WIDTH = 80
 
 
@@ -85,10 +86,12 @@ def _fields(contender: Contender, position: int, held: bool, age: float) -> dict
 
 
 def show(output: Output, path: str, found: list[dict[str, Any]]) -> None:
-    """A line for each, which fits into a terminal."""
+    """A line for each, below a head, which fits into a terminal."""
     if output.json:
         output.record({"path": path, "contenders": found})
         return
+    if found:
+        output.line(HEADER)
     for one in found:
         output.line(_line(one)[:WIDTH] if output.terminal else _line(one))
 

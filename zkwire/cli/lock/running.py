@@ -133,7 +133,7 @@ class Running:
         if self._watchdog is not None and self._watchdog.acts():
             self._deadline.lose()
             if self.loss is None:
-                self._lose("zkwire was stopped for too long")
+                self._lose("zkwire did not run in time; perhaps it was stopped")
 
     def _end_watchdog(self) -> None:
         if self._watchdog is not None:

@@ -63,6 +63,8 @@ def _arguments(parser: ArgumentParser) -> None:
 def _watch(context: Context, asked: Namespace) -> int:
     path = check_path(context.path(asked.path))
     late = TIMED_OUT if asked.count else DONE
+    if context.in_shell and context.output.terminal:
+        context.output.note("Ctrl-C ends it; `addWatch` shows changes while you go on")
     stream = Stream(context.output, asked.count, asked.timeout, late)
     with context.supervisor() as supervisor, stream:
         context.await_session(supervisor, context.options.connect_timeout)

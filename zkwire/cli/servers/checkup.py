@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from zkwire.cli.advice import in_flags
 from zkwire.cli.servers.hints import SECONDS, for_failure
 from zkwire.cli.servers.words import NOT_ALLOWED, Srvr, ask, dialled
 from zkwire.errors import ServerError, ZooKeeperError
@@ -114,7 +115,8 @@ def _have_session(target: Target, checkup: Checkup, until: float) -> None:
         if state is None or not state.usable:
             why = list(client._session.failures.values())
             refused = "the server rejected the credentials"
-            checkup.problem = refused if state is State.AUTH_FAILED else "".join(why[-1:])
+            words = in_flags("".join(why[-1:]))
+            checkup.problem = refused if state is State.AUTH_FAILED else words
             checkup.problem = checkup.problem or "no answer to the greeting"
             return
         checkup.session_timeout = client.session_timeout
@@ -141,7 +143,7 @@ def _use(target: Target, client: Client, checkup: Checkup, until: float) -> None
             took = time.monotonic() - begin
             checkup.ping = min(took, checkup.ping or took)
     except ZooKeeperError as error:
-        checkup.problem = str(error)
+        checkup.problem = in_flags(str(error))
 
 
 def _words(error: OSError) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-from zkwire.cli.servers.words import NOT_SERVING, ask, dialled
+from zkwire.cli.servers.words import NOT_ALLOWED, NOT_SERVING, ask, dialled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.cli.servers.target import Target
 
 NO_QUORUM = (
-    "the server runs without a quorum: start enough of the others, and see whether they reach one "
-    "another at their ports 2888 and 3888 (or as its configuration says)"
+    "perhaps it has no quorum: start enough of the others, and see whether they reach one another "
+    "at their ports 2888 and 3888 (or as its configuration says)"
 )
 HTTP = (
     "HTTP is spoken there: is it the port of the admin server? clients use clientPort, often 2181"
@@ -24,8 +24,8 @@ CLOCK = "compare the dates of the certificate with the clock of this machine"
 NAME = "name the server in --server as its certificate does"
 TRUST = "--cafile FILE names the authority that has signed the certificate"
 CERTIFICATE = "--cert FILE and --key FILE show a certificate of yours"
-REFUSED = "nothing listens there: does the server run, and is that its clientPort, often 2181?"
-SILENT = "nothing answers: a firewall, a wrong address, or a machine that is down"
+REFUSED = "does the server run, and is that its clientPort, often 2181?"
+SILENT = "perhaps a firewall, a wrong address, or a machine that is down"
 MUTE = "it accepts connections and says nothing: does the process hang, is it no ZooKeeper server?"
 RESOLVE = "does the name exist, and which resolver does this machine ask?"
 CHROOT = "a --server without the chroot can create it: zkwire --server HOST create -p {}"
@@ -76,7 +76,7 @@ def _asked(target: Target) -> str | None:
         return NO_QUORUM
     if text.startswith("HTTP/"):
         return HTTP
-    return OTHER if text else None
+    return OTHER if text and NOT_ALLOWED not in text else None
 
 
 def _speaks_tls(target: Target) -> bool:

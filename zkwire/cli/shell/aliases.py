@@ -28,6 +28,8 @@ FLAGS: dict[str, dict[str, str | None]] = {
 }
 LIMITS = frozenset({"-n", "-b", "-N", "-B"})
 _VALUED = frozenset({"-t", "--ttl", "--acl", "--data-file"})
+# A second word of theirs is no path: `delete PATH VERSION` is that of ZooKeeper 3.4.
+ONE_PATH = frozenset({"delete", "deleteall", "rmr"})
 
 
 def translate(words: list[str]) -> list[str]:
@@ -36,6 +38,8 @@ def translate(words: list[str]) -> list[str]:
     rest = _flags(FLAGS.get(name, {}), rest)
     if name == "create":
         rest = _create(rest)
+    if name in ONE_PATH:
+        rest = _delete(name, rest)
     if name == "delquota" and (limits := [word for word in rest if word in LIMITS]):
         others = [word for word in rest if word not in LIMITS]
         return ["quota", "set", *others, *(word for limit in limits for word in (limit, "none"))]
@@ -51,6 +55,18 @@ def _flags(table: dict[str, str | None], words: list[str]) -> list[str]:
         else:
             translated.append(table.get(word) or word)
     return translated
+
+
+def _delete(name: str, words: list[str]) -> list[str]:
+    """``PATH VERSION`` with ``-v``; ValueError for a second word that is no version."""
+    plain = [word for word in words if not word.startswith("-") or word == "-1"]
+    if "-v" in words or len(plain) < 2:
+        return words
+    path, version, *more = plain
+    if more or name != "delete" or not (version.isdecimal() or version == "-1"):
+        raise ValueError(f"{name} takes one PATH{' and a version' * (name == 'delete')}")
+    flags = [word for word in words if word not in plain]
+    return [*flags, path, *(["-v", version] if version != "-1" else [])]
 
 
 def _create(words: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from zkwire.cli.arguments import CONNECTION, OUTPUT, add_options
 from zkwire.cli.command import TABLE, Command, find
+from zkwire.cli.lessons.lesson import TABLE as LESSONS
 from zkwire.cli.parser import Parser, parser_of
 from zkwire.cli.shell.completing import SECONDS, children
 
@@ -36,7 +37,8 @@ class Facts:
     """What there is to complete.
 
     ``commands``: what each does.  ``flags``: of each.  ``common``: the flags of all commands.
-    ``with_paths``: the commands that take paths of nodes; others take files.
+    ``with_paths``: the commands that take paths of nodes; others take files.  ``words``: of
+    commands whose first word is one of a few, these words.
     """
 
     def __init__(self) -> None:
@@ -46,10 +48,14 @@ class Facts:
         self.commands: dict[str, str] = {name: does for name, (_, does) in TABLE.items()}
         self.flags: dict[str, list[Flag]] = {}
         self.with_paths: list[str] = []
+        self.words: dict[str, list[str]] = {"help": [*TABLE], "lesson": [*LESSONS]}
         for name in TABLE:
             parser = parser_of(name, find(name))
             self.flags[name] = _flags_of(parser)
-            if any(not a.option_strings and "PATH" in str(a.metavar) for a in parser._actions):
+            others = [action for action in parser._actions if not action.option_strings]
+            if others and others[0].choices:
+                self.words[name] = list(others[0].choices)
+            if any("PATH" in str(action.metavar) for action in others):
                 self.with_paths.append(name)
 
 

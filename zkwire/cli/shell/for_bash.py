@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 SCRIPT = r"""# Completion of zkwire for bash, written by `zkwire completion bash`.
 _zkwire() {
     local IFS=$' \t\n' line=${COMP_LINE:0:COMP_POINT} command= flags= paths= colon word i found
+    local words= second=
     local -a typed options
     read -ra typed <<<"$line"
     word=
@@ -20,7 +21,7 @@ _zkwire() {
         case ${typed[i]} in
             @VALUED@) options+=("${typed[i]}" "${typed[i+1]}"); ((i++)) ;;
             -*) [[ $command ]] || options+=("${typed[i]}") ;;
-            *) [[ $command ]] || command=${typed[i]} ;;
+            *) if [[ $command ]]; then second=1; else command=${typed[i]}; fi ;;
         esac
     done
     COMPREPLY=()
@@ -31,6 +32,8 @@ _zkwire() {
     esac
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$flags" -- "$word"))
+    elif [[ $words && ! $second ]]; then
+        COMPREPLY=($(compgen -W "$words" -- "$word"))
     elif [[ $paths ]]; then
         compopt -o nospace 2>/dev/null
         colon=${word%"${word##*:}"}
@@ -50,8 +53,9 @@ def script(facts: Facts) -> str:
     cases: list[str] = []
     for name, flags in facts.flags.items():
         paths = "; paths=1" if name in facts.with_paths else ""
-        words = " ".join(name for flag in flags for name in flag.names)
-        cases.append(f"        {name}) flags='{words}'{paths} ;;")
+        named = " ".join(name for flag in flags for name in flag.names)
+        words = f"; words='{' '.join(facts.words[name])}'" if name in facts.words else ""
+        cases.append(f"        {name}) flags='{named}'{words}{paths} ;;")
     replaced = {
         "@VALUED@": "|".join(n for flag in facts.common if flag.takes_value for n in flag.names),
         "@COMMON@": " ".join(name for flag in facts.common for name in flag.names),

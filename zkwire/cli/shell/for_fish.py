@@ -39,6 +39,9 @@ end
 function __zkwire_in
     contains -- (__zkwire_command; or echo '') $argv
 end
+function __zkwire_first
+    test (commandline -opc)[-1] = "$argv"
+end
 """
 
 
@@ -52,6 +55,9 @@ def script(facts: Facts) -> str:
         lines.append(f"complete -c zkwire -f {free} -a {name} -d {_quote(does)}")
         inside = f"-n '__zkwire_in {name}'"
         lines += [f"complete -c zkwire {inside} {_flag(flag)}" for flag in facts.flags[name]]
+    for name, words in facts.words.items():
+        first = f"-n '__zkwire_first {name}'"
+        lines.append(f"complete -c zkwire -f {first} -a {_quote(' '.join(words))}")
     inside = f"-n '__zkwire_in {' '.join(facts.with_paths)}'"
     lines.append(f"complete -c zkwire -f {inside} -a '(__zkwire_paths)'")
     return "\n".join(lines) + "\n"

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 SCRIPT = r"""#compdef zkwire
 # Completion of zkwire for zsh, written by `zkwire completion zsh`.
 _zkwire() {
-    local word=${(Q)words[CURRENT]} command= paths= i
-    local -a options commands flags found
+    local word=${(Q)words[CURRENT]} command= second= paths= i
+    local -a options commands flags first found
     for ((i = 2; i < CURRENT; i++)); do
         case ${words[i]} in
             (@VALUED@) options+=("${(Q)words[i]}" "${(Q)words[i+1]}"); ((i++)) ;;
             (-*) [[ -n $command ]] || options+=("${words[i]}") ;;
-            (*) [[ -n $command ]] || command=${words[i]} ;;
+            (*) if [[ -n $command ]]; then second=1; else command=${words[i]}; fi ;;
         esac
     done
     case $command in
@@ -28,6 +28,8 @@ _zkwire() {
     esac
     if [[ $word == -* ]]; then
         _describe -o -t options option flags
+    elif [[ -n $first && -z $second ]]; then
+        compadd -- $first
     elif [[ -n $paths ]]; then
         found=(${(f)"$("${(Q)words[1]}" $options complete-path -- "$word" 2>/dev/null)"})
         compadd -S '' -- $found
@@ -44,7 +46,8 @@ def script(facts: Facts) -> str:
     cases: list[str] = []
     for name, flags in facts.flags.items():
         paths = "; paths=1" if name in facts.with_paths else ""
-        cases.append(f"        ({name}) flags=({_described(flags)}){paths} ;;")
+        words = f"; first=({' '.join(facts.words[name])})" if name in facts.words else ""
+        cases.append(f"        ({name}) flags=({_described(flags)}){words}{paths} ;;")
     replaced = {
         "@VALUED@": "|".join(n for flag in facts.common if flag.takes_value for n in flag.names),
         "@COMMON@": _described(facts.common),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from zkwire.cli.arguments import OUTPUT, add_again, defaults
-from zkwire.cli.command import TABLE, Command, UsageError, find
+from zkwire.cli.arguments import OUTPUT, defaults
+from zkwire.cli.command import TABLE, Command, UsageError, find, no_command
 from zkwire.cli.exits import DONE, status_of
 from zkwire.cli.output import Output
 from zkwire.cli.parser import Parser, parser_of
-from zkwire.cli.shell.aliases import translate
+from zkwire.cli.shell.aliases import NAMES, translate
 from zkwire.cli.shell.events import Events
 from zkwire.cli.shell.own_commands import OwnCommands
 from zkwire.cli.shell.words import commands_of
@@ -35,6 +35,7 @@ class Interpreter:
     """The commands of one shell.
 
     ``note(text)`` shows what comes by itself, from any thread; a terminal replaces it.
+    ``line``: the number of the script's line that is being run, for errors; 0: none is told.
     """
 
     def __init__(self, context: Context) -> None:
@@ -44,6 +45,7 @@ class Interpreter:
         self.at_terminal = False
         self.ended = False
         self.history: list[str] = []
+        self.line = 0
         self.events = Events(self._note)
         self.own = OwnCommands(self)
         self._common = _common_options(context.options)
@@ -88,13 +90,13 @@ class Interpreter:
             if command.in_shell:
                 return command
             raise UsageError(f"{name!r} is no command of the shell: use `zkwire {name}`")
-        raise UsageError(f"there is no command {name!r}; `help` lists them")
+        raise no_command(name, (*TABLE, *self.own.table, *NAMES), "help")
 
     def parser(self, name: str) -> Parser:
         """The parser for the words behind a command's name."""
         does = self.own.table[name][0] if name in self.own.table else None
         parser = parser_of(name, self.find(name), prog="", does=does)
-        add_again(parser, OUTPUT)
+        parser.add_again(OUTPUT)
         return parser
 
     def run_line(self, line: str, *, keep_going: bool = False) -> int:
@@ -157,7 +159,7 @@ class Interpreter:
 
     def _failed(self, error: Exception) -> int:
         hint = RECONNECT if self.at_terminal and isinstance(error, NO_SESSION) else ""
-        self.context.output.error(error, hint)
+        self.context.output.error(error, hint, self.line)
         return status_of(error)
 
 

@@ -10,6 +10,7 @@ import sys
 
 from zkwire.cli.command import Command
 from zkwire.cli.exits import DONE
+from zkwire.cli.shell.words import whole_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def _shell(context: Context, asked: Namespace) -> int:
             from zkwire.cli.shell.terminal import Terminal
 
             return Terminal(interpreter).run()
+        if asked.script is not None and "\n" not in asked.script:  # an error in it needs no number
+            return interpreter.run_line(asked.script, keep_going=asked.keep_going)
         lines = _typed() if asked.script is None else asked.script.split("\n")
         return _script(interpreter, lines, keep_going=asked.keep_going)
     finally:
@@ -51,12 +54,12 @@ def _at_terminal() -> bool:
 def _typed() -> Iterator[str]:
     """The lines of standard input, one by one: a command may read some of them."""
     while sys.stdin is not None and (line := sys.stdin.readline()):
-        yield line
+        yield line.removesuffix("\n")
 
 
 def _script(interpreter: Interpreter, lines: Iterable[str], *, keep_going: bool) -> int:
     first = DONE
-    for line in lines:
+    for interpreter.line, line in whole_lines(lines):
         status = interpreter.run_line(line, keep_going=keep_going)
         first = first or status
         if interpreter.ended or (status and not keep_going):

@@ -16,6 +16,7 @@ from zkwire.cli.exits import DONE
 from zkwire.cli.output import one_line, printable
 from zkwire.cli.shell.own_commands import has_secret
 from zkwire.cli.shell.typing_aids import Readline, readline_or_none
+from zkwire.cli.shell.words import mark_left
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,17 +60,44 @@ class Terminal:
                     print()
                     continue
                 self._keep(line)
-                shell.run_line(line)
+                with self._kept_unseen():
+                    shell.run_line(line)
         return DONE
 
     def _read(self) -> str:
-        prompt = prompt_of(self._shell)
+        """What is typed at the prompt: more lines where a quote has no end in the first."""
+        text = self._line(prompt_of(self._shell))
+        while mark_left(text):
+            text += "\n" + self._line("> ")
+        return text
+
+    def _line(self, prompt: str) -> str:
         with self._output:
             self._typing = True
         try:
             return input(prompt)
         finally:
             self._typing = False
+
+    @contextmanager
+    def _kept_unseen(self) -> Generator[None]:
+        """Keep what is typed now for the next prompt, also over a Ctrl-C; readline shows it there.
+
+        The terminal itself would show it in the middle of results.
+        """
+        if self._readline is None:
+            yield
+            return
+        import termios
+
+        mode = termios.tcgetattr(0)
+        unseen = [*mode]
+        unseen[3] = mode[3] & ~termios.ECHO | termios.NOFLSH
+        termios.tcsetattr(0, termios.TCSADRAIN, unseen)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(0, termios.TCSADRAIN, mode)
 
     def _keep(self, line: str) -> None:
         """Remember the line, for `history` and the file."""
