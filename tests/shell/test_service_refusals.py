@@ -153,7 +153,7 @@ def next_session(play: Play, server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_service_refused_in_a_new_session_is_right_again_later(
+def test_hazard_F1_F2_a_service_refused_in_a_new_session_is_right_later(
     server: Server, observer: Client, play: Play, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kind = KINDS[name]

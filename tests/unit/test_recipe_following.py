@@ -13,6 +13,7 @@ from tests.support.scripted import STAT, Answer
 from zkwire.blocking.run import run
 from zkwire.errors import (
     ClientClosedError,
+    NoAuthError,
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
@@ -24,6 +25,7 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.services.problem import FIRST_PAUSE, LONGEST_PAUSE
 from zkwire.recipes.services.seen import NodeWatches
 from zkwire.recipes.services.service import Background, Condition, Service
 from zkwire.session.waitable import Waitable
@@ -227,6 +229,27 @@ def test_an_error_that_ends_a_watch_with_a_callback_is_logged() -> None:
     (tell,) = world.called
     tell()
     assert told == [follower._problem]
+
+
+def test_a_refused_read_is_repeated_after_pauses_that_double() -> None:
+    refusals = [NoAuthError("closed") for _ in range(10)]
+    world, told = World(*refusals, AFTER), list[object]()
+    follower = DataFollower(world, "/a", lambda _: None, told.append)
+    for _ in refusals[1:]:
+        follower._asked_try += 1
+        world.turn()
+    assert world.pauses[:8] == pytest.approx(
+        [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE]
+    )
+    assert follower._problem is refusals[-1]
+    follower._asked_try += 1
+    world.turn()
+    assert follower._problem is None
+    assert len(world.warned) == 1
+    assert world.warned[0].startswith("the watch_data of /a is refused, and tried again: NoAuth")
+    for call in world.called[:2]:
+        call()
+    assert told == [refusals[0], None]
 
 
 def test_a_refused_start_can_be_made_good() -> None:

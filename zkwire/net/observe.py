@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from functools import cache, partial
 
+from zkwire.session.outcomes import NEW_CLIENT
 from zkwire.wire.model import State, session_name
 
 TYPE_CHECKING = False
@@ -111,7 +112,7 @@ class _StateLog:
         if state is State.DISCONNECTED:
             return session.last_failure
         if state.terminal:
-            return str(session.ending())
+            return str(session.ending()).removesuffix(NEW_CLIENT)
         return "{}:{}".format(*session.server) if session.server else "no server"
 
 

@@ -61,9 +61,11 @@ class PartitionerView(PathView, ServiceView):
         * ``"acquired"``: it has all items that are to be its own.
         * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
         * ``"failed"``: it has ended with an error, which each wait raises.
-        * ``"closed"``: ``close`` was called.
+        * ``"closed"``: ``close`` was called, or this is a forked child.
         """
         algorithm = self._algorithm
+        if algorithm._sessions.forked:
+            return "closed"
         if algorithm._error is not None:
             return "failed"
         return "closed" if algorithm._leaving else algorithm._state
