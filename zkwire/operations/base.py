@@ -129,14 +129,19 @@ class Requests:
         return self._submit(self._kind(op, path, body, finish, target, full, kind, own_czxid))
 
 
+def _send_nothing(_: object) -> None:
+    pass
+
+
 def rehearse(operations: T) -> T:
     """The same operations, which check their arguments and send nothing.
 
     A request that is too large, say, is a ValueError.  A watch must not be asked for.
     """
     rehearsal: Any = object.__new__(type(operations))
-    vars(rehearsal).update(vars(operations))
-    rehearsal._submit = lambda request: None
+    state: dict[str, Any] = vars(operations)
+    vars(rehearsal).update(state)
+    rehearsal._submit = _send_nothing
     return rehearsal
 
 
