@@ -109,7 +109,7 @@ def test_services_and_leaderships_are_begun_again_in_each_session(
 def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
     server: Server, supervisor: Supervisor
 ) -> None:
-    probes = [Probe(supervisor._sessions) for _ in range(5)]
+    probes = [Probe(supervisor._core) for _ in range(5)]
     clients, left = list[Client](), list[object]()
     for session in supervisor:
         with session as client:
@@ -129,17 +129,17 @@ def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
 def test_a_service_with_an_error_of_its_own_is_not_begun_again(
     server: Server, supervisor: Supervisor
 ) -> None:
-    service = Refuses(supervisor._sessions, ValueError("mine"))
-    assert run(supervisor._sessions.holds(service.over, PATIENCE))
+    service = Refuses(supervisor._core, ValueError("mine"))
+    assert run(supervisor._core.holds(service.over, PATIENCE))
     assert service not in supervisor._algorithm._services
     with pytest.raises(ValueError, match="mine"):
         service._check()
 
 
 def test_a_service_that_is_dismissed_runs_no_longer(server: Server, supervisor: Supervisor) -> None:
-    probe = Probe(supervisor._sessions)
-    assert run(supervisor._sessions.holds(probe.began, PATIENCE))
-    supervisor._sessions.dismiss(probe)
+    probe = Probe(supervisor._core)
+    assert run(supervisor._core.holds(probe.began, PATIENCE))
+    supervisor._core.dismiss(probe)
     poll("it has ended", lambda: not probe.running or None, PATIENCE)
     kill(server, supervisor.client().session_id)
     poll("another session", lambda: supervisor._algorithm._present[0] == 2 or None, PATIENCE)
@@ -351,7 +351,7 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
         for count in count_up():
             with supervisor.watch_data(f"/{number}") as watch:
                 watch.next(PATIENCE)
-            Probe(supervisor._sessions)
+            Probe(supervisor._core)
             if count == 3:
                 ready.release()
 

@@ -14,8 +14,8 @@ import pytest
 from tests.support.scripted import STAT, Answer
 from zkwire import AsyncClient, AsyncReentrantLock, Client
 from zkwire.aio.owners import value_of_each_task
+from zkwire.blocking.locks import MultiLock, ReentrantLock, SequentialLock
 from zkwire.blocking.owners import _Owner, value_of_each_thread
-from zkwire.blocking.recipes import MultiLock, ReentrantLock, SequentialLock
 from zkwire.blocking.run import run
 from zkwire.errors import (
     LockLostError,
@@ -74,7 +74,7 @@ class Runtime:
     def operations(self) -> Runtime:
         return self
 
-    _recipe_runtime = operations
+    _recipe_runtime = _sessions = operations
 
     def __getattr__(self, name: str) -> Callable[..., Answer]:
         return lambda *arguments, **_: self._answer(name, *arguments)

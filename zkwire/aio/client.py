@@ -61,6 +61,10 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
     def _recipe_runtime(self) -> Runtime:
         return self._driver
 
+    @property
+    def _sessions(self) -> LoopDriver:
+        return self._driver
+
     async def __aenter__(self) -> Self:
         try:
             await self.connect()

@@ -81,6 +81,10 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
 
         return ThreadDriver
 
+    @property
+    def _core(self) -> ThreadDriver:
+        return self._driver
+
     # --- the session ------------------------------------------------------------------------------
 
     connect: Final = in_thread(ClientCoroutines.connect)

@@ -14,6 +14,7 @@ from functools import partial
 from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
 from zkwire.blocking.replies import BlockingReply
+from zkwire.blocking.run import check_callback
 from zkwire.errors import ClientClosedError
 from zkwire.net import exiting
 from zkwire.net.background import Callbacks, report
@@ -50,6 +51,10 @@ class ThreadDriver(LeaderFollower):
     io: IOThread | None = None
     closing: float | None
     threads: object
+
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a function that would have to be awaited."""
+        check_callback(function)
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)

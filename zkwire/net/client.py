@@ -142,10 +142,6 @@ class ClientBase:
         return f"<{type(self).__name__} {self._hosts} {self.state.value}>"
 
     @property
-    def _sessions(self) -> Any:
-        return self._driver
-
-    @property
     def state(self) -> State:
         """Where the client stands at this moment; CLOSED in a forked child."""
         return State.CLOSED if self._driver.forked else self._session.state

@@ -113,6 +113,11 @@ class Driver:
     def _recipe_runtime(self) -> Self:
         return self  # in the place of the client
 
+    _sessions = _recipe_runtime
+
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a function of a user's that cannot be called here."""
+
     def cancelled_by(
         self,
         add: Callable[[Callable[[object], None]], Callable[[], object]],

@@ -139,8 +139,7 @@ def rehearse(operations: T) -> T:
     A request that is too large, say, is a ValueError.  A watch must not be asked for.
     """
     rehearsal: Any = object.__new__(type(operations))
-    state: dict[str, Any] = vars(operations)
-    vars(rehearsal).update(state)
+    rehearsal.__dict__.update(operations.__dict__)
     rehearsal._submit = _send_nothing
     return rehearsal
 

@@ -22,6 +22,20 @@ class AwaitedService(Service):
         """Begin to close, in the background: where nothing may await.  Idempotent."""
         raise NotImplementedError
 
+    async def close(self, timeout: float | None = 10.0) -> None:
+        """End it, within ``timeout`` seconds."""
+        raise NotImplementedError
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        try:
+            await self.close()
+        except OperationTimeoutError:
+            if kind is None:
+                raise
+
+    def _abandon(self) -> None:
+        self._leave()
+
     async def _left(self, path: str, limit: float | None) -> None:
         """Wait for the end of one that is ``_leaving``; raises the error that has kept it."""
         earlier = self._error
