@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count as count_up
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ from zkwire import (
 )
 from zkwire.blocking import supervisor as module
 from zkwire.blocking.run import run
-from zkwire.net import client_options
+from zkwire.net import client_options, observe
 from zkwire.net.client import ClientBase
 from zkwire.testing import Server
 
@@ -250,6 +251,11 @@ except KeyError:
     )
     assert ran.stderr.count("is refused, and tried again: NoAuthError") == 1
     assert "KeyError: 'mine'" in ran.stderr
+
+
+def test_a_logging_that_is_just_being_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))
+    assert observe._logger(observe.DEBUG) is None
 
 
 def test_a_session_that_ends_is_logged_without_advice(

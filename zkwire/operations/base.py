@@ -129,19 +129,18 @@ class Requests:
         return self._submit(self._kind(op, path, body, finish, target, full, kind, own_czxid))
 
 
-def _send_nothing(_: object) -> None:
-    pass
-
-
 def rehearse(operations: T) -> T:
     """The same operations, which check their arguments and send nothing.
 
     A request that is too large, say, is a ValueError.  A watch must not be asked for.
     """
     rehearsal: Any = object.__new__(type(operations))
-    rehearsal.__dict__.update(operations.__dict__)
-    rehearsal._submit = _send_nothing
+    rehearsal.__dict__ = {**vars(operations), "_submit": _submit_nothing}
     return rehearsal
+
+
+def _submit_nothing(request: Request) -> None:
+    """What a rehearsal does with a request."""
 
 
 def too_large(op: Op, path: str | None, body: bytes, again: int = 0) -> ValueError:
