@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Credentials
 
 CLOSE_SECONDS = 1.0
+LONG_LOOK_UP = 1.0  # seconds, after which a look-up says more than the last failure
 _numbers = itertools.count(1)
 
 
@@ -213,6 +214,10 @@ class ClientBase:
     def _unreachable(self, seconds: float) -> UnreachableError:
         """The error for no connection in that time."""
         known = self._session.failures.copy()  # the I/O thread may note down another
+        for (host, port), look_up in self._driver.look_ups.copy().items():
+            server, running = f"{host}:{port}", look_up.seconds
+            if running >= LONG_LOOK_UP or (running and server not in known):
+                known[server] = str(look_up)
         failures = [f"{server}: {why}" for server, why in known.items()]
         return UnreachableError(
             f"no server could be reached within {seconds:.1f} s "

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.net.connection import Connection
-    from zkwire.net.dial import Resolver
+    from zkwire.net.dial import LookUp, Resolver
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
     from zkwire.recipes.classic.mark import Mark
@@ -96,6 +96,7 @@ class Driver:
         self.tls = tls
         self.sasl = sasl
         self.resolver: Resolver = resolver or resolve
+        self.look_ups: dict[tuple[str, int], LookUp] = {}
         self.now: Any = now or clock
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
