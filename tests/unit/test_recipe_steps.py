@@ -325,7 +325,7 @@ def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_
 
     world.usable = False
     world.connected = wait_in_vain  # type: ignore[method-assign]
-    with pytest.raises(LockLostError, match="no server has answered for a session timeout"):
+    with pytest.raises(LockLostError, match="no answer has prolonged it for a session"):
         run(core._release_by(None))
     assert "delete" not in world.asked
     assert not core._engaged

@@ -49,8 +49,11 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     at most a fifth of the session timeout; locks stay exclusive if a follower crashes right after
     an answer, when this is more than half of the servers' tickTime (take the tickTime).  An answer
     counts for the lease once another has come that much later; pings leave every 1.25 margins, and
-    a server that dies in silence leaves a lock that much less time to find the next.  ``trace``: is
-    called with a :class:`TraceFrame` for each frame in either direction, in the callback thread.
+    a server that dies in silence leaves a lock that much less time to find the next.  The margin is
+    reduced to a fifth of what the server grants, where that is less (see the property).
+
+    ``trace``: is called with a :class:`TraceFrame` for each frame in either direction, in the
+    callback thread.
 
     Nothing is started before the first use.  One I/O thread then serves the session, and a second
     thread calls callbacks if there are any.  A client is one session for life: when that expires,

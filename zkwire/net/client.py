@@ -188,6 +188,15 @@ class ClientBase:
         """Seconds: what the server granted, before the first connection what was asked for."""
         return self._session.timeout
 
+    @property
+    def lease_margin(self) -> float:
+        """Seconds: what was asked for, but at most a fifth of the session timeout granted.
+
+        A server that grants less than five margins so gets a smaller one, with a WARNING in the
+        log; locks stay exclusive as long as this is more than half of the servers' tickTime.
+        """
+        return self._session.lease_margin
+
     def lease_remaining(self) -> float:
         """Seconds for which the session is surely alive, even if no further answer comes.
 

@@ -119,10 +119,10 @@ class LookUp:
 class Dialer:
     """One attempt to reach ``host``; ends with ``connected`` or with ``failure`` set.
 
-    ``look_up(target)`` begins or joins the look-ups of a name.  ``listen(dialer, sock, events)`` has
-    the owner's selector call :meth:`ready`; with no events it stops.  With ``secure`` a connection
-    counts once its TLS handshake is done, and ``tls`` is its filter.  ``arrange`` puts the addresses
-    of a name in order, ``first``: begin with this one, if the name still has it.
+    ``look_up(target)`` begins or joins a look-up.  ``listen(dialer, sock, events)`` has the owner's
+    selector call :meth:`ready`; with no events it stops.  With ``secure`` a connection counts once
+    its TLS handshake is done, and ``tls`` is its filter.  ``arrange`` puts the addresses of a name
+    in order, ``first``: begin with this one, if the name still has it.
     """
 
     def __init__(

@@ -57,7 +57,6 @@ _UNPROVEN = (
     "refuses them so)"
 )
 CLOSING = "the client is being closed"
-LAPSED = "no server has answered for a session timeout; the session may have expired"
 WITHDRAWN = Failed(NotSentError, "withdrawn before it was sent", False)
 
 

@@ -35,7 +35,8 @@ class SessionStatus:
 
     ``timeout`` is the session timeout in seconds that is asked for.  ``sasl``: the shell has a
     mechanism.  ``read_only``: a server that has lost the ensemble is accepted.  ``resume``: the
-    session to continue.  ``lease_margin``: see :class:`zkwire.session.liveness.Reported`.
+    session to continue.  ``lease_margin``, in seconds: see
+    :class:`zkwire.session.liveness.Reported`.
     ``first_xid`` is for tests of the wrap.
     """
 
@@ -107,6 +108,11 @@ class SessionStatus:
     def timeout(self) -> float:
         """The session timeout in seconds: the one asked for, later the one granted."""
         return self._live.timeout
+
+    @property
+    def lease_margin(self) -> float:
+        """The lease margin in seconds: the one wanted, at most a fifth of the timeout granted."""
+        return self._live.margin
 
     @property
     def last_zxid(self) -> int:
