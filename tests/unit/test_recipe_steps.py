@@ -55,6 +55,7 @@ class Runtime:
 
     session_id = OWN
     session_timeout = 9.0
+    send_limit = 0xFFFFF
     operation_timeout = None
     lease_deadline = 100.0
     connection = "the first"

@@ -79,7 +79,9 @@ class Context:
 
     def _client_options(self) -> dict[str, Any]:
         options = self.options
+        limit = options.send_limit
         return {
+            **({"send_limit": limit} if limit is not None else {}),
             "session_timeout": options.session_timeout,
             "auth": [*_credentials(options.auth), *self.auth],
             "tls": self.tls,

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 
 from zkwire.errors import UnreachableError
-from zkwire.jute.frames import RECEIVE_LIMIT
+from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
 from zkwire.net.chance import Chance
 from zkwire.net.held import Made, warn_unclosed
 from zkwire.net.options import (
     check_auth,
     check_callable,
     check_lease_margin,
-    check_receive_limit,
+    check_limit,
     check_resume,
     check_sasl,
     check_session_timeout,
@@ -70,6 +70,7 @@ class ClientBase:
         resume: Credentials | None = None,
         follow_reconfig: bool = False,
         receive_limit: int = RECEIVE_LIMIT,
+        send_limit: int = SEND_LIMIT,
         lease_margin: float = 0.0,
         trace: Callable[[TraceFrame], object] | None = None,
         _resolver: Resolver | None = None,
@@ -87,6 +88,7 @@ class ClientBase:
         servers, chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
+        send_limit = check_limit("send_limit", send_limit)
         rng: Any = Chance(_seed)
         self._hosts = hosts
         self._made = Made()
@@ -96,16 +98,18 @@ class ClientBase:
             HostList(servers, rng),
             timeout=timeout,
             chroot=chroot,
-            receive_limit=check_receive_limit(receive_limit),
+            receive_limit=check_limit("receive_limit", receive_limit),
+            send_limit=send_limit,
             sasl=check_sasl(sasl) is not None,
             read_only=bool(read_only),
-            resume=check_resume(resume),
+            resume=check_resume(resume, send_limit),
             lease_margin=check_lease_margin(lease_margin, timeout),
         )
-        for scheme, secret in check_auth(auth):
+        for scheme, secret in check_auth(auth, send_limit):
             session.add_auth(scheme, secret)
         self._session = session
         self._chroot = session.chroot
+        self._send_limit = send_limit
         name = f"zkwire-{next(_numbers)}"
         self._driver = self._driver_class()(
             session,

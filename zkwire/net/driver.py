@@ -104,8 +104,9 @@ class Driver:
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
         self.idle_marks: list[Mark] = []
-        self.operations: Pipeline = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
-        self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, acl=acl)
+        make = partial(Pipeline, self, session.chroot, acl=acl, send_limit=session.send_limit)
+        self.operations: Pipeline = make(self._kind, eager=False)
+        self.background: Pipeline = make(BackgroundReply)
         self._rng = rng
         self._attempts = count(1)
 
@@ -264,6 +265,11 @@ class Driver:
     def session_timeout(self) -> float:
         """The session timeout in seconds."""
         return self.session.timeout
+
+    @property
+    def send_limit(self) -> int:
+        """The bytes of the longest request."""
+        return self.session.send_limit
 
     @property
     def resumed(self) -> bool:

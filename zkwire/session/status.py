@@ -7,7 +7,7 @@ clock, which must not stop or be set.
 
 from __future__ import annotations
 
-from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
+from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter
 from zkwire.session.handshake import Handshake, Identity
 from zkwire.session.liveness import LeaseHolders, Liveness, Reported
 from zkwire.session.read_write_search import ReadWriteSearch
@@ -47,6 +47,7 @@ class SessionStatus:
         timeout: float,
         chroot: str = "",
         receive_limit: int = RECEIVE_LIMIT,
+        send_limit: int = SEND_LIMIT,
         sasl: bool = False,
         read_only: bool = False,
         resume: Credentials | None = None,
@@ -75,7 +76,8 @@ class SessionStatus:
         self._requests = RequestQueue(first_xid)
         self.queue: deque[Request] = self._requests.queue
         self.in_flight: deque[Request] = self._requests.unanswered
-        self._watches = WatchManager(chroot, self.callbacks)
+        self.send_limit: int = send_limit
+        self._watches = WatchManager(chroot, self.callbacks, send_limit)
         self._unknown = UnknownOperations()
         self._address: object = None  # of the connection
         self._closed_by: object = None  # the address whose server has closed the last one
