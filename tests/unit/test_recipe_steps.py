@@ -54,6 +54,7 @@ class Runtime:
 
     session_id = OWN
     session_timeout = 9.0
+    send_limit = 0xFFFFF
     operation_timeout = None
     lease_deadline = 100.0
     connection = "the first"
@@ -326,7 +327,7 @@ def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_
 
     world.usable = False
     world.connected = wait_in_vain  # type: ignore[method-assign]
-    with pytest.raises(LockLostError, match="no server has answered for a session timeout"):
+    with pytest.raises(LockLostError, match="no answer has prolonged it for a session"):
         run(core._release_by(None))
     assert "delete" not in world.asked
     assert not core._engaged

@@ -90,7 +90,7 @@ class AsyncTransaction(TransactionBase):
     results: list[Any]
 
     def __init__(self, client: AsyncClient) -> None:
-        super().__init__(client._chroot, client._acl)
+        super().__init__(client._chroot, client._acl, client._send_limit)
         self._client = client
 
     async def commit(self) -> list[Any]:

@@ -61,7 +61,9 @@ class ThreadDriver(LeaderFollower):
         self._callbacks = Callbacks(f"{self.name}-callbacks")
         self._dropped = False  # nothing refers to the client any more
         acl = self.operations._acl
-        self.pipeline: Pipeline = Pipeline(self, session.chroot, BlockingReply, acl=acl)
+        self.pipeline: Pipeline = Pipeline(
+            self, session.chroot, BlockingReply, acl=acl, send_limit=session.send_limit
+        )
         exiting.remember(self)
 
     @staticmethod

@@ -82,7 +82,9 @@ class Context:
 
         be_silent_without_logging()
         options = self.options
+        limit = options.send_limit
         return {
+            **({"send_limit": limit} if limit is not None else {}),
             "session_timeout": options.session_timeout,
             "auth": [*_credentials(options.auth), *self.auth],
             "tls": self.tls,

@@ -40,6 +40,8 @@ def attach(
 ) -> None:
     """Have the session's states logged and its frames traced, as far as the program wants that."""
     session.observers.add(_StateLog(session, name, dispatch))
+    if session.lease_margin:
+        session.observers.add(_MarginLog(session, name, dispatch))
     wanted = [trace] if trace is not None else []
     if _logger(DEBUG) is not None:
         wanted.append(partial(_log_frame, name))
@@ -127,6 +129,33 @@ class _StateLog:
         if state.terminal:
             return str(session.ending()).removesuffix(NEW_CLIENT)
         return "{}:{}".format(*session.server) if session.server else "no server"
+
+
+class _MarginLog:
+    """One line when the margin for the lease does not fit into what a server has granted."""
+
+    __slots__ = ("_dispatch", "_known", "_name", "_session", "_wanted")
+
+    def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
+        self._session = session
+        self._name = name
+        self._dispatch = dispatch
+        self._wanted = self._known = session.lease_margin
+
+    def see(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now."""
+        margin = self._session.lease_margin
+        if not state.usable or margin == self._known:
+            return []
+        self._known = margin
+        if margin == self._wanted:
+            return []
+        line = (
+            f"{self._name}: the server has granted a session timeout of {self._session.timeout:g} "
+            f"s, so the lease_margin is {margin:g} s, a fifth of that, and not {self._wanted:g} s: "
+            f"enough if the servers' tickTime is less than {2 * margin:g} s"
+        )
+        return [partial(self._dispatch, partial(_log, WARNING, line))]
 
 
 def _log(level: int, line: str) -> None:

@@ -113,6 +113,11 @@ if TYPE_CHECKING:
             ...
 
         @property
+        def send_limit(self) -> int:
+            """The bytes of the longest request."""
+            ...
+
+        @property
         def usable(self) -> bool:
             """Whether requests leave at once."""
             ...
