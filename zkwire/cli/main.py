@@ -16,7 +16,6 @@ from zkwire.cli.context import Context
 from zkwire.cli.exits import DONE, USAGE, status_of
 from zkwire.cli.output import Output
 from zkwire.cli.plain import PARSER, PlainLine
-from zkwire.errors import ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         output.error(error)
         return USAGE
-    except (ZooKeeperError, ValueError, OSError, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:
         if debug:
             raise
         if not isinstance(error, KeyboardInterrupt):

@@ -19,6 +19,7 @@ from zkwire.errors import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    ZooKeeperError,
     error_for,
 )
 from zkwire.wire.paths import check_path, parent
@@ -124,9 +125,12 @@ def _rm(context: Context, asked: Namespace) -> None:
             else:
                 _delete(context.client, path, asked)
                 deleted.append(path)
-        except NoNodeError:
-            if not asked.force:
-                raise
+        except ZooKeeperError as error:
+            if isinstance(error, NoNodeError) and asked.force:
+                continue
+            if deleted and not asked.dry_run:
+                error.add_note(f"deleted before: {', '.join(deleted)}")
+            raise
     if out.json:
         out.record({"would_delete" if asked.dry_run else "deleted": deleted})
     for path in deleted if asked.dry_run and not out.json else ():

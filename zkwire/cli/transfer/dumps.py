@@ -62,7 +62,12 @@ class DumpFile:
             raise ValueError(
                 f"{name} is no dump of version {VERSION}: its first line has no header"
             )
-        self.root: str = check_path(fields.get("root"))  # type: ignore[arg-type]
+        try:
+            self.root: str = check_path(fields["root"])
+        except KeyError as error:
+            raise self._wrong(1, f"no {error}") from None
+        except (ValueError, TypeError) as error:
+            raise self._wrong(1, str(error)) from None
 
     def __iter__(self) -> Iterator[Node]:
         self._file.seek(0)
@@ -84,7 +89,7 @@ class DumpFile:
     def _fields(self, number: int, text: bytes) -> dict[str, Any]:
         try:
             fields: dict[str, Any] | None = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
             raise self._wrong(number, "no JSON object")

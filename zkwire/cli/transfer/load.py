@@ -15,6 +15,7 @@ from zkwire.cli.transfer.place import at, check_place
 from zkwire.cli.transfer.plan import ACLS, Plan
 from zkwire.cli.transfer.progress import Progress
 from zkwire.cli.transfer.writing import Writer
+from zkwire.errors import ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,19 +85,23 @@ def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) 
         return
     plan.check_allowed(force=asked.force)
     writer = Writer(plan)
-    writer.write(progress.over(dump, "writing", plan.total))
-    for path in writer.delete():
+    try:
+        writer.write(progress.over(dump, "writing", plan.total))
+        left = writer.delete()
+    except ZooKeeperError as error:
+        error.add_note(f"done before: {_counts(writer.done)}")
+        raise
+    for path in left:
         output.note(f"{below(place.path, path)} has children by now and was not deleted")
-    done = {
-        "created": writer.created,
-        "changed": writer.changed,
-        "deleted": writer.deleted,
-        "equal": plan.equal,
-    }
+    done = {**writer.done, "equal": plan.equal}
     if output.json:
         output.record({"path": place.path, **done})
     else:
-        output.line(", ".join(f"{name} {count}" for name, count in done.items()))
+        output.line(_counts(done))
+
+
+def _counts(done: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in done.items())
 
 
 def _list(output: Output, dump: DumpFile, plan: Plan) -> None:
