@@ -34,7 +34,7 @@ from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_items import is_item
 from zkwire.recipes.classic.queue_search import Search
 from zkwire.recipes.classic.queue_taking import Taking
-from zkwire.wire.model import DataAndStat
+from zkwire.wire.model import ChildrenAndStat, DataAndStat
 
 WORK = [Delete("/x")]
 ZXID = STAT.mzxid
@@ -199,7 +199,8 @@ ITEM = "entry-100-0000000001"
 
 
 def test_a_server_whose_counter_is_at_its_end_is_told_of() -> None:
-    queue, _ = a_queue(multi=[refused(NodeExistsError(), 0)])
+    end = ChildrenAndStat([], Stat(*STAT[:5], -2, *STAT[6:9], 0, *STAT[10:]))
+    queue, _ = a_queue(multi=[refused(NodeExistsError(), 0)], get_children_with_stat=[end])
     with pytest.raises(SequenceExhaustedError):
         run(queue.put(b""))
 

@@ -29,6 +29,7 @@ USAGE = 2
 NOT_SENT = 3  # no server could be reached; nothing has been sent
 UNKNOWN = 4  # sent, and the connection broke before an answer: perhaps done
 EXPIRED = 5
+BEHIND = 6  # all is copied, but a counter of sequential names is behind them
 LOCK_LOST = 122
 TIMED_OUT = 124
 FAILED = 125  # the command itself failed: before the program that it was to run, or by a defect

@@ -113,7 +113,7 @@ async def walk(
             window = level[start : start + WINDOW]
             replies = [runtime.operations.get_children(node) for node in window]
             for node, reply in zip(window, replies, strict=True):
-                names = await _names(runtime, path, node, reply, deadline())
+                names = await _names(runtime, path, node, reply, deadline)
                 if names is not None:
                     yield node
                     below += [f"{'' if node == '/' else node}/{name}" for name in names]
@@ -121,15 +121,19 @@ async def walk(
 
 
 async def _names(
-    runtime: Runtime, root: str, node: str, reply: Reply[list[str]], deadline: float | None
+    runtime: Runtime,
+    root: str,
+    node: str,
+    reply: Reply[list[str]],
+    deadline: Callable[[], float | None],
 ) -> list[str] | None:
     """The answer to the listing of a node of the tree at ``root``; None if the node is gone."""
     try:
         try:
-            return await runtime.until(reply, deadline)
+            return await runtime.until(reply, deadline())
         except ConnectionLossError:
-            again = runtime.operations.get_children
-            return await persist(runtime, in_time(runtime, deadline), again, node)
+            limit, again = in_time(runtime, deadline()), runtime.operations.get_children
+            return await persist(runtime, limit, again, node)
     except NoNodeError:
         if node == root:
             raise error_for(NoNodeError.code, "walk", root) from None
@@ -171,7 +175,7 @@ async def _deepest(runtime: Runtime, path: str, deadline: float | None) -> list[
             window, before = level[start : start + width], size
             replies = [runtime.operations.get_children(node) for node in window]
             for node, reply in zip(window, replies, strict=True):
-                names = await _names(runtime, path, node, reply, deadline)
+                names = await _names(runtime, path, node, reply, lambda: deadline)
                 if names is None:
                     continue
                 nodes.append(node)

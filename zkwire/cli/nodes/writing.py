@@ -22,6 +22,7 @@ from zkwire.errors import (
     ZooKeeperError,
     error_for,
 )
+from zkwire.recipes.sequence import behind, highest_number, next_number
 from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
@@ -61,12 +62,28 @@ def _created(client: Client, path: str, data: bytes, asked: Namespace) -> str:
     """The path of the new node.  Parents come last, so what can be refused leaves none."""
     kind: dict[str, Any] = kind_of(asked)
     with suppress(NoNodeError):
-        return client.create(path, data, **kind)
+        try:
+            return client.create(path, data, **kind)
+        except NodeExistsError as error:
+            if asked.sequential:
+                _tell_counter(client, path, error)
+            raise
     above = parent(path)
     if not asked.parents or above == "/":
         raise error_for(NoNodeError.code, "create", path)
     client.ensure_path(above)
     return client.create(path, data, **kind)
+
+
+def _tell_counter(client: Client, path: str, error: NodeExistsError) -> None:
+    """Add to the error where the counter is whose next number is taken, if that can be read."""
+    with suppress(ZooKeeperError):
+        above = parent(path)
+        names, stat = client.get_children_with_stat(above)
+        number, highest = next_number(stat), highest_number(names)
+        if number <= highest:
+            error.add_note(behind(above, number, highest))
+            error.add_note("a dump of the node, loaded into its place, brings the counter past it")
 
 
 def _set_arguments(parser: ArgumentParser) -> None:
