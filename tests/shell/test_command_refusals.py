@@ -86,6 +86,9 @@ FILES = {
     "acl number": HEAD % '"/"' + '{"path": "/", "acl": 5, "data": null}',
     "acl of numbers": HEAD % '"/"' + '{"path": "/", "acl": [5], "data": null}',
     "data list": HEAD % '"/"' + '{"path": "/", "acl": [], "data": [[]]}',
+    "stat null": HEAD % '"/"'
+    + '{"path": "/", "acl": [], "data": null, "stat": {"cversion": null}}',
+    "stat list": HEAD % '"/"' + '{"path": "/", "acl": [], "data": null, "stat": [1]}',
     "multi without path": '{"v": 1, "n": 1, "t": 0, "conn": 1, "dir": "c2s", "op": "multi", '
     '"bytes": 9, "ops": [{"op": "delete"}]}',
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from zkwire import (
     Queue,
     SequentialLock,
 )
-from zkwire.recipes.sequence import next_number
+from zkwire.operations.sequence import next_number
 from zkwire.testing import Server
 from zkwire.testing.proxy import FaultProxy, cut_after, cut_before
 
@@ -42,7 +41,7 @@ def counter_of(server: Server, path: str) -> int:
     with Client(server.hosts) as client:
         stat = client.exists(path)
         assert stat is not None
-        return next_number(stat)
+        return next_number(stat.cversion, stat.num_children)
 
 
 @pytest.mark.parametrize("by_file", [False, True])
@@ -86,19 +85,21 @@ def test_counter_out_of_reach_is_status_6_and_told(server: Server, tmp_path: Pat
     assert "/b for sequential names stands at 1, behind a name" in ran.err
     assert "number 1000001" in ran.err
     file = tmp_path / "dump"
-    assert run(server.hosts, "dump", "/a", str(file)).status == 0
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line.pop("sequence", None) for line in lines] == [None, 1_000_002, None, None]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))  # as before there was such
-    assert run(server.hosts, "load", str(file), "/b").status == 6
+    for option in ("--stat", "--force"):
+        assert run(server.hosts, "dump", "/a", str(file), option).status == 0
+        assert run(server.hosts, "load", str(file), "/b").status == 6
 
 
-def test_number_that_is_no_sequence_number_is_no_fault(server: Server) -> None:
+def test_number_that_is_no_sequence_number_is_no_fault(server: Server, tmp_path: Path) -> None:
     """The source has counted to 3 alone: a time in seconds stands in the name."""
     makes(server, "/a", "at-1732752000", "n-0000000001", "at-9999999999")
     ran = run(server.hosts, "copy", "/a", "/b")
     assert (ran.status, ran.err) == (0, "")
     assert counter_of(server, "/b") == 3
+    file = str(tmp_path / "dump")
+    for option, status in (("--stat", 0), ("--force", 6)):  # which tells the counter, or does not
+        assert run(server.hosts, "dump", "/a", file, option).status == 0
+        assert run(server.hosts, "load", file, "/b").status == status
 
 
 def test_counter_that_must_not_be_moved_is_status_6_until_it_may(server: Server) -> None:

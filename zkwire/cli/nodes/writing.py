@@ -22,7 +22,7 @@ from zkwire.errors import (
     ZooKeeperError,
     error_for,
 )
-from zkwire.recipes.sequence import behind, highest_number, next_number
+from zkwire.operations.sequence import behind, highest_number, next_number
 from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
@@ -80,7 +80,7 @@ def _tell_counter(client: Client, path: str, error: NodeExistsError) -> None:
     with suppress(ZooKeeperError):
         above = parent(path)
         names, stat = client.get_children_with_stat(above)
-        number, highest = next_number(stat), highest_number(names)
+        number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
         if number <= highest:
             error.add_note(behind(above, number, highest))
             error.add_note("a dump of the node, loaded into its place, brings the counter past it")

@@ -1,8 +1,7 @@
 """The format of a dump: JSON Lines, in ASCII.
 
 The first line says what it is, with the version of the format and the path that it was read from.
-Then a node is on each line: its path (from the root of the tree), its data and its access list, and
-if it has children the number that the next sequential one would get (``sequence``).
+Then a node is on each line: its path (from the root of the tree), its data and its access list.
 The last line says that nothing is missing: a dump that was cut off is refused.
 """
 
@@ -14,7 +13,7 @@ from base64 import b64decode
 from zkwire.cli.access import entry_of, entry_text
 from zkwire.cli.output import data_fields, stat_fields
 from zkwire.cli.transfer.node import Node
-from zkwire.recipes.sequence import next_number
+from zkwire.operations.sequence import next_number
 from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
@@ -39,8 +38,6 @@ def line(node: Node, *, stat: bool = False) -> str:
         "data": data_fields(node.data),
         "acl": [entry_text(entry) for entry in node.acl],
     }
-    if node.stat is not None and node.stat.num_children:
-        fields["sequence"] = next_number(node.stat)
     if stat and node.stat is not None:
         fields["stat"] = stat_fields(node.stat)
     return json.dumps(fields)
@@ -102,7 +99,7 @@ class DumpFile:
     def _node(self, number: int, fields: dict[str, Any]) -> Node:
         try:
             acl = [entry_of(entry) for entry in fields["acl"]]
-            sequence = _sequence(fields.get("sequence"))
+            sequence = _sequence(fields.get("stat"))
             return Node(check_path(fields["path"]), _data(fields["data"]), acl, sequence=sequence)
         except KeyError as error:
             raise self._wrong(number, f"no {error}") from None
@@ -113,10 +110,9 @@ class DumpFile:
         return ValueError(f"{self._name}, line {number}: {what}")
 
 
-def _sequence(number: object) -> int | None:
-    if number is not None and (type(number) is not int or number < 0):
-        raise ValueError("sequence is no number from 0 on")
-    return number
+def _sequence(stat: dict[str, Any] | None) -> int | None:
+    """The number that the next sequential child would have got, if the stat is there."""
+    return None if stat is None else next_number(stat["cversion"], stat["num_children"])
 
 
 def _data(fields: dict[str, str] | None) -> bytes:

@@ -64,6 +64,7 @@ def _load(context: Context, asked: Namespace) -> int:
 def _copy(context: Context, asked: Namespace) -> int:
     check_place(asked.source)
     check_place(asked.target)
+    asked.stat = True  # where the source counts from
     with tempfile.TemporaryFile() as file, at(context, asked.target) as target:
         with at(context, asked.source) as source:
             if target.is_within(source) or (asked.delete and source.is_within(target)):
@@ -100,7 +101,8 @@ def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) 
         output.note(f"{below(place.path, path)} has children by now and was not deleted")
     done = {**writer.done, "equal": plan.equal}
     if output.json:
-        output.record({"path": place.path, **done, "behind": list(numbers.left_behind)})
+        behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
+        output.record({"path": place.path, **done, **behind})
     else:
         output.line(_counts(done))
     for words in list(numbers.left_behind.values())[:MOST_SHOWN]:

@@ -1,7 +1,7 @@
 """Brings the counters of the new tree past the numbers in the names that it has.
 
-See :mod:`zkwire.recipes.sequence`.  A name that ends in ten digits may have them from elsewhere (a
-time in seconds).  Where the source tells its counter, only a number below it can have come from it.
+See :mod:`zkwire.operations.sequence`.  A name that ends in ten digits may have them from elsewhere
+(a time in seconds).  Where the source tells its counter, only a lower number can have come from it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from zkwire.cli.transfer.node import below
 from zkwire.cli.transfer.window import Window, result
 from zkwire.errors import ServerError
-from zkwire.recipes.sequence import behind, highest_number, next_number, used_up
+from zkwire.operations.sequence import behind, highest_number, next_number, used_up
 from zkwire.wire.paths import parent
 
 TYPE_CHECKING = False
@@ -56,7 +56,7 @@ class Numbers:
                 self._bring(path, stat)
 
     def _bring(self, path: str, stat: Stat) -> None:
-        full, number = below(self._place.path, path), next_number(stat)
+        full, number = below(self._place.path, path), next_number(stat.cversion, stat.num_children)
         highest, own = self._highest[path]
         if highest + 1 - number > self._left:
             highest = own
