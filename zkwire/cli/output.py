@@ -114,7 +114,9 @@ def describe(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     """The message of an error with its notes; a defect of zkwire is called that."""
-    text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    text, notes = str(error), getattr(error, "__notes__", ())
+    if notes:
+        text = "; ".join([text.removesuffix("."), *notes])
     if is_foreseen(error):
         return text
     return f"a defect of zkwire, {type(error).__name__}: {text} (--debug shows where)"

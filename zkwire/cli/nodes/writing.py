@@ -83,7 +83,8 @@ def _tell_counter(client: Client, path: str, error: NodeExistsError) -> None:
         number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
         if number <= highest:
             error.add_note(behind(above, number, highest))
-            error.add_note("a dump of the node, loaded into its place, brings the counter past it")
+            cure = "a dump of the node, loaded into its place, brings the counter past it"
+            error.add_note(cure if highest - number < 1_000_000 else "that is too far to mend")
 
 
 def _set_arguments(parser: ArgumentParser) -> None:
