@@ -87,7 +87,10 @@ def _texts(value: Any) -> bool:
 def _parts(value: Any) -> bool:
     """The operations of a multi."""
     return _is(value, list) and all(
-        _is(part, dict) and _is(part.get("op"), str) and _is(part.get("path"), str, type(None))
+        _is(part, dict)
+        and _is(part.get("op"), str)
+        and "path" in part
+        and _is(part["path"], str, type(None))
         for part in value
     )
 
