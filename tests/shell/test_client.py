@@ -305,6 +305,7 @@ BAD_WRITES: list[tuple[Any, type[Exception], str]] = [
     ([Create("a")], ValueError, "start with '/'"),
     ([Create("/a", "text")], TypeError, "use .encode()"),  # type: ignore[arg-type]
     ([Create("/a", b"", [])], ValueError, "not be empty"),
+    ([Create("/a", ephemeral="no")], TypeError, "True or False"),  # type: ignore[arg-type]
     ([Create("/a", ttl=0)], ValueError, "ttl must be 0.001"),
     ([Create("/a", ttl=1, ephemeral=True)], ValueError, "not two of them"),
     ([Check("/a", -2)], ValueError, "-1 (any) or 0 to"),
@@ -324,6 +325,14 @@ BAD_SERVERS: list[tuple[Any, type[Exception], str]] = [
     (None, ValueError, "either members, or joining or leaving"),
 ]
 
+BAD_FLAGS: list[tuple[Any, type[Exception], str]] = [
+    *(
+        ("no", TypeError, "must be True or False, not 'no'"),
+        (1, TypeError, "must be True or False"),
+    ),
+    (None, TypeError, "must be True or False, not None"),
+]
+
 # Each operation: its good arguments, and for each of them which ways there are to get it wrong.
 Wrong = list[tuple[Any, type[Exception], str]]
 Argument = tuple[str, Any, Wrong]
@@ -333,7 +342,7 @@ VERSION: Argument = ("version", -1, BAD_VERSIONS)
 WATCH: Argument = ("watch", None, BAD_WATCHES)
 CREATE: list[Argument] = [
     *(PATH, DATA, ("acl", [*OPEN_ACL_UNSAFE], BAD_ACLS), ("ttl", None, BAD_TTLS)),
-    ("container", False, []),
+    *((name, False, BAD_FLAGS) for name in ("ephemeral", "sequential", "container")),
 ]
 ARGUMENTS: dict[str, list[Argument]] = {
     "create": CREATE,
@@ -359,6 +368,7 @@ ARGUMENTS: dict[str, list[Argument]] = {
     "add_watch": [
         PATH,
         ("watch", print, [*BAD_WATCHES, (None, TypeError, "a Watch or a callable")]),
+        ("recursive", False, BAD_FLAGS),
     ],
     "remove_watches": [
         PATH,

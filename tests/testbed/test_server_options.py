@@ -202,6 +202,12 @@ def test_further_unknown_opcodes() -> None:
     assert again.ended
 
 
+@pytest.mark.parametrize("name", ["extended_types", "read_only", "local_sessions", "reconfig"])
+def test_an_option_that_is_no_bool_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
+        Server(**{name: "no"})  # type: ignore[arg-type]
+
+
 def test_a_version_that_there_is_not() -> None:
     with pytest.raises(ValueError, match=r"unknown version '3\.3'"):
         Rules(version="3.3")  # type: ignore[arg-type]

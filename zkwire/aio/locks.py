@@ -21,6 +21,7 @@ from zkwire.recipes.locks.reentrant import Reentrant
 from zkwire.recipes.locks.semaphore import Leases
 from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.recipes.locks.single import SingleNodeLock, TriedOnce
+from zkwire.recipes.services.seen import check_client
 from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def runtime_of(client: AsyncClient) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
-    return check_kind("client must be an AsyncClient", client, AsyncClient)._driver
+    return check_client("client must be an AsyncClient", client, AsyncClient)._driver
 
 
 class Cancelling(Acquirable):

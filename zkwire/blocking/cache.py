@@ -7,6 +7,7 @@ from zkwire.blocking.run import blocking, iterate
 from zkwire.blocking.watching import sessions_of
 from zkwire.recipes.services.cache import CacheView, TreeCache
 from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.cache_event import CacheEvent
 
 
-class CacheEvents:
+class CacheEvents(Bound):
     """The changes of a cache for one reader; see :meth:`Cache.events`."""
 
     def __init__(self, events: CacheReader) -> None:

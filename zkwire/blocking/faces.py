@@ -16,7 +16,8 @@ from zkwire.blocking.run import blocking, run
 from zkwire.errors import LockLostError, OperationTimeoutError
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.locks.acquirable import Acquirable
-from zkwire.recipes.view import View, check_kind
+from zkwire.recipes.services.seen import check_client
+from zkwire.recipes.view import View
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def runtime_of(client: Client) -> Runtime:
     """What the recipes ask of the client; TypeError if it is none, or not for threads."""
-    return check_kind("client must be a Client", client, Client)._driver
+    return check_client("client must be a Client", client, Client)._driver
 
 
 def runs(

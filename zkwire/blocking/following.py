@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.blocking.run import blocking, iterate
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def check_callback(callback: Any) -> None:
         raise TypeError(f"{callback!r} is async: a thread calls it, and nothing awaits it")
 
 
-class FollowerFace:
+class FollowerFace(Bound):
     """What data and children have in common."""
 
     _algorithm: Follower

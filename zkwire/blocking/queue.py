@@ -7,6 +7,7 @@ from zkwire.blocking.run import blocking, iterate, run
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_taking import Taking
 from zkwire.recipes.view import PathView
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Queue(PathView):
         return True
 
 
-class QueueTaking:
+class QueueTaking(Bound):
     """One item, for one ``with``; see :meth:`Queue.take`."""
 
     __slots__ = ("_algorithm",)

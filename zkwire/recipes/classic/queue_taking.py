@@ -23,6 +23,7 @@ from zkwire.recipes.classic.queue_items import item
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.lost import Lost
 from zkwire.recipes.runtime import in_time, newest, one_refusal
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
-class Taking(Entry):
+class Taking(Bound, Entry):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: ItemQueue, timeout: float | None) -> None:

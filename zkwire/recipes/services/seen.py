@@ -6,14 +6,18 @@ How the states are found is in :mod:`zkwire.recipes.services.following`.
 from __future__ import annotations
 
 from zkwire.jute.record import Record
+from zkwire.recipes.view import check_kind
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
 
     from zkwire.jute.records import Stat
     from zkwire.recipes.services.service import Sessions
+
+    _T = TypeVar("_T")
 
 
 class SeenData(Record):
@@ -39,8 +43,11 @@ class SeenChildren(Record):
     skipped: bool
 
 
-class NodeWatches:
+class NodeWatches(Bound):
     """What clients and supervisors have in common: watches for ever."""
+
+    _client_call = ""
+    """How a caller of a supervisor gets a client."""
 
     @property
     def _sessions(self) -> Sessions:
@@ -75,3 +82,10 @@ class NodeWatches:
         Like :meth:`watch_data`; ``children`` is None while the node does not exist.
         """
         raise NotImplementedError
+
+
+def check_client(wanted: str, client: object, kind: type[_T]) -> _T:
+    """``client`` itself if it is of this kind, else TypeError: a supervisor is none."""
+    if isinstance(client, NodeWatches) and client._client_call:
+        wanted += f", as {client._client_call} is for the present session"
+    return check_kind(wanted, client, kind)

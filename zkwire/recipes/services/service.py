@@ -14,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from zkwire.errors import AuthFailedError, ClientClosedError, SessionExpiredError
+from zkwire.session.bound import Bound
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
@@ -134,7 +135,7 @@ class Background:
             await self._runtime.any_of(*conditions)
 
 
-class Service:
+class Service(Bound):
     """Something that shall be true; see the module's docstring.
 
     Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkwire.errors import LockLostError
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.tenure import Tenure
 
 
-class ShareView(Mapping[str, int]):
+class ShareView(Bound, Mapping[str, int]):
     """The items of one member, each with its fence.  Nothing here waits, or asks a server."""
 
     def __init__(self, partitioning: Any, tenures: dict[str, Tenure]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from zkwire.errors import MultiError, NoNodeError
+from zkwire.operations.checks import check_flag
 from zkwire.operations.multi import Create
 from zkwire.recipes.services.persistent_node import NodeKeeper
 
@@ -71,4 +72,4 @@ class StandingKeeper(NodeKeeper):
 
 def keeper(ephemeral: bool) -> type[NodeKeeper]:
     """The class of kept nodes."""
-    return NodeKeeper if ephemeral else StandingKeeper
+    return NodeKeeper if check_flag("ephemeral", ephemeral) else StandingKeeper

@@ -96,6 +96,11 @@ class Rules:
             raise ValueError(f"unknown version {version!r}: not one of {', '.join(_VERSIONS)}")
         if not 0 < handshake_timeout < math.inf:
             raise ValueError(f"handshake_timeout must be above 0 and finite: {handshake_timeout!r}")
+        flags = {"extended_types": extended_types, "read_only": read_only}
+        flags |= {"local_sessions": local_sessions, "reconfig": reconfig}
+        for name, flag in flags.items():
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, not {flag!r}")
         self.version = version
         self.extended_types = extended_types
         self.read_only = read_only
