@@ -12,6 +12,7 @@ from zkwire.jute import records as r
 from zkwire.jute.record import Record
 from zkwire.testing.server.acl import digest_id
 from zkwire.testing.server.node import CONTAINER
+from zkwire.testing.server.quotas import adjusted
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
 
@@ -356,6 +357,11 @@ def test_of_quotas_within_each_other_the_innermost_counts(peer: Peer) -> None:
         peer.get(f"/zookeeper/quota{path}/zookeeper_stats").body.data for path in ("/q", "/q/a")
     ]
     assert counted == [b"count=2,bytes=0", b"count=2,bytes=0"]
+
+
+@pytest.mark.parametrize("number", [b"5_0", b" 5", b"many"])
+def test_statistics_that_cannot_be_read_stay(number: bytes) -> None:
+    assert adjusted(b"count=" + number, 1, 1) == b"count=" + number
 
 
 def test_the_configuration_is_for_reading(peer: Peer) -> None:

@@ -534,6 +534,7 @@ def test_reconfiguring() -> None:
         ("server.4=h4", None, None, -1, BAD_ARGUMENTS),
         ("server.4=h4:1:2", None, None, -1, BAD_ARGUMENTS),  # without the client's port
         (None, "three", None, -1, MARSHALLING),
+        (None, "0_3", None, -1, MARSHALLING),  # Java's parseInt takes no "_"
         (None, None, "server.8=h:1:2;3,server.9=g:1:2;3", -1, NO_QUORUM),
     ],
 )

@@ -81,6 +81,8 @@ class PuttingQueue(PathView):
         whether some may have been put; these are the first ones.  See :meth:`put`.
         """
         beginning = f"{self._layout.items}/{prefix(priority)}"
+        if isinstance(items, bytes | str):
+            raise TypeError("put_many takes a list of items: put() takes a single one")
         checked = [check_item(data) for data in items]
         zxids: list[int] = []
         deadline = within(self._runtime, timeout)
