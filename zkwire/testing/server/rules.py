@@ -13,8 +13,9 @@ from zkwire.wire import ops
 
 Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
 
-# An operation of servers only: no client has it.
+# Operations of servers only: no client has them.
 DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None)
+CREATE_SESSION: Final = ops.Op("create_session", -10, None, None)
 
 # Separate from the client's own table, so that a mistake there shows as a difference.
 _SINCE: Final[dict[str, tuple[ops.Op, ...]]] = {
