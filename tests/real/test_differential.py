@@ -238,7 +238,9 @@ def unknown(side: Side, number: int, body: bytes) -> list[object]:
     if found != [greeting]:
         if found[0][15] == 250:  # -6: it ends
             found += link.exchange(b"", None)
-        shown: list[object] = [raw and (*r.ReplyHeader.decode(raw)[::2], raw[4:5], raw[16:]) for raw in found]
+        shown: list[object] = [
+            raw and (*r.ReplyHeader.decode(raw)[::2], raw[4:5], raw[16:]) for raw in found
+        ]
     else:
         shown = ["greeted"]
     link.exchange(frame(r.RequestHeader(8, ops.CLOSE_SESSION.opcode).encode()), None)

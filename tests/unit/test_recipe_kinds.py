@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Any
@@ -409,6 +410,24 @@ def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> No
     with pytest.raises(SessionExpiredError) as caught:
         run(PeriodicClaim(world, "/job", 60).claim())
     assert caught.value.maybe_applied == made
+
+
+@pytest.mark.parametrize("free", [NoNodeError("free"), DataAndStat(b"", Stat(*STAT))])
+@pytest.mark.parametrize("error", [OperationTimeoutError("late"), asyncio.CancelledError()])
+def test_a_claim_that_ends_in_doubt_is_given_back(free: object, error: BaseException) -> None:
+    """Whether it creates the node or writes into one that was given back."""
+    lost = OutcomeUnknownError("lost", maybe_applied=True)
+    claimed = DataAndStat(f"{OWN:016x}-unique ".encode(), Stat(*STAT))
+    world: Any = Runtime(
+        get_data=[free, claimed], create=[None, lost], set_data=[lost], sync=[error]
+    )
+    world.session_id = OWN
+    with pytest.raises(type(error)):
+        run(PeriodicClaim(world, "/job", 60).claim())
+    assert len(world.spawned) == 1
+    world.asked.clear()
+    run(world.spawned[0](world))
+    assert world.asked[-2:] == ["get_data", "set_data"]
 
 
 @pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
