@@ -412,22 +412,21 @@ def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> No
     assert caught.value.maybe_applied == made
 
 
-@pytest.mark.parametrize("free", [NoNodeError("free"), DataAndStat(b"", Stat(*STAT))])
+@pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("error", [OperationTimeoutError("late"), asyncio.CancelledError()])
-def test_a_claim_that_ends_in_doubt_is_given_back(free: object, error: BaseException) -> None:
+def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseException) -> None:
     """Whether it creates the node or writes into one that was given back."""
-    lost = OutcomeUnknownError("lost", maybe_applied=True)
-    claimed = DataAndStat(f"{OWN:016x}-unique ".encode(), Stat(*STAT))
-    world: Any = Runtime(
-        get_data=[free, claimed], create=[None, lost], set_data=[lost], sync=[error]
-    )
+    lost = [OutcomeUnknownError("lost", maybe_applied=True)]
+    given_back, claimed = (DataAndStat(data, Stat(*STAT)) for data in (b"", b"%016x-unique " % OWN))
+    world: Any = Runtime(sync=[error], get_data=[given_back, claimed], set_data=lost)
+    if not there:
+        world = Runtime(sync=[error], get_data=[NoNodeError("free"), claimed], create=[None, *lost])
     world.session_id = OWN
     with pytest.raises(type(error)):
         run(PeriodicClaim(world, "/job", 60).claim())
     assert len(world.spawned) == 1
-    world.asked.clear()
     run(world.spawned[0](world))
-    assert world.asked[-2:] == ["get_data", "set_data"]
+    assert world.asked[-3:] == ["sync", "get_data", "set_data"]
 
 
 @pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
