@@ -416,7 +416,7 @@ def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> No
 @pytest.mark.parametrize("error", [OperationTimeoutError("late"), asyncio.CancelledError()])
 def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseException) -> None:
     """Whether it creates the node or writes into one that was given back."""
-    lost = [OutcomeUnknownError("lost", maybe_applied=True)]
+    lost: list[object] = [OutcomeUnknownError("lost", maybe_applied=True)]
     given_back, claimed = (DataAndStat(data, Stat(*STAT)) for data in (b"", b"%016x-unique " % OWN))
     world: Any = Runtime(sync=[error], get_data=[given_back, claimed], set_data=lost)
     if not there:
