@@ -42,6 +42,7 @@ from zkwire.errors import (
 )
 from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.services.problem import Problem, check_on_problem
+from zkwire.session.bound import Bound
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
@@ -196,7 +197,7 @@ class Background:
             await self._runtime.any_of(*conditions)
 
 
-class Service(Enterable):
+class Service(Bound, Enterable):
     """Something that shall be true; see the module's docstring.
 
     Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
