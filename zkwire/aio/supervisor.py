@@ -142,7 +142,6 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     @property
     def _sessions(self) -> SessionSequence:
-        self._algorithm.begin()
         return self._algorithm
 
     @property

@@ -144,7 +144,6 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
 
     @property
     def _core(self) -> SessionSequence:
-        self._algorithm.begin()
         return self._algorithm
 
     wait: Final = blocking(SessionSequence.wait)
