@@ -54,7 +54,8 @@ class PathLock(LockView, LockFace):
 class NonBlockingLock(PathLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock; it counts as taken whatever node stands there.
+    One ephemeral node is the lock; it counts as taken whatever ephemeral node stands there, and
+    NodeExistsError names one that is not ephemeral, which does not go by itself.
     ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
     """
 

@@ -102,8 +102,9 @@ class Acquirable(View):
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
         Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.  A
-        lost connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
         """
         return await self._acquire_by(self._runtime.now() + self._one_try(), False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import NoNodeError
+from zkwire.errors import NoAuthError, NoNodeError
 from zkwire.jute.record import Record
 from zkwire.recipes.runtime import answered, in_time, persist
 from zkwire.wire.paths import sequence_number
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 class Contender(Record):
     """One contender: its place in the order, its session, and the text that it has left.
 
-    The first is the holder of a lock, or the leader.
+    The first is the holder of a lock, or the leader.  Of a node that may not be read ``text`` is
+    None, and ``session_id`` is 0 where the server (3.8.4, 3.9.2 and later) hides that, too.
     """
 
     path: str
     sequence: int
     session_id: int
-    text: str
+    text: str | None
 
 
 async def contenders(runtime: Runtime, path: str) -> list[Contender]:
@@ -44,10 +45,27 @@ async def contenders(runtime: Runtime, path: str) -> list[Contender]:
     found: list[Contender] = []
     for node, reply in replies.items():
         with suppress(NoNodeError):  # gone meanwhile
-            data, stat = await answered(runtime, deadline, reply, runtime.operations.get_data, node)
-            text = data.decode("utf-8", "replace")
-            found.append(Contender(node, numbers[node] or 0, stat.ephemeral_owner, text))
+            try:
+                data, stat = await answered(
+                    runtime, deadline, reply, runtime.operations.get_data, node
+                )
+            except NoAuthError:
+                owner, text = await _owner(runtime, deadline, node), None
+            else:
+                owner, text = stat.ephemeral_owner, data.decode("utf-8", "replace")
+            found.append(Contender(node, numbers[node] or 0, owner, text))
     return sorted(found, key=lambda contender: contender.sequence)
+
+
+async def _owner(runtime: Runtime, deadline: float, node: str) -> int:
+    """The session that owns a node; 0 if the server does not tell.  NoNodeError if it is gone."""
+    try:
+        stat = await persist(runtime, deadline, runtime.operations.exists, node)
+    except NoAuthError:
+        return 0
+    if stat is None:
+        raise NoNodeError(op="exists", path=node)
+    return stat.ephemeral_owner
 
 
 class Contended:

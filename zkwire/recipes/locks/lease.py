@@ -20,7 +20,7 @@ agreed on another one.
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 
 from zkwire.errors import (
@@ -30,7 +30,7 @@ from zkwire.errors import (
     LockTimeoutError,
     NoNodeError,
 )
-from zkwire.recipes.attempt import permanent
+from zkwire.recipes.attempt import is_permanent, permanent
 from zkwire.recipes.locks.sequential import OrderQueue, SequentialQueue, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
@@ -108,6 +108,7 @@ class SemaphoreLease(SequentialQueue):
                 if len(leases) < self._places:
                     return True
                 if not wait:
+                    await self._expect_one_to_go(leases, deadline)
                     return False
                 self._seen_taken = True
                 if self._on_position is not None:
@@ -157,20 +158,9 @@ class SemaphoreLease(SequentialQueue):
         """Raise NodeExistsError if none of the leases ahead ends with a session."""
         nodes = [f"{self._path}/{name}" for _, name in sorted(ahead, reverse=True)]
         for node in nodes:
-            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, node)
-            if stat is None or stat.ephemeral_owner != 0:
+            if not await is_permanent(self._runtime, deadline, node):
                 return
         raise permanent(nodes[0])
-
-    async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
-        """The leases, as soon as they are others than ``names``."""
-        # Without a node all of it was deleted; the list will say so.
-        with suppress(NoNodeError), closing(Watch()) as watch:
-            read = self._runtime.operations.get_children
-            now = await persist(self._runtime, deadline, read, self._path, watch=watch)
-            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
-                raise self._taken_error(deadline)
-        return await self._list(deadline)
 
     async def _agree(self, deadline: float | None) -> None:
         """Write the count down if it is not there; ValueError if it is another."""

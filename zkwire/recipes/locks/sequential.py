@@ -6,6 +6,10 @@ looks again instead of believing that it is its turn.  The one that had only one
 not: no later child gets a lower number.  It watches its own child too, so that it would know,
 before that event, if an outsider had taken away its place in the queue.
 
+A child that its owner lets no other read cannot be watched: since CVE-2024-23944 servers keep its
+events from a client that may not read it, and later ones answer no ``exists`` of it.  Behind such a
+child the waiter watches the list of all.
+
 How the child is created and found is in :mod:`zkwire.recipes.locks.sequential_entry`.  ``lock-``
 and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo understand;
 every child that ends in ten digits counts as a contender here, whatever client has made it.  The
@@ -14,10 +18,11 @@ waiter right behind one that is not ephemeral ends with an error instead of wait
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from functools import partial
 
-from zkwire.errors import NoNodeError
-from zkwire.recipes.attempt import Attempt, former, permanent
+from zkwire.errors import NoAuthError, NoNodeError
+from zkwire.recipes.attempt import Attempt, former, is_permanent, permanent
 from zkwire.recipes.locks.contenders import Contended
 from zkwire.recipes.locks.lock import Lock
 from zkwire.recipes.locks.sequential_entry import SequentialEntry
@@ -99,6 +104,7 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
             last = max(ahead)[1]
             if not (wait or last.startswith(attempt.going)):
                 await self._step_back(attempt, deadline)
+                await self._expect_one_to_go(ahead, deadline)
                 return False
             self._seen_taken = True
             if self._runtime.resumed:
@@ -128,7 +134,11 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
             self._guard = OwnNodeWatch()
             self._stand_guard(attempt, self._guard)
         connection = self._runtime.connection
-        gone = await self._wait_for(last, deadline)
+        try:
+            gone = await self._wait_for(last, deadline)
+        except NoAuthError:
+            await self._expect_one_to_go(ahead, deadline)
+            return await self._await_change(names, deadline)
         # After a reconnection events come in another order than the changes.
         if is_next and gone and connection is self._runtime.connection and self._lasts:
             return [name for name in names if name != last]
@@ -159,6 +169,22 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
             return True  # gone between the listing and the look: no event would come
         finally:
             watch.close()
+
+    async def _expect_one_to_go(self, ahead: list[Place], deadline: float | None) -> None:
+        """Raise NodeExistsError if a wait would never end: the one right ahead does not go."""
+        node = f"{self._path}/{max(ahead)[1]}"
+        if await is_permanent(self._runtime, deadline, node):
+            raise permanent(node)
+
+    async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
+        """The children, as soon as they are others than ``names``."""
+        # Without a node all of it was deleted; the list will say so.
+        with suppress(NoNodeError), closing(Watch()) as watch:
+            read = self._runtime.operations.get_children
+            now = await persist(self._runtime, deadline, read, self._path, watch=watch)
+            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
+                raise self._taken_error(deadline)
+        return await self._list(deadline)
 
     async def _step_out(self, deadline: float | None) -> None:
         """Delete the node, if it is held, and see it done if possible in time.

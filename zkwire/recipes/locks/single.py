@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 
 from zkwire.errors import BadVersionError, NoNodeError
 from zkwire.operations.multi import Check
+from zkwire.recipes.attempt import is_permanent, permanent
 from zkwire.recipes.locks.lock import Lock
 from zkwire.recipes.locks.single_entry import SingleEntry
 from zkwire.recipes.runtime import one_refusal, persist
@@ -32,9 +33,11 @@ class SingleNodeLock(SingleEntry, Lock):
         while True:
             if await self._create(attempt, deadline):
                 return True
-            self._seen_taken = True
             if not wait:
+                if await is_permanent(self._runtime, deadline, self._path):
+                    raise permanent(self._path)
                 return False
+            self._seen_taken = True
             with suppress(NoNodeError), closing(Watch()) as watch:  # freed since the create
                 # get_data and not exists: it leaves no watch behind on a node that is gone.
                 read = self._runtime.operations.get_data
