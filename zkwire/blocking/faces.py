@@ -12,7 +12,7 @@ context manager, nothing can be done.
 from __future__ import annotations
 
 from zkwire.blocking.client import Client
-from zkwire.blocking.run import blocking, run
+from zkwire.blocking.run import blocking, complete
 from zkwire.errors import LockLostError, OperationTimeoutError
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.locks.acquirable import Acquirable
@@ -72,7 +72,7 @@ class LockFace(View):
     def _enter(self, timeout: float | None) -> None:
         mine = not self._algorithm._owned
         try:
-            if not run(self._algorithm._take(timeout)):
+            if not complete(self._algorithm._take, timeout):
                 raise self._algorithm._taken_error(timeout)
         except LockInUseError:
             raise
@@ -83,7 +83,7 @@ class LockFace(View):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            run(self._algorithm.release())
+            complete(self._algorithm.release)
         except (LockLostError, OperationTimeoutError):
             if kind is None:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkwire.blocking.faces import runs
-from zkwire.blocking.run import blocking, iterate, run
+from zkwire.blocking.run import blocking, complete, iterate
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
 from zkwire.recipes.services.group import MemberGroup
@@ -106,7 +106,7 @@ class Group(PathView, Closing):
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
     ) -> PersistentNode:
         membership = PersistentNode.__new__(PersistentNode)
-        membership._algorithm = run(self._algorithm.join(data, name, timeout))
+        membership._algorithm = complete(self._algorithm.join, data, name, timeout)
         return membership
 
     leave: Final = blocking(GroupOwner.leave)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkwire.blocking.membership import Closing
-from zkwire.blocking.run import in_thread, iterate, run
+from zkwire.blocking.run import complete, in_thread, iterate
 from zkwire.blocking.watching import sessions_of
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import PartitionerView, Partitioning
@@ -61,10 +61,10 @@ class Partitioner(PartitionerView, Closing):
         self._algorithm = Partitioning(sessions_of(client), partition, Share)
 
     def next(self, timeout: float | None = None) -> Share | None:
-        return run(self._algorithm.next(timeout))
+        return complete(self._algorithm.next, timeout)
 
     def close(self, timeout: float | None = 10.0) -> None:
-        run(self._algorithm.close(timeout))
+        complete(self._algorithm.close, timeout)
 
     next.__doc__ = Partitioning.next.__doc__
     close.__doc__ = Partitioning.close.__doc__

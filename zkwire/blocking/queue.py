@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkwire.blocking.faces import runtime_of
-from zkwire.blocking.run import blocking, iterate, run
+from zkwire.blocking.run import blocking, complete, iterate
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_taking import Taking
 from zkwire.recipes.view import PathView
@@ -94,7 +94,7 @@ class Queue(PathView):
 
     def __len__(self) -> int:
         """How many items there are, claimed ones included; asks a server, as :meth:`size` does."""
-        return run(self._algorithm.size())
+        return complete(self._algorithm.size)
 
     def __bool__(self) -> bool:
         """True, as of any object: asks no server."""
@@ -111,14 +111,14 @@ class QueueTaking:
 
     def __enter__(self) -> QueueItem:
         try:
-            return run(self._algorithm._enter())
+            return complete(self._algorithm._enter)
         except BaseException:
             self._algorithm._exit_later()
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            run(self._algorithm._exit(kind is None))
+            complete(self._algorithm._exit, kind is None)
         except BaseException:
             self._algorithm._exit_later()
             raise

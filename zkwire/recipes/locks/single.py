@@ -52,7 +52,7 @@ class SingleNodeLock(SingleEntry, Lock):
         runtime, operations = self._runtime, self._runtime.operations
         multi = operations.multi(self._end(attempt, version))
         try:
-            await one_refusal(runtime.until(multi, deadline))
+            await one_refusal(runtime.until, multi, deadline)
         except BadVersionError:
             sync, read = operations.sync(self._path), operations.get_data(self._path)
             await runtime.until(sync, deadline)
