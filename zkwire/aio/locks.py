@@ -13,6 +13,7 @@ from zkwire.aio.waiting import cancelled_by
 from zkwire.errors import LockLostError
 from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.locks.election import Candidates
+from zkwire.recipes.locks.kazoo_lease import KazooLease
 from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.locks.lock import Lock
 from zkwire.recipes.locks.multi_lock import AllLocks
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from zkwire.jute.records import ACL
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import Runtime
 
 
@@ -86,9 +88,15 @@ class AsyncSequentialLock(Cancelling, SequentialQueue):
     """
 
     def __init__(
-        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: AsyncClient,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        super().__init__(runtime_of(client), path, text, acl)
+        super().__init__(runtime_of(client), path, text, acl, names)
 
 
 AsyncLock = AsyncSequentialLock
@@ -106,16 +114,26 @@ class AsyncReadWriteLock(ReadWriteQueue):
     """Readers together, a writer alone, in order of arrival; see :class:`zkwire.ReadWriteLock`."""
 
     def __init__(
-        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: AsyncClient,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
         runtime = runtime_of(client)
-        self.write: AsyncWriteLock = AsyncWriteLock(runtime, path, text, acl)
-        self.read: AsyncReadLock = AsyncReadLock(runtime, path, text, self.write, acl)
+        self.write: AsyncWriteLock = AsyncWriteLock(runtime, path, text, acl, names)
+        self.read: AsyncReadLock = AsyncReadLock(runtime, path, text, self.write, acl, names)
         super().__init__(self.write)
 
 
 class AsyncLease(Cancelling, SemaphoreLease):
     """One lease of a semaphore, a lock like all others; see :class:`AsyncSemaphore`."""
+
+
+class _AsyncKazooLease(AsyncLease, KazooLease):
+    """The same beside kazoo's Semaphore."""
 
 
 class AsyncSemaphore(Leases):
@@ -135,11 +153,13 @@ class AsyncSemaphore(Leases):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        super().__init__(runtime_of(client), path, count, text, acl)
+        super().__init__(runtime_of(client), path, count, text, acl, names)
 
     def lease(self) -> AsyncLease:
-        return AsyncLease(*self._arguments)
+        kind = _AsyncKazooLease if self._for_kazoo else AsyncLease
+        return kind(*self._arguments)
 
 
 class AsyncMultiLock(Cancelling, AllLocks):
@@ -164,9 +184,15 @@ class AsyncReentrantLock(Cancelling, Reentrant):
     """
 
     def __init__(
-        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: AsyncClient,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        make = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        make = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
         super().__init__(runtime_of(client), make)
 
     @property
@@ -184,9 +210,15 @@ class AsyncElection(Candidates):
     """
 
     def __init__(
-        self, client: AsyncClient, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: AsyncClient,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        make = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        make = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
         super().__init__(runtime_of(client), make)
 
     def lead(self) -> AsyncSequentialLock:

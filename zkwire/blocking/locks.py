@@ -10,6 +10,7 @@ from functools import partial
 from zkwire.blocking.faces import LockFace, runs, runtime_of
 from zkwire.blocking.run import blocking
 from zkwire.recipes.locks.election import Candidates, ElectionView
+from zkwire.recipes.locks.kazoo_lease import KazooLease
 from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.locks.lock import Lock as _Lock
 from zkwire.recipes.locks.multi_lock import AllLocks
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.client import Client
     from zkwire.jute.records import ACL
+    from zkwire.recipes.locks.sequential_entry import Names
 
 
 class PathLock(LockView, LockFace):
@@ -88,13 +90,21 @@ class SequentialLock(QueueLock):
     A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
     long as their session lives; ``held`` is False when the lease ends, at the latest.
 
-    ``text`` is shown to others, see :meth:`contenders`.
+    ``text`` is shown to others, see :meth:`contenders`.  ``names="kazoo"`` names the nodes as
+    kazoo's own locks do, which see no others: each contender on such a path then needs it, or
+    kazoo.
     """
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: Client,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        super().__init__(SequentialQueue(runtime_of(client), path, text, acl))
+        super().__init__(SequentialQueue(runtime_of(client), path, text, acl, names))
 
 
 Lock = SequentialLock
@@ -120,12 +130,18 @@ class ReadWriteLock(PathView):
     """
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: Client,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
         runtime = runtime_of(client)
-        write = WriteLockQueue(runtime, path, text, acl)
+        write = WriteLockQueue(runtime, path, text, acl, names)
         self._algorithm = ReadWriteQueue(write)
-        self.read: QueueLock = QueueLock(ReadLockQueue(runtime, path, text, write, acl))
+        self.read: QueueLock = QueueLock(ReadLockQueue(runtime, path, text, write, acl, names))
         self.write: QueueLock = QueueLock(write)
 
     contenders: Final = blocking(ReadWriteQueue.contenders)
@@ -155,11 +171,13 @@ class Semaphore(SemaphoreView):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        self._algorithm = Leases(runtime_of(client), path, count, text, acl)
+        self._algorithm = Leases(runtime_of(client), path, count, text, acl, names)
 
     def lease(self) -> Lease:
-        return Lease(SemaphoreLease(*self._algorithm._arguments))
+        kind = KazooLease if self._algorithm._for_kazoo else SemaphoreLease
+        return Lease(kind(*self._algorithm._arguments))
 
     holders: Final = blocking(Leases.holders)
 
@@ -193,9 +211,15 @@ class ReentrantLock(ReentrantView, LockFace):
     """
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: Client,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        make = partial(SequentialLock, client, path, text, acl=acl)
+        make = partial(SequentialLock, client, path, text, acl=acl, names=names)
         super().__init__(Reentrant(runtime_of(client), make))
 
     @property
@@ -224,9 +248,15 @@ class Election(ElectionView):
     """
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: Client,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        make = partial(SequentialLock, client, path, text, acl=acl)
+        make = partial(SequentialLock, client, path, text, acl=acl, names=names)
         self._algorithm = Candidates(runtime_of(client), make)
 
     def lead(self) -> SequentialLock:

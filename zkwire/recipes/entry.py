@@ -48,6 +48,7 @@ class Entry:
     """The attempts of one object on one path, of which at most one may have left a node."""
 
     _kept = "/"  # a parent that stays when its last child has gone
+    _containers = True  # the others go
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
         self._runtime = runtime
@@ -95,7 +96,12 @@ class Entry:
         while True:
             try:
                 await ensure_path(
-                    self._runtime, path, self._acl, deadline, containers=True, kept=self._kept
+                    self._runtime,
+                    path,
+                    self._acl,
+                    deadline,
+                    containers=self._containers,
+                    kept=self._kept,
                 )
                 return
             except OperationTimeoutError:

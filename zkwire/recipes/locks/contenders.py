@@ -6,12 +6,16 @@ from contextlib import suppress
 
 from zkwire.errors import NoAuthError, NoNodeError
 from zkwire.jute.record import Record
+from zkwire.jute.records import Stat
 from zkwire.recipes.runtime import answered, in_time, persist
 from zkwire.wire.paths import sequence_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.recipes.runtime import Runtime
+
+
+UNKNOWN = Stat(*[0] * 11)
 
 
 class Contender(Record):
@@ -27,9 +31,10 @@ class Contender(Record):
     text: str | None
 
 
-async def contenders(runtime: Runtime, path: str) -> list[Contender]:
+async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> list[Contender]:
     """The contenders below ``path`` in order; no snapshot, some may be gone by now.
 
+    Without ``numbered`` each child is one, and the transaction that has made it is its number.
     Raises OperationTimeoutError after the ``operation_timeout``, without one after two session
     timeouts.
     """
@@ -38,7 +43,7 @@ async def contenders(runtime: Runtime, path: str) -> list[Contender]:
         names = await persist(runtime, deadline, runtime.operations.get_children, path)
     except NoNodeError:
         return []
-    numbers = {f"{path}/{name}": sequence_number(name) for name in names}
+    numbers = {f"{path}/{name}": sequence_number(name) if numbered else 0 for name in names}
     replies = {
         n: runtime.operations.get_data(n) for n, number in numbers.items() if number is not None
     }
@@ -50,22 +55,23 @@ async def contenders(runtime: Runtime, path: str) -> list[Contender]:
                     runtime, deadline, reply, runtime.operations.get_data, node
                 )
             except NoAuthError:
-                owner, text = await _owner(runtime, deadline, node), None
+                text, stat = None, await _stat(runtime, deadline, node)
             else:
-                owner, text = stat.ephemeral_owner, data.decode("utf-8", "replace")
-            found.append(Contender(node, numbers[node] or 0, owner, text))
+                text = data.decode("utf-8", "replace")
+            number = numbers[node] or (0 if numbered else stat.czxid)
+            found.append(Contender(node, number, stat.ephemeral_owner, text))
     return sorted(found, key=lambda contender: contender.sequence)
 
 
-async def _owner(runtime: Runtime, deadline: float, node: str) -> int:
-    """The session that owns a node; 0 if the server does not tell.  NoNodeError if it is gone."""
+async def _stat(runtime: Runtime, deadline: float, node: str) -> Stat:
+    """The stat of a node; all zeros if the server does not tell.  NoNodeError if it is gone."""
     try:
         stat = await persist(runtime, deadline, runtime.operations.exists, node)
     except NoAuthError:
-        return 0
+        return UNKNOWN
     if stat is None:
         raise NoNodeError(op="exists", path=node)
-    return stat.ephemeral_owner
+    return stat
 
 
 class Contended:

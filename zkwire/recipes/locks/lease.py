@@ -20,6 +20,7 @@ agreed on another one.
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from functools import partial
 
@@ -43,22 +44,31 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.locks.sequential import Place
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import Runtime
 
 SHOWN_BYTES = 40  # of what others have written
 LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session
 
 
+OWN_CHILDREN = 2  # of a semaphore's node
+KAZOO = re.compile("[0-9a-f]{32}")
+"""The name of a lease of kazoo's."""
+
+
 class LastTry:
     """What the leases of one semaphore object tell each other."""
 
     full = False  # all leases were taken
+    warned = False  # of kazoo's leases
 
 
 class SemaphoreLease(SequentialQueue):
     """The algorithm of one lease; ``count`` of them may be held at a time."""
 
     _label = "lease-"
+    _names: Names = "zkwire"
+    _leases, _locks = "/leases", "/locks"
 
     def __init__(
         self,
@@ -72,10 +82,10 @@ class SemaphoreLease(SequentialQueue):
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
         path = self._base = check_below_root(path, "a semaphore")
-        super().__init__(runtime, f"{path}/leases", text, acl)
+        super().__init__(runtime, path + self._leases, text, acl, self._names)
         self._places = count
         self._last_try = last_try or LastTry()
-        self._queue = OrderQueue(runtime, f"{path}/locks", text, acl)
+        self._queue = OrderQueue(runtime, path + self._locks, text, acl, self._names)
         self._kept = self._queue._kept = path
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -104,7 +114,7 @@ class SemaphoreLease(SequentialQueue):
                     names = await persist(self._runtime, deadline, read, self._path, watch=seen)
                 except NoNodeError:
                     return True  # there are none
-                leases = [(n, name) for name in names if (n := sequence_number(name)) is not None]
+                leases = self._counted(names)
                 if len(leases) < self._places:
                     return True
                 if not wait:
@@ -114,6 +124,10 @@ class SemaphoreLease(SequentialQueue):
                 if self._on_position is not None:
                     self._runtime.dispatch(partial(self._on_position, len(leases)))
                 await self._change(watch, leases, deadline)
+
+    def _counted(self, names: list[str]) -> list[Place]:
+        """The leases among the children."""
+        return [(n, name) for name in names if (n := sequence_number(name)) is not None]
 
     async def _change(self, watch: Watch, leases: list[Place], deadline: float | None) -> None:
         """Return at the event; the nodes of the leases are looked at if that takes a while."""
@@ -162,6 +176,18 @@ class SemaphoreLease(SequentialQueue):
                 return
         raise permanent(nodes[0])
 
+    async def _warn_of_kazoos_leases(self, deadline: float | None) -> None:
+        """Say once that kazoo's semaphore and this one do not see each other."""
+        if self._names == "kazoo":
+            return
+        read = self._runtime.operations.get_children
+        if any(map(KAZOO.fullmatch, await persist(self._runtime, deadline, read, self._base))):
+            self._last_try.warned = True
+            self._runtime.warn(
+                f"{self._base}: leases of kazoo's Semaphore are held here, which does not count "
+                "those of this one, nor this one those; give it names='kazoo'"
+            )
+
     async def _agree(self, deadline: float | None) -> None:
         """Write the count down if it is not there; ValueError if it is another."""
         runtime = self._runtime
@@ -170,6 +196,8 @@ class SemaphoreLease(SequentialQueue):
                 data, stat = await persist(
                     runtime, deadline, runtime.operations.get_data, self._base
                 )
+                if stat.num_children > OWN_CHILDREN and not self._last_try.warned:
+                    await self._warn_of_kazoos_leases(deadline)
                 if not data:
                     count = str(self._places).encode()
                     await runtime.until(

@@ -10,8 +10,8 @@ All contenders queue below one node, as in the sequential lock, and the names sa
   queued meanwhile would wait for the holder while that waits for it, or enter beside the reader.
   There is no upgrade: two readers that both waited for the other to go would wait for ever.
 
-Names as Curator's InterProcessReadWriteLock has them; kazoo's ``__rlock__`` is a reader as well,
-and every other name that ends in a number a writer.
+Names as Curator's InterProcessReadWriteLock has them, or as kazoo's ReadLock and WriteLock do.
+``__rlock__`` is a reader in any case, and every other name that ends in a number a writer.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.locks.sequential import Place
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import Runtime
 
 _READERS = ("__READ__", "__rlock__")
@@ -79,6 +80,7 @@ class ReadLockQueue(SequentialQueue):
     """The algorithm of the read lock: the writers before it."""
 
     _label = "__READ__"
+    _kazoo_label = "__rlock__"
 
     def __init__(
         self,
@@ -87,8 +89,9 @@ class ReadLockQueue(SequentialQueue):
         text: str,
         write: WriteLockQueue,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        super().__init__(runtime, path, text, acl)
+        super().__init__(runtime, path, text, acl, names)
         self._write = write
         write._read = self
 

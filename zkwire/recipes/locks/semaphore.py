@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zkwire.recipes.locks.contenders import contenders
 from zkwire.recipes.locks.lease import LastTry, SemaphoreLease
+from zkwire.recipes.locks.sequential_entry import of_kazoo
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.locks.contenders import Contender
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import Runtime
 
 
@@ -49,16 +51,20 @@ class Leases(SemaphoreView):
         count: int,
         text: str = "",
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
         self._runtime, self._path, self._count = runtime, path, count
+        self._for_kazoo = of_kazoo(names)
         self._arguments = (runtime, path, count, text, acl, LastTry())
         SemaphoreLease(*self._arguments)  # checks the arguments
 
     async def holders(self) -> list[Contender]:
         """The holders of the leases, in order: the first ``count``; behind them the next ones.
 
-        The rest of the queue stands in the node ``locks`` below the path.  Not a snapshot.  It only
+        The rest of the queue stands in the node ``locks`` below the path; with ``names="kazoo"`` it
+        is in another node, and all that are shown hold.  Not a snapshot.  It only
         reads, so after an error it can be repeated; a lost connection is no error here.
         OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        return await contenders(self._runtime, f"{self._path}/leases")
+        folder = self._path if self._for_kazoo else f"{self._path}/leases"
+        return await contenders(self._runtime, folder, numbered=not self._for_kazoo)

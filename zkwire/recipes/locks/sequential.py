@@ -11,13 +11,15 @@ events from a client that may not read it, and later ones answer no ``exists`` o
 child the waiter watches the list of all.
 
 How the child is created and found is in :mod:`zkwire.recipes.locks.sequential_entry`.  ``lock-``
-and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo understand;
-every child that ends in ten digits counts as a contender here, whatever client has made it.  The
-waiter right behind one that is not ephemeral ends with an error instead of waiting for ever.
+and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo understand,
+``__lock__`` what kazoo does by itself.  Every child that ends in ten digits counts as a contender
+here, whatever client has made it.  The waiter right behind one that is not ephemeral ends with an
+error instead of waiting for ever.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import closing, suppress
 from functools import partial
 
@@ -39,10 +41,15 @@ if TYPE_CHECKING:
     Place = tuple[int, str]  # number and name of a contender
 
 
+KAZOO = re.compile("[0-9a-f]{32}__r?lock__[0-9]{10}")
+"""The name of a node of kazoo's locks."""
+
+
 class SequentialQueue(Contended, SequentialEntry, Lock):
     """The algorithm of the sequential lock; subclasses wait for other contenders."""
 
     _places = 1  # how many hold at a time
+    _warned = False  # of kazoo's names
     _on_position: Callable[[int], object] | None = None
 
     async def acquire(
@@ -101,6 +108,7 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
             ahead = self._ahead(names, own)
             if not ahead:
                 return True
+            self._warn_of_kazoo(names)
             last = max(ahead)[1]
             if not (wait or last.startswith(attempt.going)):
                 await self._step_back(attempt, deadline)
@@ -147,6 +155,19 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
     def _leaves_its_place(self, ahead: str) -> bool:
         """Whether no contender to wait for can stand there later: a writer can leave a reader."""
         return ahead[:-SEQUENCE_DIGITS].endswith(f"-{self._label}")
+
+    def _warn_of_kazoo(self, names: list[str]) -> None:
+        """Say once that kazoo's locks on this path do not see this one."""
+        if (
+            self._label != self._kazoo_label
+            and not self._warned
+            and any(map(KAZOO.fullmatch, names))
+        ):
+            self._warned = True
+            self._runtime.warn(
+                f"{self._path}: locks of kazoo contend here, and do not see this lock unless they "
+                f"were given extra_lock_patterns: both can hold at once; give it names='kazoo'"
+            )
 
     def _tell_position(self, names: list[str], own: str) -> None:
         if self._on_position is not None:
