@@ -37,6 +37,8 @@ __all__ += [
 _from("aio.locks")
 __all__ += ["Lost"]
 _from("recipes.lost")
+__all__ += ["LockInUseError"]
+_from("recipes.attempt")
 __all__ += ["Contender"]
 _from("recipes.locks.contenders")
 __all__ += ["SeenChildren", "SeenData"]
@@ -151,6 +153,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import *
     from zkwire.net.sasl import *
     from zkwire.operations.multi import *
+    from zkwire.recipes.attempt import *
     from zkwire.recipes.classic.queue_items import *
     from zkwire.recipes.locks.contenders import *
     from zkwire.recipes.lost import *

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.aio.locks import runtime_of
 from zkwire.recipes.classic.barrier import NodeBarrier
 from zkwire.recipes.classic.double_barrier import Member
+from zkwire.recipes.public import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
 
 
+@public
 class AsyncBarrier(NodeBarrier):
     """A barrier that holds up all that come while it is closed; see :class:`zkwire.Barrier`."""
 
@@ -22,6 +24,7 @@ class AsyncBarrier(NodeBarrier):
         super().__init__(runtime_of(client), path, acl)
 
 
+@public
 class AsyncDoubleBarrier(Member):
     """One member of a group that begins and ends together.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zkwire.aio.watching import sessions_of
+from zkwire.recipes.public import public
 from zkwire.recipes.services.cache import TreeCache
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.cache_event import CacheEvent
 
 
+@public
 class AsyncCache(TreeCache):
     """A mirror of a node, its children or its whole tree.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.aio.locks import runtime_of
 from zkwire.recipes.classic.counter import SharedCounter
+from zkwire.recipes.public import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
 
 
+@public
 class AsyncCounter(SharedCounter):
     """A number that many clients change.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.recipes.public import public
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
 
 TYPE_CHECKING = False
@@ -30,9 +31,11 @@ class AsyncFollower(Follower):
             self._take()
 
 
+@public
 class AsyncDataWatch(AsyncFollower, DataFollower):
     """The data of a node for ever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
 
+@public
 class AsyncChildrenWatch(AsyncFollower, ChildrenFollower):
     """The names of a node's children for ever; see :meth:`zkwire.AsyncClient.watch_children`."""

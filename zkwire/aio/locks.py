@@ -22,11 +22,13 @@ from zkwire.recipes.locks.reentrant import Reentrant
 from zkwire.recipes.locks.semaphore import Leases
 from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.recipes.locks.single import SingleNodeLock, TriedOnce
+from zkwire.recipes.public import public
 from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from typing import Self
 
     from zkwire.jute.records import ACL
@@ -42,8 +44,7 @@ def runtime_of(client: AsyncClient) -> Runtime:
 class Cancelling(Acquirable):
     """A lock that can cancel the task that works under it."""
 
-    @asynccontextmanager
-    async def cancel_on_loss(self) -> AsyncGenerator[Self, None]:
+    def cancel_on_loss(self) -> AbstractAsyncContextManager[Self]:
         """Cancel the body of the ``async with`` when the lock is lost, then raise LockLostError.
 
             async with lock, lock.cancel_on_loss():
@@ -51,6 +52,10 @@ class Cancelling(Acquirable):
 
         As with ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
         """
+        return self._cancelling()
+
+    @asynccontextmanager
+    async def _cancelling(self) -> AsyncGenerator[Self, None]:
         self.check()
         lost = self.lost
 
@@ -64,6 +69,7 @@ class Cancelling(Acquirable):
             yield self
 
 
+@public
 class AsyncNonBlockingLock(Cancelling, TriedOnce):
     """A lock that never waits for its holder; see :class:`zkwire.NonBlockingLock`."""
 
@@ -71,6 +77,7 @@ class AsyncNonBlockingLock(Cancelling, TriedOnce):
         super().__init__(runtime_of(client), path, acl)
 
 
+@public
 class AsyncBlockingLock(Cancelling, SingleNodeLock):
     """A lock that waits: one ephemeral node; see :class:`zkwire.BlockingLock`."""
 
@@ -78,6 +85,7 @@ class AsyncBlockingLock(Cancelling, SingleNodeLock):
         super().__init__(runtime_of(client), path, acl)
 
 
+@public
 class AsyncSequentialLock(Cancelling, SequentialQueue):
     """The fair lock; see :class:`zkwire.SequentialLock`.
 
@@ -102,14 +110,17 @@ class AsyncSequentialLock(Cancelling, SequentialQueue):
 AsyncLock = AsyncSequentialLock
 
 
+@public
 class AsyncReadLock(Cancelling, ReadLockQueue):
     """The side of the readers; see :class:`zkwire.ReadWriteLock`."""
 
 
+@public
 class AsyncWriteLock(Cancelling, WriteLockQueue):
     """The side of the writer; see :class:`zkwire.ReadWriteLock`."""
 
 
+@public
 class AsyncReadWriteLock(ReadWriteQueue):
     """Readers together, a writer alone, in order of arrival; see :class:`zkwire.ReadWriteLock`."""
 
@@ -128,14 +139,17 @@ class AsyncReadWriteLock(ReadWriteQueue):
         super().__init__(self.write)
 
 
+@public
 class AsyncLease(Cancelling, SemaphoreLease):
     """One lease of a semaphore, a lock like all others; see :class:`AsyncSemaphore`."""
 
 
+@public
 class _AsyncKazooLease(AsyncLease, KazooLease):
     """The same beside kazoo's Semaphore."""
 
 
+@public
 class AsyncSemaphore(Leases):
     """At most ``count`` leases at a time, in order of arrival.
 
@@ -162,6 +176,7 @@ class AsyncSemaphore(Leases):
         return kind(*self._arguments)
 
 
+@public
 class AsyncMultiLock(Cancelling, AllLocks):
     """Several locks at once: all of them, or none; see :class:`zkwire.MultiLock`."""
 
@@ -171,6 +186,7 @@ class AsyncMultiLock(Cancelling, AllLocks):
         self.locks = locks
 
 
+@public
 class AsyncReentrantLock(Cancelling, Reentrant):
     """A fair lock that the task which holds it may acquire again.
 
@@ -200,6 +216,7 @@ class AsyncReentrantLock(Cancelling, Reentrant):
         return super().lock
 
 
+@public
 class AsyncElection(Candidates):
     """One leader at a time; leadership is lost exactly as a lock is.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.aio.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
+from zkwire.recipes.public import public
 from zkwire.recipes.services.group import MemberGroup
 from zkwire.recipes.services.node_owner import NodeOwner, NodeView
 from zkwire.recipes.services.standing_node import keeper
@@ -36,6 +37,7 @@ class AsyncClosing:
                 raise
 
 
+@public
 class AsyncPersistentNode(NodeView, AsyncClosing):
     """A node that is there for as long as this object wants it.
 
@@ -69,6 +71,7 @@ class AsyncPersistentNode(NodeView, AsyncClosing):
     close.__doc__ = NodeOwner.close.__doc__
 
 
+@public
 class AsyncGroup(PathView, MemberGroup, AsyncClosing):
     """The members of a group, each with its data: to join them, and to know them.
 

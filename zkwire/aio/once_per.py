@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.aio.locks import runtime_of
 from zkwire.recipes.classic.once_per import PeriodicClaim
+from zkwire.recipes.public import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
 
 
+@public
 class AsyncOncePer(PeriodicClaim):
     """Run something at most once per period, over all machines.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkwire.aio.membership import AsyncClosing
 from zkwire.aio.watching import sessions_of
+from zkwire.recipes.public import public
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import PartitionerView, Partitioning
 from zkwire.recipes.services.share import AsyncShare
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
 
 
+@public
 class AsyncPartitioner(PartitionerView, Partitioning, AsyncClosing):
     """Shares out items among all members that have been given the same ones.
 

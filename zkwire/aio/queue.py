@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.aio.locks import runtime_of
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_taking import Taking
+from zkwire.recipes.public import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
+@public
 class AsyncQueue(ItemQueue):
     """Each item is put once, and removed by one consumer.
 

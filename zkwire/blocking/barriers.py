@@ -7,6 +7,7 @@ from zkwire.blocking.run import blocking
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.classic.barrier import NodeBarrier
 from zkwire.recipes.classic.double_barrier import Member
+from zkwire.recipes.public import public
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
 
 
+@public
 class Barrier(PathView):
     """A barrier that holds up all that come while it is closed.
 
@@ -42,6 +44,7 @@ class Barrier(PathView):
     wait: Final = blocking(NodeBarrier.wait)
 
 
+@public
 class DoubleBarrier(PathView):
     """One member of a group that begins a piece of work together and ends it together.
 

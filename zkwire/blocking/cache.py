@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.blocking.following import check_callback
 from zkwire.blocking.run import blocking, iterate
 from zkwire.blocking.watching import sessions_of
+from zkwire.recipes.public import public
 from zkwire.recipes.services.cache import CacheView, TreeCache
 from zkwire.recipes.services.cache_events import CacheReader
 
@@ -34,6 +35,7 @@ class CacheEvents:
     close.__doc__ = CacheReader.close.__doc__
 
 
+@public
 class Cache(CacheView):
     """A mirror of a node (``depth=0``), its children (1) or its whole tree (None).
 

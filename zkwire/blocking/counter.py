@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking
 from zkwire.recipes.classic.counter import CounterView, SharedCounter
+from zkwire.recipes.public import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
 
 
+@public
 class Counter(CounterView):
     """A number that many clients change; each change is made exactly once.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zkwire.blocking.run import blocking, iterate
+from zkwire.recipes.public import public
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower
 
 TYPE_CHECKING = False
@@ -44,6 +45,7 @@ class FollowerFace:
     close.__doc__ = DataFollower.close.__doc__
 
 
+@public
 class DataWatch(FollowerFace):
     """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
 
@@ -62,6 +64,7 @@ class DataWatch(FollowerFace):
         return iterate(self._algorithm.__aiter__())
 
 
+@public
 class ChildrenWatch(FollowerFace):
     """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
 

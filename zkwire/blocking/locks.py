@@ -19,6 +19,7 @@ from zkwire.recipes.locks.reentrant import Reentrant, ReentrantView
 from zkwire.recipes.locks.semaphore import Leases, SemaphoreView
 from zkwire.recipes.locks.sequential import SequentialQueue
 from zkwire.recipes.locks.single import SingleNodeLock, TriedOnce
+from zkwire.recipes.public import public
 from zkwire.recipes.view import LockView, PathView, check_kind
 
 TYPE_CHECKING = False
@@ -53,6 +54,7 @@ class PathLock(LockView, LockFace):
     guard: Final = blocking(_Lock.guard)
 
 
+@public
 class NonBlockingLock(PathLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
@@ -65,6 +67,7 @@ class NonBlockingLock(PathLock):
         super().__init__(TriedOnce(runtime_of(client), path, acl))
 
 
+@public
 class BlockingLock(PathLock):
     """A lock that waits: one ephemeral node, watched by every contender.
 
@@ -84,6 +87,7 @@ class QueueLock(PathLock):
     contenders: Final = blocking(SequentialQueue.contenders)
 
 
+@public
 class SequentialLock(QueueLock):
     """The fair lock: contenders queue, each release wakes one, in order of arrival.
 
@@ -110,6 +114,17 @@ class SequentialLock(QueueLock):
 Lock = SequentialLock
 
 
+@public
+class ReadLock(QueueLock):
+    """The side of the readers; see :class:`ReadWriteLock`."""
+
+
+@public
+class WriteLock(QueueLock):
+    """The side of the writer; see :class:`ReadWriteLock`."""
+
+
+@public
 class ReadWriteLock(PathView):
     """Readers together, a writer alone, in order of arrival.
 
@@ -121,10 +136,10 @@ class ReadWriteLock(PathView):
 
     ``read`` and ``write`` are locks like :class:`SequentialLock`; threads that compete need an
     object each, and a thread that reads while another thread writes by the same one gets a
-    RuntimeError.  A reader never waits for a later writer.
+    LockInUseError.  A reader never waits for a later writer.
 
     Downgrade: acquire ``read`` in the thread that holds ``write``, then release ``write``.  There
-    is no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a
+    is no upgrade: acquiring ``write`` while holding ``read`` raises LockInUseError.  After a
     downgrade go on with the fence of ``write``: the reader's is higher than those of writers that
     wait already, so what it was given to would refuse the next one.
     """
@@ -141,16 +156,18 @@ class ReadWriteLock(PathView):
         runtime = runtime_of(client)
         write = WriteLockQueue(runtime, path, text, acl, names)
         self._algorithm = ReadWriteQueue(write)
-        self.read: QueueLock = QueueLock(ReadLockQueue(runtime, path, text, write, acl, names))
-        self.write: QueueLock = QueueLock(write)
+        self.read: ReadLock = ReadLock(ReadLockQueue(runtime, path, text, write, acl, names))
+        self.write: WriteLock = WriteLock(write)
 
     contenders: Final = blocking(ReadWriteQueue.contenders)
 
 
+@public
 class Lease(QueueLock):
     """One lease of a semaphore, a lock like all others; see :class:`Semaphore`."""
 
 
+@public
 class Semaphore(SemaphoreView):
     """At most ``count`` leases at a time, in order of arrival.
 
@@ -182,6 +199,7 @@ class Semaphore(SemaphoreView):
     holders: Final = blocking(Leases.holders)
 
 
+@public
 class MultiLock(LockFace):
     """Several locks at once: all of them, or none.
 
@@ -200,6 +218,7 @@ class MultiLock(LockFace):
         self.locks = locks
 
 
+@public
 class ReentrantLock(ReentrantView, LockFace):
     """A fair lock that the thread which holds it may acquire again.
 
@@ -236,6 +255,7 @@ class ReentrantLock(ReentrantView, LockFace):
     def release(self) -> None: ...
 
 
+@public
 class Election(ElectionView):
     """One leader at a time; leadership is lost exactly as a lock is.
 

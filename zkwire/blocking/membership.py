@@ -6,6 +6,7 @@ from zkwire.blocking.faces import runs
 from zkwire.blocking.run import blocking, complete, iterate
 from zkwire.blocking.watching import sessions_of
 from zkwire.errors import OperationTimeoutError
+from zkwire.recipes.public import public
 from zkwire.recipes.services.group import MemberGroup
 from zkwire.recipes.services.members import GroupOwner
 from zkwire.recipes.services.node_owner import NodeOwner, NodeView
@@ -45,6 +46,7 @@ class Closing:
             raise
 
 
+@public
 class PersistentNode(NodeView, Closing):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
@@ -82,6 +84,7 @@ class PersistentNode(NodeView, Closing):
     def close(self) -> None: ...
 
 
+@public
 class Group(PathView, Closing):
     """The members of a group, each with its data: to join them, and to know them.
 

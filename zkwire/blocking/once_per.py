@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking
 from zkwire.recipes.classic.once_per import PeriodicClaim
+from zkwire.recipes.public import public
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
 
 
+@public
 class OncePer(PathView):
     """Run something at most once per period, over all machines.
 

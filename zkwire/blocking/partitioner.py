@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkwire.blocking.membership import Closing
 from zkwire.blocking.run import complete, in_thread, iterate
 from zkwire.blocking.watching import sessions_of
+from zkwire.recipes.public import public
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import PartitionerView, Partitioning
 from zkwire.recipes.services.share import AsyncShare, ShareView
@@ -24,6 +25,7 @@ class Share(ShareView):
     wait: Final = in_thread(AsyncShare.wait)
 
 
+@public
 class Partitioner(PartitionerView, Closing):
     """Shares out items among all members that have been given the same ones.
 

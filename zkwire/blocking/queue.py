@@ -6,6 +6,7 @@ from zkwire.blocking.faces import runtime_of
 from zkwire.blocking.run import blocking, complete, iterate
 from zkwire.recipes.classic.queue import ItemQueue
 from zkwire.recipes.classic.queue_taking import Taking
+from zkwire.recipes.public import public
 from zkwire.recipes.view import PathView
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
+@public
 class Queue(PathView):
     """A queue in which each item is put once, and removed by one consumer.
 

@@ -76,9 +76,20 @@ def in_thread(
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return complete(method, self, *args, **kwargs)
+        try:
+            return complete(method, self, *args, **kwargs)
+        except TypeError as error:
+            _by_public_name(error, method, self)
+            raise
 
     return call
+
+
+def _by_public_name(error: TypeError, method: Any, face: object) -> None:
+    """Have Python's message about arguments name the class that the caller knows."""
+    text, internal = str(error), f"{method.__qualname__}()"
+    if internal in text:
+        error.args = (text.replace(internal, f"{type(face).__name__}.{method.__name__}()"),)
 
 
 def blocking(
@@ -93,7 +104,11 @@ def blocking(
     @wraps(method)
     def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         work: Callable[P, Coroutine[Any, Any, T]] = getattr(face._algorithm, name)
-        return complete(work, *args, **kwargs)
+        try:
+            return complete(work, *args, **kwargs)
+        except TypeError as error:
+            _by_public_name(error, work, face)
+            raise
 
     return call
 

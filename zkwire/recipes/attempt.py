@@ -27,9 +27,11 @@ NOT_NOW = (*BUSY, NotReadOnlyError)
 
 
 class LockInUseError(RuntimeError):
-    """A lock object that cannot be acquired as it is.
+    """A lock object that cannot be acquired as it is: it is held, or in use by another caller.
 
-    Nothing was done, nothing is to be undone: what it holds, now or soon, is another caller's.
+    It may be acquired, or being acquired or released, by another thread or task, or by this one: no
+    lock but a ReentrantLock is re-entrant.  Nothing was done, and what the object holds stays as it
+    is.  Make a lock object for each thread or task.
     """
 
 

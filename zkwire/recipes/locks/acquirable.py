@@ -122,8 +122,11 @@ class Acquirable(View):
           in time.  There is nothing to do: the client goes on deleting in the background.
 
         A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  RuntimeError if the lock was never acquired, or has been released already.  A
-        loss that shows only here is not told by ``lost`` any more, to which the lock is released.
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
         """
         self._runtime.check()
         await self._release_by(within(self._runtime, timeout))

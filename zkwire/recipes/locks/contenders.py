@@ -79,6 +79,7 @@ class Contended:
 
     _runtime: Runtime
     _path: str
+    _numbered = True  # by a sequence number in the name of each
 
     async def contenders(self) -> list[Contender]:
         """The contenders in the queue, in order: session and text of each.  Not a snapshot.
@@ -88,4 +89,4 @@ class Contended:
         repeated; a lost connection is no error here.  OperationTimeoutError after the
         ``operation_timeout``, without one two session timeouts.
         """
-        return await contenders(self._runtime, self._path)
+        return await contenders(self._runtime, self._path, numbered=self._numbered)

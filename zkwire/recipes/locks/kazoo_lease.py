@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from zkwire.operations.multi import Check, Create
-from zkwire.recipes.locks.contenders import contenders
 from zkwire.recipes.locks.lease import SemaphoreLease
 from zkwire.recipes.runtime import one_refusal, persist
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.recipes.attempt import Attempt
-    from zkwire.recipes.locks.contenders import Contender
     from zkwire.recipes.locks.sequential import Place
 
 
@@ -28,6 +26,7 @@ class KazooLease(SemaphoreLease):
 
     _names = "kazoo"
     _leases, _locks = "", "-__lock__"
+    _numbered = False
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         try:
@@ -65,6 +64,3 @@ class KazooLease(SemaphoreLease):
                 pass  # an earlier try may have worked, and the lock be gone since
             attempt.stat = await persist(runtime, deadline, operations.exists, node)
             return attempt.stat is not None
-
-    async def contenders(self) -> list[Contender]:
-        return await contenders(self._runtime, self._path, numbered=False)

@@ -67,12 +67,12 @@ class SequentialQueue(Contended, SequentialEntry, Lock):
         When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
         or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
         try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  An error that comes on top
-        of an error (a full stack) can delay that to the next call of this object, or to the end of
-        the interpreter.
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
 
         NodeExistsError names a node that it would wait for and that is not ephemeral.
-        RuntimeError if this object holds the lock already, or is being acquired or released.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
 
         ``on_position`` is called, in the client's callback thread or event loop, with the number of
         contenders ahead: when this one has its place in the queue, and whenever the one right ahead
