@@ -36,7 +36,7 @@ from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
@@ -67,6 +67,13 @@ class Entry:
 
     def _end_claim(self) -> None:
         """From here on the attempt means nothing any more: called before its node is deleted."""
+
+    def _part_with_claim(self) -> Callable[[], None]:
+        """Be ready for another attempt; called under the mutex.
+
+        Returns what then ends the claim of the one before, while that other may begin.
+        """
+        return self._end_claim
 
     @property
     def _owned(self) -> bool:
@@ -126,13 +133,14 @@ class Entry:
             attempt = self._pending_cleanup
             if self._busy or self._releasing or attempt is None:
                 return
-            self._end_claim()
+            end_claim = self._part_with_claim()
             if attempt.entered:
                 self._runtime.going.add(attempt.id)
             self._pending_cleanup = None
             self._disengage()
-        if attempt.entered:
-            with contextlib.suppress(ZooKeeperError):
+        with contextlib.suppress(ZooKeeperError):
+            end_claim()
+            if attempt.entered:
                 self._runtime.spawn(partial(self._clean_up, attempt=attempt))
 
     def _clean_up_pending(self) -> None:
