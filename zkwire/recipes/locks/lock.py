@@ -122,7 +122,8 @@ class Lock(GuardedClaim, Acquirable):
             try:
                 await self._delete(attempt, attempt.stat.version, deadline)
             finally:
-                self._clean_up_pending()
+                if self._pending_cleanup is not None:
+                    self._clean_up_pending()
         finally:
             self._releasing = False
             if self._pending_cleanup is not None:
