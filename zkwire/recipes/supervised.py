@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, wraps
 
+from zkwire.recipes.public import public
 from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
@@ -52,6 +53,17 @@ class SupervisedRuntime:
     def _recipe_runtime(self) -> Self:
         return self
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a clean-up is left to the client; see :class:`Runtime`."""
+        unfinished: bool = self.__getattr__("unfinished")
+        return unfinished
+
+    @unfinished.setter
+    def unfinished(self, value: bool) -> None:
+        driver = self._session.get()
+        (self._sequence.latest_driver if driver is None else driver).unfinished = value
+
     async def call(self, session: Any, work: Callable[[], Awaitable[Any]]) -> Any:
         """The result of ``work()``, all of it in one session; None: the newest."""
         if self._session.get() is not None:
@@ -69,6 +81,12 @@ class Recipe(Bound):
 
     _outlives_sessions = False
     """Whether it is a service, which goes on in each session by itself."""
+
+    def __init_subclass__(cls) -> None:
+        """Have a public class name itself in Python's messages."""
+        super().__init_subclass__()
+        if cls.__name__.startswith("Async") or cls.__module__.startswith("zkwire.blocking."):
+            public(cls)
 
     if not TYPE_CHECKING:  # or the arguments would have no types
 

@@ -107,7 +107,7 @@ class Taking(Recipe, Entry, Enterable):
         assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
-            await one_refusal(self._queue._marks.execute(mark, removal, limit))
+            await one_refusal(self._queue._marks.execute, mark, removal, limit)
         except (NoNodeError, BadVersionError) as refusal:
             raise lost(path, "the server does not find its claim") from refusal
         except SessionExpiredError as error:
