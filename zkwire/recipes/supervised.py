@@ -79,9 +79,6 @@ class SupervisedRuntime:
 class Recipe(Bound):
     """What is made with a client; of a subclass of its own if that is a supervisor."""
 
-    _outlives_sessions = False
-    """Whether it is a service, which goes on in each session by itself."""
-
     def __init_subclass__(cls) -> None:
         """Have a public class name itself in Python's messages."""
         super().__init_subclass__()
@@ -92,7 +89,7 @@ class Recipe(Bound):
 
         def __new__(cls, client: Any = None, *_: Any, **__: Any) -> Self:
             runtime = getattr(client, "_recipe_runtime", None) or getattr(client, "_runtime", None)
-            supervised = isinstance(runtime, SupervisedRuntime) and not cls._outlives_sessions
+            supervised = isinstance(runtime, SupervisedRuntime) and not getattr(cls, "_outlives_sessions", False)
             return object.__new__(_supervised(cls) if supervised else cls)
 
 

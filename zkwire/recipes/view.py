@@ -46,7 +46,7 @@ class PathView(Recipe):
 class ServiceView(Bound):
     """What every service shows of itself."""
 
-    _outlives_sessions = True
+    _outlives_sessions = True  # by itself: it is begun again in each
 
     _algorithm: Any = Itself()
 
