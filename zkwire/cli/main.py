@@ -5,7 +5,6 @@ Options of all commands may stand before the command and behind it.
 
 from __future__ import annotations
 
-import os
 import sys
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from zkwire.cli.arguments import CONNECTION, OUTPUT, add_again, add_options, def
 from zkwire.cli.command import TABLE, UsageError, find
 from zkwire.cli.context import Context
 from zkwire.cli.exits import DONE, USAGE, status_of
-from zkwire.cli.output import Output
+from zkwire.cli.output import Output, tell
 from zkwire.cli.plain import PARSER, PlainLine
 from zkwire.errors import ZooKeeperError
 
@@ -30,14 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command of these words (None: those of the process); returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        _parser().print_help(sys.stderr)
+        tell(_parser().format_help())
         return USAGE
     own = words[: words.index("--")] if "--" in words else words  # the others are a program's
     output, debug = Output(json="--json" in own), "--debug" in own
     try:
         return _flushed(_status(words))
     except BrokenPipeError as error:  # the reader of the output has ended
-        _drop_output()
+        output.drop()
         return status_of(error)
     except UsageError as error:
         output.error(error)
@@ -45,9 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (ZooKeeperError, ValueError, OSError, KeyboardInterrupt) as error:
         if debug:
             raise
-        if not isinstance(error, KeyboardInterrupt):
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if not interrupted:
             output.error(error)
-        _drop_output()
+        _end_output(output, interrupted=interrupted)
         return status_of(error)
 
 
@@ -122,9 +122,27 @@ def _flushed(status: int) -> int:
     return status
 
 
-def _drop_output() -> None:
-    """Write what is buffered, or drop it if that is impossible: Python would exit with 120."""
+def _end_output(output: Output, *, interrupted: bool) -> None:
+    """Write what is buffered, or drop it: where that is impossible Python would exit with 120.
+
+    After an interrupt it is not written to a full pipe, where nobody may read it.
+    """
     try:
-        _flushed(DONE)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not (interrupted and _is_full()):
+            _flushed(DONE)
+            return
+    except (OSError, KeyboardInterrupt):
+        pass
+    output.drop()
+
+
+def _is_full() -> bool:
+    """Whether standard output is a pipe, or a terminal, that takes nothing now."""
+    import select
+
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+    except (OSError, ValueError, AttributeError):  # it is no file
+        return False
+    return not poll.poll(0)
