@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> int:
     try:
         return command.run(context, options) or DONE
     finally:
-        context.close()
+        context.end()
 
 
 def _parse(name: str, command: Command, words: list[str], options: Any) -> None:

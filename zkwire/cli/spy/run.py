@@ -69,7 +69,7 @@ class Run:
         try:
             tap = self._open_tap(upstreams, faults, listen)
         except OSError as error:
-            self._outputs.finish(None)
+            self._outputs.abandon(error)
             raise with_status(error, FAILED) if self._asked.program else error from None
         recorder = Recorder(tap.start, privacy, rows=rows)
         self._set_timers(tap, faults)
