@@ -1,6 +1,6 @@
 """What a command says keeps nothing from happening, whatever becomes of standard error.
 
-Three kinds: its reader has ended, its disk is full, or it is a full pipe that nobody reads.
+Its reader has ended, its disk is full, or it is a full pipe or a terminal that nobody reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkwire import Client
 from zkwire.testing import Server
 
 SECONDS = 60.0
-KINDS = ("ended", "disk", "pipe")
+KINDS = ("ended", "disk", "pipe", "terminal")
 
 
 @contextmanager
@@ -30,10 +30,10 @@ def output(kind: str) -> Iterator[int]:
     if kind == "disk":
         reader, writer = os.open(os.devnull, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY)
     else:
-        reader, writer = os.pipe()
+        reader, writer = os.openpty() if kind == "terminal" else os.pipe()
     if kind == "ended":
         os.close(reader)
-    elif kind == "pipe":
+    elif kind in ("pipe", "terminal"):
         os.set_blocking(writer, False)
         with suppress(BlockingIOError):
             while True:
@@ -112,7 +112,7 @@ def test_a_message_that_cannot_be_written_changes_nothing(
             typed = [*line.split(), *([SCRIPT.replace("K", kind)] if "-c" in line else [])]
             streams = {"stdout": subprocess.DEVNULL, "stderr": stack.enter_context(output(kind))}
             ran.append(stack.enter_context(running("-s", tree.hosts, *traced, *typed, **streams)))
-        assert [process.wait(SECONDS) for process in ran] == [status] * 3
+        assert [process.wait(SECONDS) for process in ran] == [status] * len(KINDS)
     with Client(tree.hosts) as client:
         for kind in KINDS:
             left = {"e", *(() if words.startswith("rm") else "a")}
