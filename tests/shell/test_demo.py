@@ -14,7 +14,7 @@ from zkwire import Client, Watch
 from zkwire import __version__ as zkwire_version
 from zkwire import testing as zkwire_testing
 from zkwire.cli.command import TABLE
-from zkwire.cli.demo import writers
+from zkwire.cli.demo import demo, writers
 from zkwire.cli.demo.screen import Screen
 from zkwire.cli.main import main
 
@@ -125,6 +125,25 @@ def test_a_demo_whose_reader_has_ended_removes_what_it_has_made() -> None:
         assert process.returncode == 141
         with Client(server.hosts) as client:
             assert client.get_children("/") == ["zookeeper"]
+
+
+def test_interrupted_demo_removes_before_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output may be a full pipe that nobody reads."""
+    done: list[str] = []
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_play", interrupted)
+
+    def put_away(*_: object) -> str:
+        done.append("removed")
+        return ""
+
+    monkeypatch.setattr(demo, "_put_away", put_away)
+    monkeypatch.setattr(Screen, "heading", lambda *_: done.append("said"))
+    assert main(["demo"]) == 130
+    assert done == ["removed", "said"]
 
 
 def test_a_lesson_that_is_ended_removes_what_it_has_made() -> None:

@@ -46,8 +46,9 @@ def _demo(_: Context, asked: Namespace) -> int:
                 with _server(screen, server) as hosts:
                     return _play(screen, processes, hosts, root)
             except KeyboardInterrupt as interrupt:
+                left = _put_away(processes, server, root)  # first: the output may wait for a reader
                 screen.heading("Interrupted")
-                screen.say(_put_away(processes, server, root))
+                screen.say(left)
                 return status_of(interrupt)
             except OSError:  # of the output, as a rule: nothing can be shown any more
                 _put_away(processes, server, root)

@@ -6,9 +6,11 @@ A lesson checks what it says; the exit status is 1 if something in it was not as
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.files import whole
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.errors import ZooKeeperError
 
@@ -73,12 +75,15 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         if asked.server is not None and not asked.source:
             _check_server(name, lesson, asked)
         flags = _flags(name, lesson, asked)
-        for file in filter(None, (asked.svg, asked.html)):
-            open(file, "a").close()  # a bad name is an error before the lesson, not behind it
         if asked.source:
             context.output.text(_source(lesson))
-        elif not _run(context, name, lesson, flags):
-            status = REFUSED
+            continue
+        with ExitStack() as files:  # a bad name is an error before the lesson
+            for kind in filter(vars(asked).get, ("svg", "html")):
+                file = whole(getattr(asked, kind), private=False)
+                setattr(asked, kind, files.enter_context(file))
+            if not _run(context, name, lesson, flags):
+                status = REFUSED
     return status
 
 
@@ -187,8 +192,7 @@ def _draw(asked: argparse.Namespace, name: str, lesson: Lesson, events: list[Eve
 
     for file, form in ((asked.svg, as_svg), (asked.html, as_html)):
         if file:
-            with open(file, "w", encoding="utf-8") as stream:
-                stream.write(form(name, lesson, events))
+            file.write(form(name, lesson, events).encode())
 
 
 def _shown_by(context: Context, name: str, lesson: Lesson) -> Objects | Terminal:

@@ -95,6 +95,7 @@ def _lock(context: Context, asked: Namespace) -> int | None:
             finally:
                 context.close()
         except Interrupted as end:
+            context.output.drop()
             return BY_SIGNAL + end.number
         except LockTakenError:
             if context.output.quiet:
@@ -174,7 +175,9 @@ def _used(
     if not asked.command:
         from zkwire.cli.lock.holding import hold, show
 
+        signals.raising = True  # while the output waits for its reader
         show(context.output, grant)
+        signals.raising = False
         return 0, hold(grant, signals, margin)
     from zkwire.cli.lock.running import Running
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from zkwire.cli.lock.signals import Signals
 
 GROUP_POLL = 0.05  # nothing tells of the end of a group
+BRIEFLY = 0.05  # seconds that a message may delay the next look at the lock
 
 
 class Running:
@@ -127,7 +128,10 @@ class Running:
 
     def _lose(self, reason: str) -> None:
         self.loss = reason
-        self._output.note(f"zkwire: {self._grant.lock.path} is lost: {reason}")
+        self._note(f"{self._grant.lock.path} is lost: {reason}")
+
+    def _note(self, text: str) -> None:
+        self._output.note(f"zkwire: {text}", BRIEFLY)
 
     def _hear_watchdog(self) -> None:
         if self._watchdog is not None and self._watchdog.acts():
@@ -145,8 +149,8 @@ class Running:
             if number in self._signals.forwarded:
                 self._child.forward(number)
         if self._child.foreground and self._child.stopped():
-            self._output.note(
-                "zkwire: stopped, the lock is lost unless it goes on within "
+            self._note(
+                "stopped, the lock is lost unless it goes on within "
                 f"{self._grant.client.lease_remaining():.0f} s"
             )
             self._signals.stop_here()

@@ -40,9 +40,9 @@ def completions(shell: Interpreter, line: str) -> list[str]:
 
 
 def children(client: Client, path: str, start: str) -> list[str]:
-    """The names of the node's children that begin so."""
+    """The names of the node's children that begin so, and that a line can show."""
     names: list[str] = client.pipeline.get_children(path).result(SECONDS)
-    return sorted(name for name in names if name.startswith(start))[:MOST]
+    return sorted(n for n in names if n.startswith(start) and n.isprintable())[:MOST]
 
 
 def flags(parser: ArgumentParser) -> list[str]:

@@ -84,8 +84,7 @@ def _complete_path(context: Context, asked: Namespace) -> None:
     context.options.connect_timeout = min(context.options.connect_timeout, SECONDS)
     above, slash, start = asked.start.rpartition("/")
     for name in children(context.client, context.path(above + slash or "/"), start):
-        if name.isprintable():
-            context.output.line(f"{above}{slash}{name}")
+        context.output.line(f"{above}{slash}{name}")
 
 
 COMMANDS = {

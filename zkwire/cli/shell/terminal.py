@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from zkwire import __version__
 from zkwire.cli.exits import DONE
-from zkwire.cli.output import one_line, printable
+from zkwire.cli.output import one_line, printable, tell
 from zkwire.cli.shell.own_commands import has_secret
 from zkwire.cli.shell.typing_aids import Readline, readline_or_none
 from zkwire.cli.shell.words import mark_left
@@ -130,12 +130,10 @@ class Terminal:
             return
         if not (self._typing and terminal.isatty()) or os.environ.get("TERM") in {None, "dumb"}:
             output.note(text)
-            terminal.flush()
             return
         room = (os.get_terminal_size(terminal.fileno()).columns or WIDTH) - 1
         line = printable(text).replace("\n", " ").replace("\t", " ")
-        terminal.write(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
-        terminal.flush()
+        tell(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
 
 
 def prompt_of(shell: Interpreter) -> str:

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from zkwire.cli.files import whole
 from zkwire.cli.shell.completing import completions
 
 TYPE_CHECKING = False
@@ -48,10 +49,10 @@ class Readline:
         """Read the history; a file that cannot be read is none."""
         readline = self._readline
         readline.set_auto_history(False)
-        readline.set_history_length(LINES_KEPT)
         if self._file is not None:
             with suppress(OSError, UnicodeError):
-                readline.read_history_file(self._file)
+                for line in self._file.read_text("utf-8", "surrogateescape").split("\n")[:-1]:
+                    readline.add_history(line)
         readline.set_completer(self._complete)
         readline.set_completer_delims(" \t\n;")
         editline = "libedit" in (readline.__doc__ or "")
@@ -63,13 +64,16 @@ class Readline:
 
     def end(self) -> None:
         """Write the history, for its owner alone; where that is impossible there is none."""
-        self._readline.set_completer(None)
+        readline = self._readline
+        readline.set_completer(None)
         if self._file is None:
             return
+        last = readline.get_current_history_length() + 1
+        lines = [readline.get_history_item(n) for n in range(max(1, last - LINES_KEPT), last)]
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600))
-            self._readline.write_history_file(self._file)
+            with whole(str(self._file)) as file:
+                file.write("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
 
     def _complete(self, text: str, number: int) -> str | None:
         """readline's question for the completion of this number."""

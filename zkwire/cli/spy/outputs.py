@@ -13,13 +13,14 @@ import sys
 from contextlib import ExitStack
 
 from zkwire.cli.command import UsageError
+from zkwire.cli.files import recording, whole
 from zkwire.cli.output import printable
 from zkwire.cli.spy.text import WIDEST, in_ascii, line, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, TextIO
+    from typing import Any, BinaryIO, TextIO
 
     from zkwire.cli.output import Output
     from zkwire.cli.spy.stats import Stats
@@ -65,18 +66,15 @@ class Outputs:
             raise UsageError("two formats for standard output; -o FILE behind one of them")
         self._output = output
         self._tables = tables
-        self._files = ExitStack()
         self._lines: list[Callable[[Record], None]] = []
-        self._drawings: list[tuple[str, TextIO | None]] = []
+        self._drawings: list[tuple[str, BinaryIO | None]] = []
         self._tellers: list[Callable[[Stats], None]] = []
         self._records: list[Record] = []
         self.count: int = 0
-        try:
+        with ExitStack() as files:
             for name, file in pairs:
-                self._add(str(name), file)
-        except BaseException:
-            self._files.close()
-            raise
+                self._add(str(name), file, files)
+            self._files = files.pop_all()
 
     def show(self, record: Record) -> None:
         """Write a record, or keep it."""
@@ -94,28 +92,32 @@ class Outputs:
                 if file is None:
                     self._output.bytes(text.encode())
                 else:
-                    file.write(text)
+                    file.write(text.encode())
             if stats is not None:
                 for tell in self._tellers or [self._tell]:
                     tell(stats)
 
-    def _add(self, name: str, path: str | None) -> None:
+    def abandon(self, error: BaseException) -> None:
+        """Close the files, without drawings."""
+        self._files.__exit__(type(error), error, error.__traceback__)
+
+    def _add(self, name: str, path: str | None, files: ExitStack) -> None:
         if name == "none":
             return
-        file = None
-        if path is not None:
-            file = self._files.enter_context(open(path, "w", encoding="utf-8"))  # noqa: SIM115
+        if name not in ("text", "jsonl"):
+            drawing = None if path is None else files.enter_context(whole(path))
+            self._drawings.append((name, drawing))
+            return
+        file = None if path is None else files.enter_context(recording(path))
         if name == "text":
             width, plain = terminal(file)
             text = _Text(self._output, file, width, plain, tables=self._tables)
             self._lines.append(text.show)
             self._tellers.append(text.tell)
-        elif name == "jsonl":
+        else:
             lines = _Lines(file)
             self._lines.append(lines.show)
             self._tellers.append(lines.tell)
-        else:
-            self._drawings.append((name, file))
 
     def _tell(self, stats: Stats) -> None:
         """The statistics, where no format has them: behind ``-f none``, else as a note."""

@@ -53,6 +53,7 @@ class Run:
         self._outputs = outputs
         self._stats = stats
         self._timers: list[tuple[float, Callable[[], object]]] = []
+        self._program: Program | None = None
 
     def run(
         self,
@@ -65,31 +66,38 @@ class Run:
         rows: bool,
     ) -> int:
         """Run until the end; the exit status."""
-        program: Program | None = None
         try:
             tap = self._open_tap(upstreams, faults, listen)
         except OSError as error:
-            self._outputs.finish(None)
+            self._outputs.abandon(error)
             raise with_status(error, FAILED) if self._asked.program else error from None
         recorder = Recorder(tap.start, privacy, rows=rows)
         self._set_timers(tap, faults)
         try:
-            with _signals(tap):
+            with _signals(lambda number: self._signal(tap, number)):
                 address = ",".join(tap.hosts) + chroot
                 self._context.output.note(f"listening on {address}, for {self._asked.upstream}")
                 if self._asked.program:
-                    program = Program(self._asked.program, address, lambda: _put(tap, "exit", ""))
-                ended = self._take_all(tap, recorder, program)
+                    ended = partial(_put, tap, "exit", "")
+                    self._program = Program(self._asked.program, address, ended)
+                number = self._take_all(tap, recorder)
         finally:
-            status = program.finish() if program is not None else 0
+            status = self._program.finish() if self._program is not None else 0
             tap.close()
             try:
                 self._drain(tap, recorder)
             finally:  # the reader of the text may have ended, and there are files
                 self._outputs.finish(self._stats)
-        if program is not None:
+        if self._program is not None:
             return status
-        return BY_SIGNAL + ended if ended in (signal.SIGTERM, signal.SIGHUP) else 0
+        return BY_SIGNAL + number if number in (signal.SIGTERM, signal.SIGHUP) else 0
+
+    def _signal(self, tap: Tap, number: int) -> None:
+        """Send it on at once, as the output may wait for its reader; or have it end the run."""
+        if self._program is None:
+            _put(tap, "signal", str(number))
+        elif number != signal.SIGINT:  # the terminal sends that to both
+            self._program.send(number)
 
     def _set_timers(self, tap: Tap, faults: Faults) -> None:
         for fault in faults.timed:
@@ -104,7 +112,7 @@ class Run:
             self._timers.append((at, lambda: _put(tap, "time", "")))
         self._timers.sort(key=lambda timer: timer[0])
 
-    def _take_all(self, tap: Tap, recorder: Recorder, program: Program | None) -> int:
+    def _take_all(self, tap: Tap, recorder: Recorder) -> int:
         """Take events until the end; the number of the signal that has brought it, or 0."""
         last = False
         while not (last and not tap.connections):
@@ -113,9 +121,8 @@ class Run:
                 last = True
                 tap.settle()
                 self._timers = [(monotonic() + _LAST_WORDS, lambda: _put(tap, "time", ""))]
-            elif event.what == "signal" and program is not None:
-                if int(event.detail) != signal.SIGINT:  # the terminal sends that to both
-                    program.send(int(event.detail))
+            elif event.what == "signal" and self._program is not None:  # from before it began
+                self._signal(tap, int(event.detail))
             elif event.what == "signal":
                 return int(event.detail)
             elif event.what == "time":
@@ -161,8 +168,8 @@ def _put(tap: Tap, what: str, detail: str) -> None:
 
 
 @contextmanager
-def _signals(tap: Tap) -> Generator[None]:
-    """SIGINT, SIGTERM and SIGHUP become events; a second one ends the run where it stands."""
+def _signals(heard: Callable[[int], object]) -> Generator[None]:
+    """Of SIGINT, SIGTERM and SIGHUP the first is heard, and the second ends the run at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -172,7 +179,7 @@ def _signals(tap: Tap) -> Generator[None]:
         came.append(number)
         if len(came) > 1:
             raise KeyboardInterrupt
-        _put(tap, "signal", str(number))
+        heard(number)
 
     before = {
         number: signal.signal(number, handle)

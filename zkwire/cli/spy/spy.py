@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 from zkwire.cli.arguments import TLS, add_options, duration
@@ -103,6 +104,10 @@ def _check(asked: Namespace) -> None:
         raise UsageError("UPSTREAM or --read FILE (see zkwire spy --help)")
     if asked.read and (asked.program or asked.fault):
         raise UsageError("--read shows a recording: there is nothing to run or to break")
+    pairs: list[list[str | None]] = asked.pairs or []
+    files = [file for _, file in pairs if file]
+    if asked.read and os.path.realpath(asked.read) in map(os.path.realpath, files):
+        raise UsageError(f"{asked.read} cannot be read and written at once")
     if asked.tls_key and not asked.tls_cert:
         raise UsageError("--tls-key is the key of a --tls-cert")
     if asked.count is not None and asked.count < 1:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from zkwire.cli.command import Command
+from zkwire.cli.files import whole
 from zkwire.cli.transfer import dumps
 from zkwire.cli.transfer.place import at, check_place
 from zkwire.cli.transfer.progress import Progress
@@ -93,18 +94,8 @@ def _opened(name: str, output: Output) -> Generator[Write]:
     if name == STDOUT:
         yield output.line
         return
-    whole = os.path.isfile(name) or not os.path.exists(name)  # else a pipe, or a device
-    part = f"{name}.part" if whole else name
-    try:
-        with open(part, "w", encoding="ascii") as file:
-            yield lambda text: file.write(text + "\n")
-        if whole:
-            os.replace(part, name)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            if whole:
-                os.unlink(part)
-        raise
+    with whole(name) as file:
+        yield lambda text: file.write(text.encode("ascii") + b"\n")
 
 
 COMMANDS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from zkwire.cli.output import tell
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,8 +42,7 @@ class Progress:
 
     @staticmethod
     def _show(text: str) -> None:
-        sys.stderr.write(f"\r{text:{WIDTH}.{WIDTH}}\r")
-        sys.stderr.flush()
+        tell(f"\r{text:{WIDTH}.{WIDTH}}\r", 0.0)
 
 
 def progress_line(verb: str, done: int, total: int | None, seconds: float) -> str:
