@@ -69,6 +69,7 @@ class Taking(Entry):
                 self._pending_cleanup = None
         except BaseException:
             self._clean_up_pending()
+            self._queue._choice.forget()
             if mark is not None:
                 self._queue._marks.give_back(mark)
             raise
