@@ -32,17 +32,16 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
-from zkwire import AsyncClient, AsyncSupervisor, Client, Supervisor
+from zkwire import AsyncClient, AsyncSupervisor, Client
 from zkwire.errors import MultiError, ServerError, error_for
 from zkwire.jute.records import ConnectResponse
 from zkwire.testing.proxy.faults import Action
 from zkwire.testing.proxy.frames import Frame
 from zkwire.testing.proxy.proxy import FaultProxy
-from zkwire.testing.refusals import Refusal, masked, refusals, refuse
+from zkwire.testing.refusals import Refusal, masked, names, refusals, refuse
 from zkwire.testing.server.node import CONTAINER
 from zkwire.testing.server.server import Server
 
@@ -119,11 +118,17 @@ class Stage:
         try:
             return await _called(function, *arguments, **named)
         except ServerError as error:
-            if not self._is_the_refusal(error):
-                raise
-            self.raised = error
+            self._note_refusal(error)
         await self.until(lambda: not self._ephemerals() - before, "what it made is gone")
         return await _called(function, *arguments, **named) if again else None
+
+    async def ask(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """As :meth:`call`, of a service: it goes on, and so what it makes meanwhile may stay."""
+        try:
+            return await _called(function, *arguments, **named)
+        except ServerError as error:
+            self._note_refusal(error)
+        return await _called(function, *arguments, **named)
 
     async def within(
         self, make: Callable[[], Any], body: Callable[[Any], object], *, again: bool = True
@@ -194,6 +199,7 @@ class Stage:
     def _live(self, life: Life, proxy: FaultProxy, refusal: Refusal | None) -> None:
         """Live in this thread; raises what is wrong."""
         self._proxy, self._refusal = proxy, refusal
+        self._to_come = 0 if refusal is None else refusal.nth
         proxy.reset()
         if refusal is not None:
             proxy.rule(self._rule)
@@ -237,16 +243,25 @@ class Stage:
 
     def _rule(self, frame: Frame) -> Action | None:
         refusal = self._refusal
-        if self.refused is not None or refusal is None or not refusal.hits(frame):
+        if self.refused is not None or refusal is None or frame.number is None:
+            return None
+        called = names(frame, self.path)
+        if refusal.request not in called:
+            return None
+        self._to_come -= 1
+        if self._to_come >= 0 or called[refusal.part : refusal.part + 1] != [refusal.request]:
             return None
         self.refused = frame
         return refuse(refusal)
 
-    def _is_the_refusal(self, error: ServerError) -> bool:
-        if self._refusal is None or self.refused is None or isinstance(error, MultiError):
-            return False
-        code = self._refusal.code
-        return error.code == code and type(error) is type(error_for(code, "", None))
+    def _note_refusal(self, error: ServerError) -> None:
+        """Raise the error unless it is the refusal, as a server has sent it."""
+        is_other = self.refused is None or isinstance(error, MultiError)
+        if is_other or type(error) is not type(error_for(self.code, "", None)):
+            raise error
+        if error.code != self.code:
+            raise error
+        self.raised = error
 
     def _sessions(self) -> list[int]:
         greetings = [f for f in self._proxy.frames() if f.kind == "connect"]
@@ -283,11 +298,10 @@ class Stage:
         frame, refusal = self.refused, self._refusal
         if frame is None or refusal is None:
             return
-        request = refusal.named(frame, self.path)
-        later = [f for f in self.requests if f.number is not None and f.number > frame.number]
-        again = any(refusal.named(f, self.path) == request for f in later if f.op == frame.op)
+        later = self.requests[self.requests.index(frame) + 1 :]
+        again = any(refusal.request in names(f, self.path) for f in later)
         outcome = self._noted or (RAISED if self.raised else REPEATED if again else IGNORED)
-        self.outcome = Refused(request, refusal.code, outcome)
+        self.outcome = Refused(refusal.request, refusal.code, outcome)
 
 
 class _Started:
@@ -353,10 +367,10 @@ class _Sweep:
             if error is not None:
                 raise error
             self._clean = stage._clean
-            todo = chosen(refusals(stage.requests))
+            todo = chosen(refusals(stage.requests, stage.path))
             with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="kit") as pool:
                 ended = list(pool.map(self._live, todo))
-        wrong = [f"{_name(s, r)}: {_said(e)}" for r, (s, e) in zip(todo, ended, strict=True) if e]
+        wrong = [f"{r.describe()}: {_said(e)}" for r, (_, e) in zip(todo, ended, strict=True) if e]
         assert not wrong, f"{len(wrong)} of {len(todo)} refusals:\n" + "\n".join(wrong)
         return [stage.outcome for stage, _ in ended if stage.outcome is not None]
 
@@ -382,10 +396,6 @@ class _Sweep:
             return stage, TimeoutError(f"hangs: it has not ended within {self._limit} s")
         self._proxies.put(proxy)
         return stage, ended.get()
-
-
-def _name(stage: Stage, refusal: Refusal) -> str:
-    return refusal.describe(stage.refused, stage.path)
 
 
 def _said(error: BaseException) -> str:

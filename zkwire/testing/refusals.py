@@ -14,6 +14,7 @@ any server can be made to refuse.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -93,34 +94,27 @@ class Part(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The request with this number is refused with this code; of a multi the ``part``."""
+    """The ``nth`` request of this name, from 0, is refused with this code; of a multi the ``part``.
 
-    number: int
-    op: str
+    ``request`` is the operation and the path, without ids: a life that is lived again sends its
+    requests in another order, to other nodes.
+    """
+
+    request: str
+    nth: int
     code: int
     part: int = 0
 
-    def hits(self, frame: Frame) -> bool:
-        """Whether this is the request."""
-        if frame.direction != "c2s" or frame.number != self.number:
-            return False
-        found = parts(frame)
-        return self.part < len(found) and found[self.part].op == self.op
-
-    def named(self, frame: Frame, base: str) -> str:
-        """The operation, or that of the part, and its path, relative to ``base``."""
-        found = parts(frame)
-        if self.part >= len(found):
-            return ""
-        part = found[self.part]
-        name = part.op if frame.op != "multi" else f"multi: {part.op}"
-        return f"{name} {masked(part.path, base)}"
-
-    def describe(self, frame: Frame | None, base: str) -> str:
-        """For people: which request, which code."""
+    def describe(self) -> str:
+        """For people."""
         error = type(error_for(self.code, "", None)).__name__
-        what = f"{self.op} (not sent)" if frame is None else self.named(frame, base)
-        return f"request {self.number}, {what}, refused with {self.code} ({error})"
+        return f"{self.request} (number {self.nth}) refused with {self.code} ({error})"
+
+
+def names(frame: Frame, base: str) -> list[str]:
+    """What the request, or each part of a multi, is called, with paths relative to ``base``."""
+    multi = "multi: " * (frame.op == "multi")
+    return [f"{multi}{part.op} {masked(part.path, base)}" for part in parts(frame)]
 
 
 def parts(frame: Frame) -> list[Part]:
@@ -143,24 +137,21 @@ def _part(op: str, request: Any) -> Part:
     return Part(op, request.path, getattr(request, "flags", 0) in _SEQUENTIAL)
 
 
-def _chosen(frame: Frame) -> list[tuple[int, Part]]:
-    """The parts that are tried: of those alike the first and the last."""
-    ends: dict[tuple[str, str], list[int]] = {}
-    found = parts(frame)
-    for index, part in enumerate(found):
-        ends.setdefault((part.op, masked(part.path, "")), []).append(index)
-    return [(i, found[i]) for same in ends.values() for i in sorted({same[0], same[-1]})]
-
-
-def refusals(requests: Iterable[Frame]) -> list[Refusal]:
-    """Every plausible refusal of each of these requests."""
-    return [
-        Refusal(frame.number, part.op, code, index)
-        for frame in requests
-        if frame.number is not None
-        for index, part in _chosen(frame)
-        for code in part.codes
-    ]
+def refusals(requests: Iterable[Frame], base: str) -> list[Refusal]:
+    """Every plausible refusal of each of these requests; of parts alike the first and the last."""
+    found: list[Refusal] = []
+    seen: Counter[str] = Counter()
+    for frame in requests:
+        called, all_parts = names(frame, base), parts(frame)
+        for name in dict.fromkeys(called):
+            alike = [index for index, other in enumerate(called) if other == name]
+            found += [
+                Refusal(name, seen[name], code, index)
+                for index in sorted({alike[0], alike[-1]})
+                for code in all_parts[index].codes
+            ]
+            seen[name] += 1
+    return found
 
 
 def refuse(refusal: Refusal) -> Action:

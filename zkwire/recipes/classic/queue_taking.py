@@ -89,9 +89,9 @@ class Taking(Entry):
             if well:
                 await self._remove(mark, attempt, taken)
                 self._pending_cleanup = None
-            else:
-                self._queue._choice.forget()
         finally:
+            if self._pending_cleanup is not None:
+                self._queue._choice.forget()  # it is the first one again
             try:
                 self._clean_up_pending()
             finally:
