@@ -52,13 +52,14 @@ PLAUSIBLE: Final[dict[str, tuple[int, ...]]] = {
     "delete": (*_ANY, NotEmptyError.code),
     "set_data": (*_ANY, QuotaExceededError.code),
     "sync": (UNKNOWN,),
+    "remove_watches": (),
     "close_session": (),
     "set_watches": (),
     "set_watches2": (),
 }
 """The codes for each operation; for all others NoAuth and the one that no client knows.
 
-``set_watches`` and ``close_session`` are the client's own, and no recipe's.
+``set_watches``, ``remove_watches`` and ``close_session`` are the client's own, and no recipe's.
 """
 
 _RECORDS: Final[dict[int, type[Record]]] = {
