@@ -70,6 +70,7 @@ from zkwire import (
     GetData,
     Group,
     Id,
+    Leadership,
     Lease,
     Lock,
     Lost,
@@ -227,6 +228,7 @@ def locks(client: Client) -> None:
             assert_type(list_of_members, list[Member])
     with Cache(client, "/c", max_bytes=10**6, decode=str) as cache:
         assert_type(cache.wait_ready(1.0), bool)
+        assert_type(cache.wait_fresh(1.0), bool)
         assert_type(cache.get("/c/a"), CachedNode | None)
         assert_type(cache.children("/c"), list[str])
         for change in cache.events():
@@ -256,12 +258,13 @@ def for_ever(client: Client) -> None:
     names = assert_type(client.watch_children("/a", print), ChildrenWatch)
     assert_type(names.next(), SeenChildren | None)
     with Supervisor("zoo:2181", session_timeout=5.0) as supervisor:
-        supervisor.lead("/l", lambda lock: print(lock.fence))
+        candidacy = assert_type(supervisor.lead("/l", lambda lock: print(lock.fence)), Leadership)
+        assert_type(candidacy.problem, Exception | None)
         assert_type(supervisor.client(1.0), Client)
         for session in supervisor:
             with session as newest:
                 assert_type(newest, Client)
-        PersistentNode(supervisor, "/p")
+        PersistentNode(supervisor, "/p", on_problem=print)
         supervisor.wait(1.0)
 
 

@@ -158,6 +158,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.lost import *
     from zkwire.recipes.services.cache_event import *
     from zkwire.recipes.services.cache_tree import *
+    from zkwire.recipes.services.leadership import *
     from zkwire.recipes.services.member import *
     from zkwire.recipes.services.seen import *
     from zkwire.recipes.services.share import *

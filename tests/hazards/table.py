@@ -27,6 +27,7 @@ CHAPTERS = {
     "C": ("Single-node locks", 10),
     "D": ("Read-write lock, semaphore, election", 13),
     "E": ("Processes, signals, the command line", 13),
+    "F": ("Services in the background", 3),
 }
 NUMBERS = [f"{chapter}{n + 1}" for chapter, (_, size) in CHAPTERS.items() for n in range(size)]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

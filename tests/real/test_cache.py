@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.following_helpers import watches
-from tests.support.lock_helpers import LONG, PATIENCE, Stage
+from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     ACL,
@@ -338,6 +338,36 @@ def test_after_an_outage_events_are_the_differences(
         assert events.next(0.0) is None
 
 
+@pytest.mark.parametrize("depth", [None, 0])
+@pytest.mark.parametrize("changed", [True, False])
+def test_hazard_F3_a_program_can_wait_until_a_cache_is_fresh_again(
+    stage: Stage, fresh_path: str, depth: int | None, changed: bool
+) -> None:
+    with Cache(stage.client(), fresh_path, depth=depth) as cache:
+        assert cache.wait_fresh(PATIENCE)
+        assert cache.ready
+        stage.proxy.refuse()
+        stage.proxy.cut_all()
+        poll("it is not fresh", lambda: not cache.fresh or None, PATIENCE)
+        assert not cache.wait_fresh(0.01)
+        assert cache.get(fresh_path) is not None, "it shows what was read last"
+        waiting = Running(lambda: cache.wait_fresh(PATIENCE))
+        if changed:
+            stage.observer.set_data(fresh_path, b"new")
+        stage.proxy.refuse(False)
+        assert waiting.result()
+        node = cache.get(fresh_path)
+        assert node is not None
+        assert node.data == (b"new" if changed else b"")
+        stage.proxy.refuse()
+        stage.proxy.cut_all()
+        poll("it is not fresh", lambda: not cache.fresh or None, PATIENCE)
+        waiting = Running(lambda: cache.wait_fresh(PATIENCE))
+        cache.close()
+        with pytest.raises(ClientClosedError):
+            waiting.result()
+
+
 def test_the_end_of_the_session(stage: Stage, fresh_path: str) -> None:
     client = stage.client()
     with Cache(client, fresh_path) as cache:
@@ -562,6 +592,8 @@ def test_under_asyncio(stage: Stage, fresh_path: str) -> None:
             stage.observer.delete(f"{fresh_path}/b")
             stage.proxy.refuse(False)
             event_or_none = await events.next(PATIENCE)
+            assert await cache.wait_fresh(PATIENCE)
+            assert cache.children(fresh_path) == ["a"]
             assert event_or_none is not None
             assert (event_or_none.kind, event_or_none.path) == ("removed", f"{fresh_path}/b")
 

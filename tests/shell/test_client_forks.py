@@ -16,7 +16,19 @@ from tests.shell.test_client import PATIENCE, PAUSE, undisturbed
 from tests.shell.test_client_threads import forks, in_child, run_child
 from tests.support.fake_server import Connection, FakeServer
 from tests.support.lock_helpers import Running
-from zkwire import Cache, Client, ForkedError, SequentialLock, State, Watch
+from zkwire import (
+    Cache,
+    Client,
+    Counter,
+    ForkedError,
+    Group,
+    Partitioner,
+    PersistentNode,
+    SequentialLock,
+    State,
+    Supervisor,
+    Watch,
+)
 from zkwire.blocking.waiting import Sleeper
 from zkwire.session.waitable import Waitable
 from zkwire.testing import Server
@@ -173,17 +185,43 @@ def test_a_child_can_have_a_client_of_its_own_beside_its_parents() -> None:
 
 
 @forks
-def test_a_cache_in_a_child_is_not_fresh(server: Server) -> None:
-    with Client(server.hosts) as client, Cache(client, "/") as cache:
+@pytest.mark.parametrize("kind", [Client, Supervisor])
+def test_a_child_gets_no_answer_from_memory(
+    server: Server, kind: type[Client] | type[Supervisor]
+) -> None:
+    with kind(server.hosts) as sessions, Client(server.hosts) as client:
+        cache, group = Cache(sessions, "/"), Group(sessions, "/g")
+        node, watch = PersistentNode(sessions, "/node"), sessions.watch_data("/")
+        partitioner, counter = Partitioner(sessions, "/p", ["x"]), Counter(client, "/c")
         assert cache.wait_ready(PATIENCE)
-        assert cache.fresh
+        assert node.wait_present(PATIENCE)
+        assert group.join(b"", "me", PATIENCE).present
+        assert group.members(PATIENCE)
+        share, events = partitioner.next(PATIENCE), cache.events()
+        assert share is not None
+        assert watch.next(PATIENCE) is not None
+        assert events.next(PATIENCE) is not None  # more are handed over already
+        counter.add(1)
+        asked: list[Callable[[], object]] = [
+            *(lambda: cache.get("/"), lambda: "/" in cache, lambda: len(cache), cache.events),
+            *(lambda: cache.children("/"), lambda: list(cache), events.next, cache.wait_fresh),
+            *(watch.next, group.members, lambda: next(group.changes()), node.wait_present),
+            *(partitioner.next, lambda: counter.version),
+        ]
 
         def child() -> None:
-            assert not cache.fresh
-            assert cache.get("/") is not None
+            for ask in asked:
+                with pytest.raises(ForkedError, match="belongs to the parent process"):
+                    ask()
+            assert not any([cache.fresh, cache.ready, node.present, node.stat])
+            assert share.lost == {"x"}
+            assert partitioner.state == "closed"
 
         in_child(child)
         assert cache.fresh
+        assert node.present
+        for service in (partitioner, group, node):
+            service.close()
 
 
 def work_in_pool(_: int) -> str:

@@ -8,12 +8,15 @@ import inspect
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count as count_up
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -37,7 +40,7 @@ from zkwire import (
 )
 from zkwire.blocking import supervisor as module
 from zkwire.blocking.run import run
-from zkwire.net import client_options
+from zkwire.net import client_options, observe
 from zkwire.net.client import ClientBase
 from zkwire.testing import Server
 
@@ -205,6 +208,70 @@ def test_the_error_of_a_function_ends_it_and_is_raised(server: Server) -> None:
     supervisor = Supervisor(server.hosts)
     with pytest.raises(ValueError, match="the body's"):
         enter(ValueError("the body's"))
+
+
+def test_the_error_of_a_function_is_logged_at_once(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: SequentialLock) -> None:
+        raise KeyError("mine")
+
+    supervisor = Supervisor(server.hosts)
+    supervisor.lead("/election", fail)
+    record = poll(
+        "the line", lambda: next((r for r in caplog.records if r.exc_info), None), PATIENCE
+    )
+    supervisor.close()
+    assert record.levelname == "ERROR"
+    assert record.getMessage().endswith("lead-/election has ended the supervisor")
+    assert "in fail" in str(record.exc_text)
+
+
+def test_what_must_be_seen_is_written_without_logging(server: Server) -> None:
+    """A program that has not even loaded ``logging`` sees it on its standard error."""
+    program = f"""
+import sys, zkwire
+def fail(lock):
+    raise KeyError("mine")
+with zkwire.Client({server.hosts!r}) as client, zkwire.Group(client, "/r") as group:
+    client.create("/r", acl=zkwire.READ_ACL_UNSAFE)
+    try:
+        group.join()
+    except zkwire.NoAuthError:
+        pass
+supervisor = zkwire.Supervisor({server.hosts!r})
+supervisor.lead("/election", fail)
+try:
+    supervisor.wait()
+except KeyError:
+    supervisor.close()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stderr.count("is refused, and tried again: NoAuthError") == 1
+    assert "KeyError: 'mine'" in ran.stderr
+
+
+def test_a_logging_that_is_just_being_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))
+    assert observe._logger(observe.DEBUG) is None
+
+
+def test_a_session_that_ends_is_logged_without_advice(
+    server: Server, supervisor: Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "zkwire"):
+        client = supervisor.client(PATIENCE)
+        kill(server, client.session_id)
+        with pytest.raises(SessionExpiredError, match="make a new Client, or ask the supervisor"):
+            exhaust(client)
+        ended = poll(
+            "the line",
+            lambda: next((r for r in caplog.records if "expired" in r.getMessage()), None),
+            PATIENCE,
+        )
+    assert ended.getMessage().endswith("locks and watches are gone")
 
 
 def test_the_errors_of_its_session_begin_another_term(server: Server) -> None:

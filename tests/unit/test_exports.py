@@ -72,7 +72,7 @@ PUBLIC = (
     | {"CacheEvent", "CacheFullError", "CachedNode", "Member"}
     | {"CacheEvent", "CacheFullError", "CachedNode"}
     | {"QueueEmptyError", "QueueFullError", "QueueItem"}
-    | {"Contender", "DigestMD5", "Lost", "SeenChildren", "SeenData", "Watch"}
+    | {"Contender", "DigestMD5", "Leadership", "Lost", "SeenChildren", "SeenData", "Watch"}
 )
 
 OPERATIONS = {

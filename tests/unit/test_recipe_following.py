@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
+from tests.support.lock_helpers import PATIENCE
 from tests.support.scripted import STAT, Answer
 from zkwire.blocking.run import run
 from zkwire.errors import (
     ClientClosedError,
+    NoAuthError,
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
@@ -22,6 +25,7 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.services.problem import FIRST_PAUSE, LONGEST_PAUSE
 from zkwire.recipes.services.seen import NodeWatches
 from zkwire.recipes.services.service import Background, Condition, Service
 from zkwire.session.waitable import Waitable
@@ -61,12 +65,16 @@ class World:
         self._work: Any = None
         self._service: Any = None
 
+    forked = False
+
     @property
-    def operations(self) -> World:
+    def operations(self) -> Any:
         return self
 
     def check(self) -> None:
         pass
+
+    check_open = check
 
     def warn(self, message: str) -> None:
         self.warned.append(message)
@@ -223,6 +231,27 @@ def test_an_error_that_ends_a_watch_with_a_callback_is_logged() -> None:
     assert told == [follower._problem]
 
 
+def test_a_refused_read_is_repeated_after_pauses_that_double() -> None:
+    refusals = [NoAuthError("closed") for _ in range(10)]
+    world, told = World(*refusals, AFTER), list[object]()
+    follower = DataFollower(world, "/a", lambda _: None, told.append)
+    for _ in refusals[1:]:
+        follower._asked_try += 1
+        world.turn()
+    assert world.pauses[:8] == pytest.approx(
+        [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE]
+    )
+    assert follower._problem is refusals[-1]
+    follower._asked_try += 1
+    world.turn()
+    assert follower._problem is None
+    assert len(world.warned) == 1
+    assert world.warned[0].startswith("the watch_data of /a is refused, and tried again: NoAuth")
+    for call in world.called[:2]:
+        call()
+    assert told == [refusals[0], None]
+
+
 def test_a_refused_start_can_be_made_good() -> None:
     class Refusing(World):
         ready = False
@@ -375,3 +404,40 @@ def test_an_error_in_the_clean_up_of_a_cancelled_task_is_reported(
     task.step()
     task.cancel()
     assert [type(error) for error in reported] == [KeyError]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["being ended", "ended"])
+def test_a_task_that_the_collector_ends_meanwhile_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """It closes the coroutines of a client that nothing refers to, in whatever thread."""
+    reported: list[BaseException] = []
+    monkeypatch.setattr("zkwire.net.background.report", reported.append)
+    ending, end = threading.Event(), threading.Event()
+
+    async def service() -> None:
+        try:
+            await Turn()
+        finally:
+            ending.set()
+            end.wait(PATIENCE)
+
+    running = set[BackgroundTask]()
+    task = BackgroundTask(service, lambda _: None, lambda *_: None, running)
+    task.step()
+    coroutine: Any = task._coroutine
+    collector = threading.Thread(target=coroutine.close)
+    collector.start()
+    assert ending.wait(PATIENCE)
+    if ended:
+        end.set()
+        collector.join()
+    else:
+        running.add(task)
+        task.cancel()
+        running.add(task)
+    task.next_step(1)
+    assert not running
+    assert reported == []
+    end.set()
+    collector.join()

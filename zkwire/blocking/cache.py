@@ -54,7 +54,7 @@ class Cache(CacheView):
     limit to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes
     ``value`` of a node's data, when that is asked for.  ``on_event`` is called with each
     :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
-    may be a coroutine function).  ``on_problem``, ``problem``: see :ref:`refusals <refusals>`.
+    may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
 
     A node that the client may not read is left out.  A new access list alone is no change.  The
     number of children in a stat is right where the children belong to the cache.

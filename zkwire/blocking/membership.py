@@ -62,7 +62,7 @@ class PersistentNode(NodeView, Closing):
 
     ``ephemeral=False``: a node that stays when the session ends, but not behind ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
-    ``on_problem``, ``problem``: a refusal does not end it; see :ref:`refusals <refusals>`.
+    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
     """
 
     _algorithm: NodeKeeper
@@ -97,8 +97,8 @@ class Group(PathView, ServiceView, Closing):
 
     A member is an ephemeral node below ``path``, kept as a :class:`PersistentNode` is; kazoo's
     Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the members and
-    for the missing ones above (None: the client's ``default_acl``).  ``on_problem``, ``problem``:
-    what is refused of the memberships too; see :ref:`refusals <refusals>`.
+    for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
+    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
     """
 
     _algorithm: MemberGroup

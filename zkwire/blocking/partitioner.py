@@ -45,7 +45,7 @@ class Partitioner(PartitionerView, Closing):
     ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
     is made); while another session has a member of that name, this one waits.  ``acl``: for the
     nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
-    :ref:`refusals <refusals>`; an item whose lock is refused is in no share, the others are.
+    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
 
     Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
     TypeError for what is no str.

@@ -120,6 +120,16 @@ class Callbacks:
             thread.join(timeout)
 
 
+def _is_ended_by_the_collector(error: BaseException) -> bool:
+    """Whether a coroutine could not be used because it has been ended, or is just being.
+
+    The collector does so, in any thread, with a client that is closed for that.  The error has no
+    other place than the call, none in the coroutine.
+    """
+    place = error.__traceback__
+    return isinstance(error, (RuntimeError, ValueError)) and not (place and place.tb_next)
+
+
 class BackgroundTask:
     """Runs ``work()``, whose awaits yield Waitables, step by step, as those become ready.
 
@@ -155,31 +165,29 @@ class BackgroundTask:
             return
         if self._coroutine is None:
             self._coroutine = self._work()
-        coroutine = self._coroutine
-        if isinstance(coroutine, CoroutineType) and coroutine.cr_frame is None:
-            self._running.discard(self)  # by the collector, with a client that is closed for that
-            return
         try:
-            waitable = coroutine.send(None)
+            waitable = self._coroutine.send(None)
             self._steps += 1
             go_on = partial(self.next_step, self._steps)
             self._when_ready(waitable, partial(self._call_soon, go_on))
         except StopIteration:
             self._running.discard(self)
-        except BaseException:
+        except BaseException as error:
             self._running.discard(self)
-            raise
+            if not _is_ended_by_the_collector(error):
+                raise
 
     def cancel(self) -> None:
         """Stop it at its await; by the thread that all steps but the first belong to."""
         self._running.discard(self)
-        coroutine = self._coroutine
-        if coroutine is None or (isinstance(coroutine, CoroutineType) and coroutine.cr_running):
-            return  # it never begins, or stops itself
+        if self._coroutine is None:
+            return  # it never begins
         try:
-            coroutine.close()
+            self._coroutine.close()
         except Exception as error:  # of its clean-up; it must not end the thread that does I/O
-            report(error)
+            running = isinstance(error, ValueError) and _is_ended_by_the_collector(error)
+            if not running:  # else it is ended already, or this is a step of it
+                report(error)
 
     def next_step(self, behind: int = 0) -> None:
         """Take one step where no caller waits for it; nothing if that has been done.

@@ -3,9 +3,9 @@
 Logger ``zkwire``: ERROR for an error of the program's own that ends something, WARNING for what an
 operator has to act on, INFO for what becomes of a session, DEBUG for each attempt to connect and
 each frame; names, numbers and sizes, never payloads or secrets.  A program that has not loaded
-``logging`` wants no INFO or DEBUG, so it is not loaded for them; for the others it is, and writes
-them to the standard error.  Both log and trace are a user's code: they are called in the callback
-thread.
+``logging`` wants no INFO or DEBUG, so it is not loaded for them.  For the others it is, and writes
+them to the standard error; not in the command, which says itself what is refused.  Both log and
+trace are a user's code: they are called in the callback thread.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from functools import cache, partial
 
+from zkwire.session.outcomes import NEW_CLIENT
 from zkwire.wire.model import State, session_name
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Dispatch = Callable[[Callable[[], object]], object]
 
 LOGGER = "zkwire"
-WARNING, INFO, DEBUG = 30, 20, 10  # as in logging
+ERROR, WARNING, INFO, DEBUG = 40, 30, 20, 10  # as in logging
 _ATTEMPTS = frozenset({State.CONNECTING, State.HANDSHAKE})
 
 
@@ -63,22 +64,35 @@ def _logger(level: int) -> Any:
     that configures handlers holds that one, and may wait for this client.
     """
     logging: Any = sys.modules.get("logging")
-    logger: Any = logging and _logger_of(logging)
+    usable = hasattr(logging, "getLogger")  # else another thread is just loading it
+    logger: Any = _logger_of(logging) if usable else None
     return logger if logger and logger.getEffectiveLevel() <= level else None
 
 
 def warn(message: str) -> None:
     """Log what an operator has to act on."""
-    import logging
-
-    logging.getLogger(LOGGER).warning("%s", message)
+    _load()
+    _log(WARNING, message)
 
 
 def log_failure(message: str, error: BaseException) -> None:
     """Log an error that ends something, with its traceback."""
-    import logging
+    _load()
+    if (logger := _logger(ERROR)) is not None:
+        logger.error("%s", message, exc_info=error)
 
-    logging.getLogger(LOGGER).error("%s", message, exc_info=error)
+
+_may_load = [True]
+
+
+def be_silent_without_logging() -> None:
+    """For the command: a WARNING or ERROR does not load ``logging``."""
+    _may_load[:] = [False]
+
+
+def _load() -> None:
+    if _may_load[0]:
+        import logging  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 class _StateLog:
@@ -111,7 +125,7 @@ class _StateLog:
         if state is State.DISCONNECTED:
             return session.last_failure
         if state.terminal:
-            return str(session.ending())
+            return str(session.ending()).removesuffix(NEW_CLIENT)
         return "{}:{}".format(*session.server) if session.server else "no server"
 
 

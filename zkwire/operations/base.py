@@ -135,9 +135,12 @@ def rehearse(operations: T) -> T:
     A request that is too large, say, is a ValueError.  A watch must not be asked for.
     """
     rehearsal: Any = object.__new__(type(operations))
-    vars(rehearsal).update(vars(operations))
-    rehearsal._submit = lambda request: None
+    rehearsal.__dict__ = {**vars(operations), "_submit": _submit_nothing}
     return rehearsal
+
+
+def _submit_nothing(request: Request) -> None:
+    """What a rehearsal does with a request."""
 
 
 def too_large(op: Op, path: str | None, body: bytes, again: int = 0) -> ValueError:

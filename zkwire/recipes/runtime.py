@@ -105,6 +105,11 @@ if TYPE_CHECKING:
             ...
 
         @property
+        def forked(self) -> bool:
+            """Whether this is the copy in a forked child."""
+            ...
+
+        @property
         def lease_deadline(self) -> float:
             """Until then the session is surely alive; 0 when it may be gone."""
             ...

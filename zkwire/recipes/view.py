@@ -50,7 +50,7 @@ class ServiceView:
     def problem(self) -> Exception | None:
         """What the server refuses at this moment, or what has ended it; None while all is right.
 
-        A refusal is tried again by itself; see :ref:`refusals <refusals>`.
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
         """
         problem: Exception | None = self._algorithm._shown_problem
         return problem

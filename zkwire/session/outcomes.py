@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from zkwire.errors import ZooKeeperError
     from zkwire.session.request import Request
 
+# What an error adds for its reader, and the log does not: a supervisor has made the next one.
+NEW_CLIENT = "; make a new Client, or ask the supervisor for its next"
 # How a terminal state ends every request that has not ended.
 TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
     State.EXPIRED: (
         SessionExpiredError,
-        "the session has expired: its ephemeral nodes, locks and watches are gone; "
-        "make a new Client",
+        f"the session has expired: its ephemeral nodes, locks and watches are gone{NEW_CLIENT}",
     ),
     State.AUTH_FAILED: (AuthFailedError, "the server rejected the credentials"),
     State.CLOSED: (ClientClosedError, "the client is closed"),
 }
 NOT_RESUMED = (
-    "the session cannot be resumed: it is over, or these are not its id and password; make a new "
-    "Client"
+    f"the session cannot be resumed: it is over, or these are not its id and password{NEW_CLIENT}"
 )
 CLOSED = "the server closed it"
 RESET = "the server reset it"

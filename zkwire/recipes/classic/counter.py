@@ -16,7 +16,13 @@ the queue fifty writers make a tenth of the changes.
 
 from __future__ import annotations
 
-from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError, SequenceExhaustedError
+from zkwire.errors import (
+    BadVersionError,
+    ForkedError,
+    NodeExistsError,
+    NoNodeError,
+    SequenceExhaustedError,
+)
 from zkwire.operations.multi import Create, SetData
 from zkwire.recipes.classic.mark import Mark, Marks
 from zkwire.recipes.classic.number_format import NumberFormat, check_number
@@ -45,8 +51,11 @@ class CounterView(PathView):
         """The zxid of the change that made what this object has read or written last.
 
         Of two numbers the one with the higher version is the newer one, also when the node was
-        deleted and created in between.  RuntimeError before the first call.
+        deleted and created in between.  RuntimeError before the first call, ForkedError in a forked
+        child.
         """
+        if self._algorithm._runtime.forked:
+            raise ForkedError(f"the Counter of {self.path} belongs to the parent process")
         version: int | None = self._algorithm._version
         if version is None:
             raise RuntimeError("this counter has neither been read nor changed here")

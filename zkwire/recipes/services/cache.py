@@ -229,4 +229,4 @@ class TreeCache(CacheView, Service):
 
         Idempotent.
         """
-        self._end()
+        self._end_well()

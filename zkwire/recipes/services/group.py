@@ -53,7 +53,7 @@ class MemberGroup(GroupOwner):
                 if self._names is not None:
                     await runtime.wait_for(watch, self._asked)
                     self._note(watch)
-        self._end()
+        self._end_well()
 
     async def _read(self, runtime: Background, watch: Watch) -> None:
         """Read what is stale, and publish it."""

@@ -220,7 +220,7 @@ class SupervisorView:
         other candidates to read (:class:`Election`).
 
         A candidacy that the server refuses is logged and tried again; ``problem`` of the
-        :class:`Leadership` that this returns, and ``on_problem``: see :ref:`refusals <refusals>`.
+        :class:`Leadership` that this returns, and ``on_problem``: see docs/supervisor.md#refusals.
 
         Raises ValueError or TypeError for bad arguments, at once.
         """

@@ -169,4 +169,4 @@ class GroupOwner(AwaitedService):
         if self._started:
             self._asked.notify()
         else:
-            self._end()
+            self._end_well()

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.services.problem import OnProblem
+    from zkwire.recipes.services.problem import Problem
     from zkwire.recipes.services.service import Background
 
 
 class MemberKeeper(NodeKeeper):
     """The node of a member; ``tell`` is told each change."""
 
-    _called = "Partitioner's member at"
+    _called = "Partitioner's node"
     _tell: Callable[[], object]
 
     def _changed(self) -> None:
@@ -61,22 +61,22 @@ class Partition:
         self.data: bytes = digest(self.items)
 
     def join(
-        self, runtime: Background, tell: Callable[[], object], on_problem: OnProblem
+        self, runtime: Background, tell: Callable[[], object], trouble: Problem
     ) -> MemberKeeper:
         """Make the member's node in this session, and keep it."""
         self.name = self.name or runtime.unique()
         sessions: Any = runtime  # the driver behind it is one
         path = f"{self.members}/{self.name}"
-        member = MemberKeeper(sessions, path, self.data, self.acl, on_problem)
-        member._tell = tell
+        member = MemberKeeper(sessions, path, self.data, self.acl)
+        member._tell, member._trouble = tell, trouble
         return member
 
     def tenure(
-        self, runtime: Background, item: str, tell: Callable[[], object], on_problem: OnProblem
+        self, runtime: Background, item: str, tell: Callable[[], object], trouble: Problem
     ) -> Tenure:
         """Ask for the lock of an item."""
         path, text = f"{self.path}/items/{item}", self.name or ""
-        return Tenure(runtime, path, text, self.acl, tell, on_problem)
+        return Tenure(runtime, path, text, self.acl, tell, trouble)
 
     def allotted(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
         """The items of this member; ``roll``: the czxid and the data of each member.

@@ -25,6 +25,7 @@ from contextlib import closing, suppress
 
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
 from zkwire.recipes.runtime import persist
+from zkwire.recipes.services.problem import Problem
 from zkwire.recipes.services.sharing import Sharing
 from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.watch import Watch
@@ -60,9 +61,11 @@ class PartitionerView(PathView, ServiceView):
         * ``"acquired"``: it has all items that are to be its own.
         * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
         * ``"failed"``: it has ended with an error, which each wait raises.
-        * ``"closed"``: ``close`` was called.
+        * ``"closed"``: ``close`` was called, or this is a forked child.
         """
         algorithm = self._algorithm
+        if algorithm._sessions.forked:
+            return "closed"
         if algorithm._error is not None:
             return "failed"
         return "closed" if algorithm._leaving else algorithm._state
@@ -86,6 +89,7 @@ class Partitioning(Sharing):
         self._member: Any = None
         self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
         self._tenures: dict[str, Tenure] = {}
+        self._troubles: dict[str, Problem] = {}  # of the items, and of the member: ""
         self._begin()
 
     # --- the session's side -----------------------------------------------------------------------
@@ -96,9 +100,25 @@ class Partitioning(Sharing):
             return [member] if member is not None and member._leaving else []
         return [part for part in (member, *list(self._tenures.values())) if part is not None]
 
+    def _trouble_of(self, part: str) -> Problem:
+        """What a part is refused: each session has another part, and it is the same problem."""
+        if part not in self._troubles:
+            self._troubles[part] = Problem(self._part_problem, self._sessions.dispatch)
+        return self._troubles[part]
+
+    @property
+    def _is_refused(self) -> bool:
+        wanted = [tenure for tenure in list(self._tenures.values()) if tenure.wanted]
+        return super()._is_refused and all(tenure.settled for tenure in wanted)
+
+    @property
+    def _problem(self) -> Exception | None:
+        troubles = [self._trouble, *list(self._troubles.values())]
+        return next((trouble.error for trouble in troubles if trouble.error is not None), None)
+
     async def _serve(self, runtime: Any) -> None:
         if not self._serving:
-            self._member = self._partition.join(runtime, self._tell, self._part_problem)
+            self._member = self._partition.join(runtime, self._tell, self._trouble_of(""))
             self._serving = True
         member = self._member
         roll: dict[str, tuple[int, bytes]] = {}
@@ -120,7 +140,7 @@ class Partitioning(Sharing):
         while not member._over:
             await runtime.wait_for(self._todo)
             self._dirty = False
-        self._end()
+        self._end_well()
 
     async def _look(
         self, runtime: Any, watch: Watch, roll: dict[str, tuple[int, bytes]]
@@ -158,8 +178,11 @@ class Partitioning(Sharing):
                 runtime.dismiss(tenure)
         for item in sorted((self._plan or frozenset()) - self._tenures.keys()):
             self._tenures[item] = self._partition.tenure(
-                runtime, item, self._tell, self._part_problem
+                runtime, item, self._tell, self._trouble_of(item)
             )
+        if self._plan is not None or self._leaving:
+            for item in self._troubles.keys() - {"", *(self._plan or ())}:
+                self._troubles.pop(item).is_over()  # it is another member's matter
         wanted = {item: tenure for item, tenure in self._tenures.items() if tenure.wanted}
         self._hand_out(wanted)
         if self._plan is None and self._state == "acquired":

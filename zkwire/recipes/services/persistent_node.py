@@ -57,7 +57,7 @@ class NodeKeeper(NodeOwner):
         while self._czxid or self._doubt:
             await self._delete(runtime)
         engaged.discard(self)  # first: behind its end another object may keep the node
-        self._end()
+        self._end_well()
 
     async def _keep(self, runtime: Any) -> None:
         """Provide the node, and wait until it has to be looked at again."""

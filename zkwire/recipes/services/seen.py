@@ -72,7 +72,7 @@ class NodeWatches:
         A lost connection is no error.  From a client it raises what ended the session; from a
         supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
         with a ``callback`` that is logged, and the read is repeated.  ``problem`` and
-        ``on_problem``: see :ref:`refusals <refusals>`.
+        ``on_problem``: see docs/supervisor.md#refusals.
         """
         raise NotImplementedError
 

@@ -320,18 +320,33 @@ class Service:
         """Whether it holds within the time; raises what has ended the service, and a refusal."""
         limit = check_timeout("timeout", timeout)
         self._check()
-        in_time = await self._outcome(holds, limit)
+        in_time, refusal = await self._outcome(holds, limit)
         self._check()
-        problem = self._problem
-        if problem is not None and not holds():
-            raise problem.with_traceback(None)
+        if not (in_time or refusal):
+            refusal = self._problem
+        if refusal is not None and not holds():
+            raise refusal.with_traceback(None)
         return in_time
 
-    async def _outcome(self, holds: Callable[[], bool], limit: float | None) -> bool:
-        """Wait until it holds, the service is over or is refused anew; False if none comes."""
+    async def _outcome(
+        self, holds: Callable[[], bool], limit: float | None
+    ) -> tuple[bool, Exception | None]:
+        """Wait until it holds, or the service is over or refused anew.
+
+        Whether one of these has come in time, and the refusal if there was one.
+        """
+        refusal: Exception | None = None
+
+        def ends() -> bool:
+            nonlocal refusal
+            if self._is_refused:
+                refusal = self._problem
+            return self._over or holds() or refusal is not None
+
         self._retry()
-        with self._notified(lambda: self._over or holds() or self._is_refused) as condition:
-            return await self._sessions.holds(condition, limit)
+        with self._notified(ends) as condition:
+            in_time = await self._sessions.holds(condition, limit)
+        return in_time, refusal
 
     @contextmanager
     def _notified(self, holds: Callable[[], bool]) -> Generator[Condition, None, None]:
@@ -346,8 +361,12 @@ class Service:
     def _end(self) -> None:
         self._closed = True
         self._sessions.dismiss(self)
-        self._trouble.is_over()
         self._changed()
+
+    def _end_well(self) -> None:
+        """It is wanted no longer, and so is what it is refused."""
+        self._is_right()
+        self._end()
 
 
 async def until_closed(

@@ -120,4 +120,4 @@ class ShareReader(AwaitedService):
         self._tell()
         self._retry()
         if not self._serving:
-            self._end()
+            self._end_well()

@@ -91,4 +91,4 @@ class StateReader(Service):
 
     def close(self) -> None:
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._end()
+        self._end_well()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.locks.sequential import Place
-    from zkwire.recipes.services.problem import OnProblem
+    from zkwire.recipes.services.problem import Problem
     from zkwire.recipes.services.service import Background
 
 
@@ -44,7 +44,7 @@ class Tenure(Service):
     ``wanted``: the item is still this member's by the present allotment.
     """
 
-    _called = "lock of an item at"
+    _called = "lock of an item"
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Tenure(Service):
         text: str,
         acl: Sequence[ACL] | None,
         tell: Callable[[], object],
-        on_problem: OnProblem,
+        trouble: Problem,
     ) -> None:
         sessions: Any = runtime  # the driver behind it is one
-        super().__init__(sessions, on_problem)
-        self._path = path
+        super().__init__(sessions)
+        self._path, self._trouble = path, trouble
         self.lock: ItemLock = ItemLock(sessions, path, text, acl)
         self.lock.tell = self._in_line
         self._tell = tell
