@@ -10,6 +10,8 @@ from typing import Any
 import zkwire
 from tests.support.lock_helpers import Running
 from zkwire import (
+    AsyncClient,
+    AsyncSupervisor,
     Barrier,
     Client,
     Counter,
@@ -26,6 +28,7 @@ from zkwire import (
     Semaphore,
     SequentialLock,
     SetData,
+    Supervisor,
 )
 from zkwire.testing.kit import LIMIT, Life, Stage
 
@@ -567,3 +570,15 @@ async def lead(stage: Stage) -> None:
     await stage.until(lambda: terms, "the first term")
     stage.expire()
     await stage.until(lambda: len(terms) > 1, "the second term")
+
+
+CELLS: list[tuple[str, Life, type[Any]]] = [
+    (title, life, kind)
+    for lives, kinds in (
+        (LIVES, (Client, AsyncClient)),
+        (SUPERVISED, (Supervisor, AsyncSupervisor)),
+    )
+    for title, life in lives.items()
+    for kind in kinds
+]
+"""Every life with every client."""
