@@ -1,6 +1,6 @@
 """Refuse each request of each recipe with each plausible code, for both clients.
 
-Fails if docs/refusals.md says something else; ``--write`` puts the tables into it.
+Fails if a caller was told something that docs/refusals.md does not say; ``--write`` puts the tables into it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ def main() -> int:
     for title, life, kind in CELLS:
         found = sweep_refusals(life, kind)
         runs += len(found)
-        rows = tables.setdefault(document.recipe_of(title), {})
-        for request, cells in document.rows_of(found).items():
-            for outcome, codes in cells.items():
-                rows.setdefault(request, {}).setdefault(outcome, set()).update(codes)
+        document.add(tables.setdefault(document.recipe_of(title), {}), found)
     print(f"{runs} refusals in {len(CELLS)} lives, {time.monotonic() - started:.1f} s")
     text = document.PATH.read_text()
-    new = document.replaced(text, document.written(tables))
     if arguments.write:
-        document.PATH.write_text(new)
-    elif new != text:
-        print(f"{document.PATH.name} says something else; --write mends it")
-        return 1
-    return 0
+        made = {recipe: document.told(rows) for recipe, rows in tables.items()}
+        document.PATH.write_text(document.replaced(text, document.written(made)))
+        return 0
+    page = document.read(text)
+    untold = [
+        f"{recipe}: {line}"
+        for recipe, rows in tables.items()
+        for line in document.untold(page.get(recipe, {}), rows)
+    ]
+    print("\n".join(untold))
+    return 1 if untold or page.keys() != tables.keys() else 0
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from zkwire.testing.kit import IGNORED, RAISED, REPEATED, Refused
 PATH = Path(__file__).resolve().parents[2] / "docs" / "refusals.md"
 BEGIN, END = "<!-- begin: refusals -->\n", "<!-- end: refusals -->"
 COLUMNS = (RAISED, REPEATED, IGNORED)
+QUIET = (REPEATED, IGNORED)
 UNKNOWN = "an unknown code"
 _ROW = re.compile(r"^\| (?P<request>`.*?`) \| (?P<cells>.*) \|$")
 
@@ -29,12 +30,39 @@ def code_name(code: int) -> str:
     return UNKNOWN if kind is None else kind.__name__.removesuffix("Error")
 
 
-def rows_of(found: Iterable[Refused]) -> Rows:
-    rows: Rows = {}
+def add(rows: Rows, found: Iterable[Refused]) -> None:
+    """Note what was seen."""
     for refused in found:
         cells = rows.setdefault(f"`{refused.request}`", {})
         cells.setdefault(refused.outcome, set()).add(code_name(refused.code))
-    return rows
+
+
+def told(rows: Rows) -> Rows:
+    """What the page tells of them.
+
+    Whether a call waits at a refusal is a matter of time: where one may raise it, the page does not
+    say that it is tried again without; and it says "goes on" only where nothing else was seen.
+    """
+    page: Rows = {}
+    for request, cells in rows.items():
+        loud = set[str]().union(*(codes for o, codes in cells.items() if o not in QUIET))
+        again = cells.get(REPEATED, set()) - loud
+        quiet = {REPEATED: again, IGNORED: cells.get(IGNORED, set()) - loud - again}
+        page[request] = {
+            outcome: left for outcome, codes in cells.items() if (left := quiet.get(outcome, codes))
+        }
+    return page
+
+
+def untold(page: Rows, seen: Rows) -> list[str]:
+    """What callers were told and the page does not say."""
+    return [
+        f"{request}: {outcome}: {', '.join(sorted(missing))}"
+        for request, cells in seen.items()
+        for outcome, codes in cells.items()
+        if outcome not in QUIET
+        and (missing := codes - page.get(request, {}).get(outcome, set[str]()))
+    ]
 
 
 def written(by_recipe: Mapping[str, Rows]) -> str:

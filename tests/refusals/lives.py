@@ -276,6 +276,12 @@ async def counter(stage: Stage) -> None:
     assert await stage.call(own.get) == other.get() == 20
 
 
+def children(client: Client, path: str) -> list[str]:
+    with suppress(NoNodeError):
+        return client.get_children(path)
+    return []
+
+
 @of(LIVES, "Barrier")
 async def barrier(stage: Stage) -> None:
     path = f"{stage.path}/b"
@@ -299,13 +305,18 @@ async def double_barrier(stage: Stage) -> None:
     def rival() -> DoubleBarrier:
         return DoubleBarrier(stage.other, stage.path, 2)
 
+    async def leave() -> None:
+        await stage.call(own.leave, LIMIT, again=False)
+
     own, first = make(stage, "DoubleBarrier", stage.path, 2), rival()
     entering = Running(lambda: first.enter(LIMIT))
+    await stage.until(lambda: children(stage.other, stage.path), "the other one stands there")
     if await stage.call(own.enter, LIMIT, again=False):
         assert entering.result()
-        leaving = Running(lambda: first.leave(LIMIT))
-        await stage.call(own.leave, LIMIT, again=False)
-        assert leaving.result()
+        leaving = stage.start(leave())
+        await stage.until(lambda: stage.watches or stage.raised, "it waits for the other")
+        assert first.leave(LIMIT)
+        await leaving.result()
         return
     # Refused, and no member: the round waits for another, or had begun in this very moment.
     last = rival()
@@ -314,9 +325,9 @@ async def double_barrier(stage: Stage) -> None:
         assert first.leave(LIMIT)
         return
     assert entering.result()
-    leaving = Running(lambda: first.leave(LIMIT))
+    others = Running(lambda: first.leave(LIMIT))
     assert last.leave(LIMIT)
-    assert leaving.result()
+    assert others.result()
 
 
 @of(LIVES, "OncePer")
@@ -335,9 +346,7 @@ async def once_per(stage: Stage) -> None:
 
 def items_left(stage: Stage, folder: str = "/entries") -> list[bytes]:
     """The items in the queue, in order."""
-    read, names = stage.other.pipeline.get_data, list[str]()
-    with suppress(NoNodeError):
-        names = stage.other.get_children(stage.path + folder)
+    names, read = children(stage.other, stage.path + folder), stage.other.pipeline.get_data
     items = sorted(name for name in names if name.startswith("entry-"))
     replies = [read(f"{stage.path}{folder}/{name}") for name in items]
     return [reply.result(LIMIT).data for reply in replies]
@@ -412,7 +421,7 @@ async def take_failing(stage: Stage) -> None:
 
     with suppress(ZeroDivisionError):
         await stage.within(lambda: own.take(LIMIT), fail)
-    await stage.until(lambda: not stage.other.get_children(f"{stage.path}/taken"), "given back")
+    await stage.until(lambda: not children(stage.other, f"{stage.path}/taken"), "given back")
     assert [other.get(0).data for _ in range(2)] == [b"a", b"b"]
 
 
