@@ -1,6 +1,7 @@
 """Refuse each request of each recipe with each plausible code, for both clients.
 
-Fails if a caller was told something that docs/refusals.md does not say; ``--write`` puts the tables into it.
+Fails if a caller was told something that docs/refusals.md does not say; ``--write`` puts the tables
+into it.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def entered_lock(title: str) -> Life:
     """As a context manager."""
 
     async def life(stage: Stage) -> None:
-        lock, entered = LOCKS[title](stage), []
+        lock, entered = LOCKS[title](stage), list[Any]()
         try:
             await stage.within(lambda: lock.within(LIMIT), entered.append)
         except LockTimeoutError:
@@ -310,24 +310,29 @@ async def double_barrier(stage: Stage) -> None:
 
     own, first = make(stage, "DoubleBarrier", stage.path, 2), rival()
     entering = Running(lambda: first.enter(LIMIT))
-    await stage.until(lambda: children(stage.other, stage.path), "the other one stands there")
+    await stage.until(lambda: f"{stage.path}/ready" in others_watches(stage), "it waits there")
     if await stage.call(own.enter, LIMIT, again=False):
-        assert entering.result()
         leaving = stage.start(leave())
-        await stage.until(lambda: stage.watches or stage.raised, "it waits for the other")
-        assert first.leave(LIMIT)
-        await leaving.result()
-        return
-    # Refused, and no member: the round waits for another, or had begun in this very moment.
-    last = rival()
-    if entering.ended or not last.enter(1.0):
-        assert entering.result()
-        assert first.leave(LIMIT)
-        return
+        await stage.until(lambda: not stage.ephemerals, "it waits for the other, or was refused")
+    else:  # and is no member: the round waits for another
+        last = rival()
+        leaving = stage.start(in_thread(stage, lambda: last.enter(LIMIT) and last.leave(LIMIT)))
+    await stage.until(lambda: entering.ended)
     assert entering.result()
-    others = Running(lambda: first.leave(LIMIT))
-    assert last.leave(LIMIT)
-    assert others.result()
+    await in_thread(stage, lambda: first.leave(LIMIT))
+    await leaving.result()
+
+
+def others_watches(stage: Stage) -> list[str]:
+    server, session = stage._server, stage.other.session_id
+    return server.inspect(lambda: server.watches(session))
+
+
+async def in_thread(stage: Stage, function: Callable[[], Any]) -> None:
+    """What another client does, in a thread: it is true."""
+    running = Running(function)
+    await stage.until(lambda: running.ended)
+    assert running.result()
 
 
 @of(LIVES, "OncePer")

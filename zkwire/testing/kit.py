@@ -46,7 +46,7 @@ from zkwire.testing.server.node import CONTAINER
 from zkwire.testing.server.server import Server
 
 LIMIT = 15.0
-"""Seconds that one life may take, and one wait in it."""
+"""Seconds that one wait of a life may take, if it is not said otherwise."""
 AT_ONCE = 8
 _STEP = 0.001
 
@@ -90,7 +90,9 @@ class Stage:
     clients this is, so that one life can serve both.
     """
 
-    def __init__(self, server: Server, other: Client, path: str, kind: type[Any]) -> None:
+    def __init__(
+        self, server: Server, other: Client, path: str, kind: type[Any], patience: float = LIMIT
+    ) -> None:
         self.other: Client = other
         self.path: str = path
         self.asynchronous: bool = kind in (AsyncClient, AsyncSupervisor)
@@ -99,6 +101,7 @@ class Stage:
         self.raised: ServerError | None = None
         self.outcome: Refused | None = None
         self._noted = ""
+        self._patience = patience
         self._server = server
         self._kind = kind
         self._proxy: FaultProxy
@@ -161,10 +164,12 @@ class Stage:
 
     async def until(self, holds: Callable[[], object], what: str = "") -> Any:
         """What ``holds`` returns, as soon as that is true."""
-        latest = time.monotonic() + LIMIT
+        latest = time.monotonic() + self._patience
         while not (seen := holds()):
             if time.monotonic() > latest:
-                raise TimeoutError(f"not within {LIMIT} s: {what or inspect.getsource(holds)}")
+                raise TimeoutError(
+                    f"not within {self._patience} s: {what or inspect.getsource(holds)}"
+                )
             await asyncio.sleep(_STEP) if self.asynchronous else time.sleep(_STEP)
         return seen
 
@@ -349,10 +354,13 @@ def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
 class _Sweep:
     """All runs of one life on one server."""
 
-    def __init__(self, server: Server, life: Life, kind: type[Any], limit: float) -> None:
+    def __init__(
+        self, server: Server, life: Life, kind: type[Any], patience: float, limit: float
+    ) -> None:
         self._server = server
         self._life = life
         self._kind = kind
+        self._patience = patience
         self._limit = limit
         self._other: Client
         self._numbers = iter(range(1 << 30))
@@ -376,7 +384,8 @@ class _Sweep:
 
     def _live(self, refusal: Refusal | None) -> tuple[Stage, BaseException | None]:
         """Live once, in a thread of its own, and what is wrong."""
-        stage = Stage(self._server, self._other, f"/kit{next(self._numbers)}", self._kind)
+        path = f"/kit{next(self._numbers)}"
+        stage = Stage(self._server, self._other, path, self._kind, self._patience)
         stage._clean = self._clean
         ended: SimpleQueue[BaseException | None] = SimpleQueue()
         proxy = self._proxies.get()
@@ -406,18 +415,23 @@ def sweep_refusals(
     life: Life,
     kind: type[Any] = Client,
     *,
+    patience: float = LIMIT,
     limit: float = 4 * LIMIT,
     chosen: Callable[[list[Refusal]], list[Refusal]] = lambda every: every,
 ) -> list[Refused]:
     """Live with every refusal of every request; what the recipe has done at each.
 
     ``kind`` is `Client`, `AsyncClient`, `Supervisor` or `AsyncSupervisor`: what `Stage.client` is.
-    ``limit``: seconds for each life.  ``chosen`` picks the refusals to be tried, for instance a
+    ``patience``: seconds for each wait, such as for what a refused call has made to be gone;
+    ``limit``: for each life, so that what hangs is named.  ``chosen`` picks the refusals to be tried, for instance a
     tenth of them.  Raises AssertionError for all runs in which something was wrong.
     """
     threads = set(threading.enumerate())
     with Server() as server:
-        done = _Sweep(server, life, kind, limit).run(chosen)
-    left = [t for t in set(threading.enumerate()) - threads if not t.join(1.0) and t.is_alive()]
+        done = _Sweep(server, life, kind, patience, limit).run(chosen)
+    left = set(threading.enumerate()) - threads
+    for thread in left:
+        thread.join(1.0)
+    left = {thread for thread in left if thread.is_alive()}
     assert not left, f"threads are left: {left}"
     return done
