@@ -423,8 +423,9 @@ def sweep_refusals(
 
     ``kind`` is `Client`, `AsyncClient`, `Supervisor` or `AsyncSupervisor`: what `Stage.client` is.
     ``patience``: seconds for each wait, such as for what a refused call has made to be gone;
-    ``limit``: for each life, so that what hangs is named.  ``chosen`` picks the refusals to be tried, for instance a
-    tenth of them.  Raises AssertionError for all runs in which something was wrong.
+    ``limit``: for each life, so that what hangs is named.  ``chosen`` picks the refusals to be
+    tried, for instance a tenth of them.  Raises AssertionError for all runs in which something was
+    wrong.
     """
     threads = set(threading.enumerate())
     with Server() as server:
