@@ -73,7 +73,7 @@ NEIGHBOURS = ("docker", "curator")
 WITH_CURATOR = ("curator", "neighbours", "other_clients")
 
 LONG = (
-    "browser", "pairs", "refusals", "simulation-whole", "wheel", "pythons", "explore", "chaos",
+    "browser", "pairs", "simulation-whole", "wheel", "pythons", "refusals", "explore", "chaos",
     "fuzz", *TRIALS,
 )  # fmt: skip
 NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)

@@ -89,6 +89,9 @@ class Runtime:
             return Answer([node.rpartition("/")[2] for node in self._made])
         return Answer(None)
 
+    def jitter(self) -> float:
+        return 1.0
+
     def check(self) -> None: ...
     def check_open(self) -> None: ...
     def caller(self) -> None: ...
