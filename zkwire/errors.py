@@ -380,22 +380,42 @@ REJECTIONS = {
     ),
 }
 MISSING_CHROOT = "the chroot does not exist; a client without one can create it"
+TAKEN_NUMBER = (
+    "there is a node already with this name and the server's next number: the parent's counter is "
+    "behind the names of its children, as in a copied or restored tree, or at its end"
+)
 # What an overloaded server answers, sometimes late; a repetition after a pause may succeed.
 BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 # Some servers send these for a write that they may still execute.
 UNCERTAIN = frozenset({-4, MarshallingError.code, -7, RequestTimeoutError.code})
 
 
-def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:
-    """The error for a code in a reply's header; an unknown code keeps its number."""
+# Seen with 3.8.0 and 3.9.5 at followers; the leader refuses that operation of the multi with -120.
+PERHAPS_LOCAL = (
+    "perhaps it is a local session, since a server that is not the leader answers so to a multi "
+    "that makes an ephemeral node in one: the servers need localSessionsUpgradingEnabled=true"
+)
+
+
+def error_for(
+    code: int, op: str | None, path: str | None, sequential: bool = False
+) -> ZooKeeperError:
+    """The error for a code in a reply's header; an unknown code keeps its number.
+
+    ``sequential``: the request is a create that appends a number to ``path``.
+    """
     if code == SESSION_EXPIRED:
-        return SessionExpiredError("the session has expired", op=op, path=path)
+        local = f"; {PERHAPS_LOCAL}" if op == "multi" else ""
+        return SessionExpiredError(f"the session has expired{local}", op=op, path=path)
     if code in REJECTIONS:
         return AuthFailedError(REJECTIONS[code], op=op, path=path)
     kind = SERVER_ERRORS.get(code)
     if kind is None:
         return ServerError(code=code, op=op, path=path)
-    return kind(_cure(code, op or "", path or ""), op=op, path=path)
+    cure = _cure(code, op or "", path or "")
+    if sequential and code == NodeExistsError.code:
+        cure = TAKEN_NUMBER
+    return kind(cure, op=op, path=path)
 
 
 def _cure(code: int, op: str, path: str) -> str:
@@ -408,6 +428,11 @@ def _cure(code: int, op: str, path: str) -> str:
             return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
         if path == "/zookeeper/config":
             return "there is no such node; perhaps the server is older than 3.5, which brought it"
+    if code == EphemeralOnLocalSessionError.code:
+        return (
+            "this session is a local one, which cannot own ephemeral nodes: the servers need "
+            "localSessionsUpgradingEnabled=true, or must be without localSessionsEnabled"
+        )
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
     if code == MarshallingError.code and op == "multi":

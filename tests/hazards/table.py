@@ -22,11 +22,11 @@ ROWS_FILE = Path(__file__).with_name("rows.toml")
 DOCUMENT = TESTS.parent / "docs" / "hazards.md"
 
 CHAPTERS = {
-    "A": ("Client: connection, session, protocol", 56),
+    "A": ("Client: connection, session, protocol", 57),
     "B": ("Fair lock: a queue of sequential nodes", 44),
     "C": ("Single-node locks", 10),
     "D": ("Read-write lock, semaphore, election", 13),
-    "E": ("Processes, signals, the command line", 13),
+    "E": ("Processes, signals, the command line", 14),
     "F": ("Services in the background", 3),
 }
 NUMBERS = [f"{chapter}{n + 1}" for chapter, (_, size) in CHAPTERS.items() for n in range(size)]

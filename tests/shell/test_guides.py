@@ -28,6 +28,7 @@ PRINTED = {
     "how-fast": ["1000\n{b'1'}\n"],
     "fences": ["there is time for one step\n", "True False\n", "b'done'\n"],
     "how-to/leader-election": ["leading, with the fence 4\n"],
+    "how-to/hold-a-lock": ["working, with the fence 6\n"],
     "how-to/registration": ["['10.0.0.5:8080']\n"],
     "how-to/configuration": ["the limits are None\n"],
     "how-to/cron-lock": ["this machine writes the report\n"],

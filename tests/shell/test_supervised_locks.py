@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
 from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from tests.support.aio_helpers import blocking
-from tests.support.lock_helpers import PATIENCE
+from tests.support.lock_helpers import PATIENCE, Running
+from tests.support.supervisor_helpers import kill
 from zkwire import (
     AsyncSequentialLock,
     AsyncSupervisor,
@@ -19,6 +24,7 @@ from zkwire import (
 )
 from zkwire.testing import Server
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "hold-a-lock.md"
 TIMEOUT = 1.0
 
 
@@ -91,3 +97,32 @@ def test_the_loss_of_another_clients_lock_is_raised(server: Server) -> None:
         pytest.raises(LockLostError, match="was deleted"),
     ):
         lose(other, supervisor)
+
+
+def test_the_page_about_a_lock_for_ever_holds_it_for_ever(server: Server) -> None:
+    """Its node is deleted, its session ends, and at last its work fails."""
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    fences: SimpleQueue[int] = SimpleQueue()
+    ended = threading.Event()
+
+    def work(_: str, fence: int) -> None:
+        fences.put(fence)
+        if ended.is_set():
+            raise KeyError("the program's own")
+
+    code = block.replace("127.0.0.1:2181", server.hosts).replace("wait(1.0)", "wait(0.01)")
+    program = Running(lambda: exec(code.replace("/locks/report", "/lock"), {"print": work}))
+
+    def later(fence: int) -> int:
+        while (newer := fences.get(timeout=PATIENCE)) <= fence:
+            pass
+        return newer
+
+    fence = later(0)
+    delete_its_node(server)
+    fence = later(fence)
+    kill(server, next(iter(server.sessions)).session_id)
+    later(fence)
+    ended.set()
+    with pytest.raises(KeyError, match="the program's own"):
+        program.result()

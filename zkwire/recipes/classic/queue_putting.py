@@ -15,6 +15,7 @@ from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
 from zkwire.recipes.locks.sequential_entry import SPARE_NUMBERS
 from zkwire.recipes.runtime import one_refusal, persist, runtime_of, within
+from zkwire.recipes.sequence import catch_up
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 TOGETHER = 100  # items of one request, and their bytes
 TOGETHER_BYTES = 256 * 1024
+MOST_MISSING = 100_000
+"""Numbers that a put uses up so that the counter is past the names of a copied queue: seconds."""
 
 
 class PuttingQueue(PathView):
@@ -67,6 +70,8 @@ class PuttingQueue(PathView):
         SessionExpiredError or a cancellation leave it in doubt if ``maybe_applied``: the item was
         put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
         producers each may be too late to see that.  ValueError if the item is too large.
+        NodeExistsError in a copied queue whose counter is more than 100,000 behind the names of its
+        items; if it is less, it is brought past them.
         """
         (zxid,) = await self.put_many([data], priority, timeout=timeout)
         return zxid
@@ -81,12 +86,13 @@ class PuttingQueue(PathView):
         whether some may have been put; these are the first ones.  See :meth:`put`.
         """
         beginning = f"{self._layout.items}/{prefix(priority)}"
-        checked = [check_item(data) for data in items]
+        limit = self._runtime.send_limit
+        checked = [check_item(data, limit) for data in items]
         zxids: list[int] = []
         deadline = within(self._runtime, timeout)
         mark = await self._marks.lend(deadline)
         try:
-            for together in _together(checked):
+            for together in _together(checked, limit):
                 zxid = await self._add(mark, beginning, together, deadline)
                 zxids += [zxid] * len(together)
                 deadline = within(self._runtime, timeout)
@@ -134,19 +140,26 @@ class PuttingQueue(PathView):
                 if paths:
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid
-            except NodeExistsError:  # a server's counter is at its end
-                self._number = LAST_SEQUENCE
-                raise self._used_up() from None
+            except NodeExistsError:  # the counter is behind the names, or at its end
+                number = await catch_up(self._runtime, self._layout.items, MOST_MISSING, deadline)
+                if number > LAST_SEQUENCE - SPARE_NUMBERS:
+                    self._number = LAST_SEQUENCE
+                    raise self._used_up() from None
             except NoNodeError:
                 await self._layout.provide(self._runtime, self._acl, deadline)
 
 
-def _together(items: list[bytes]) -> Iterator[list[bytes]]:
-    """The items in groups that go into one request each."""
+def _together(items: list[bytes], send_limit: int) -> Iterator[list[bytes]]:
+    """The items in groups that go into one request each.
+
+    A quarter of its bytes, at most, are data, and each item has its share of the rest.
+    """
+    most = min(TOGETHER, send_limit // 1024)
+    most_of_data = min(TOGETHER_BYTES, send_limit // 4)
     group: list[bytes] = []
     size = 0
     for data in items:
-        if group and (len(group) == TOGETHER or size + len(data) > TOGETHER_BYTES):
+        if group and (len(group) == most or size + len(data) > most_of_data):
             yield group
             group, size = [], 0
         group.append(data)
