@@ -28,7 +28,7 @@ from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.cli.shell import completing
 from zkwire.cli.shell.completing import completions
-from zkwire.cli.shell.typing_aids import Readline
+from zkwire.cli.shell.terminal import Readline
 from zkwire.testing import Server
 from zkwire.testing.proxy import faults
 

@@ -6,8 +6,7 @@ import pytest
 
 from zkwire import SeenChildren, SeenData, Stat
 from zkwire.cli.exits import DONE, TIMED_OUT
-from zkwire.cli.nodes.stream import MISSED, EnoughError, Stream, check_reader
-from zkwire.cli.nodes.watch import States
+from zkwire.cli.nodes.watching import MISSED, EnoughError, States, Stream, check_reader
 from zkwire.cli.output import Output
 
 

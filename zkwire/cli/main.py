@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command of these words (None: those of the process); returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        from zkwire.cli.help import overview
+        from zkwire.cli.parser import overview
 
         tell(overview() + "\n")
         return USAGE
@@ -54,7 +54,7 @@ def _status(words: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     options = argparse.Namespace(**defaults(), words=arguments)
     if arguments[0].startswith("-"):
-        from zkwire.cli.help import parser_of_all
+        from zkwire.cli.parser import parser_of_all
 
         parser_of_all().parse_args(arguments, options)
     name, *rest = options.words

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
 
 from zkwire.cli.exits import is_foreseen, outcome_of, status_of
 from zkwire.errors import ServerError, ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, TextIO
+    from zkwire import ACL, Stat
 
-    from zkwire import Stat
 
 VERSION = 1
 MOST_CHARACTERS = 1000  # of an error or a note: a path in it may have a mebibyte
@@ -116,7 +116,7 @@ def describe(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     """The message of an error with its notes; a defect of zkwire is called that."""
-    from zkwire.cli.advice import in_flags
+    from zkwire.cli.exits import in_flags
 
     text, notes = in_flags(str(error)), getattr(error, "__notes__", ())
     if notes:
@@ -187,7 +187,6 @@ def now() -> str:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-
     fields: dict[str, Any] = {"error": type(error).__name__.removesuffix("Error")}
     if isinstance(error, ServerError):
         fields["code"] = error.code
@@ -218,3 +217,31 @@ def tell(text: str) -> None:
         _write(sys.stderr, text)
     except OSError:
         sys.stderr = None  # else Python tries again at its end, and then has a status of its own
+
+
+# --- access ---------------------------------------------------------------------------------------
+# How an entry of an access list is written: ``scheme:id:perms``, as ``zkCli.sh`` takes it.
+#
+# An id may have colons, a scheme has none.
+
+LETTERS = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}  # in the order of ZooKeeper's own tools
+
+
+def entry_text(entry: ACL) -> str:
+    """An entry in words."""
+    perms = "".join(letter for letter, bit in LETTERS.items() if entry.perms & bit)
+    return f"{entry.id.scheme}:{entry.id.id}:{perms}"
+
+
+def entry_of(text: str) -> ACL:
+    """The opposite of :func:`entry_text`; ValueError if it is none."""
+    from zkwire import ACL, Id
+
+    scheme, _, rest = text.partition(":")
+    name, colon, letters = rest.rpartition(":")
+    if not (scheme and colon and set(letters) <= set(LETTERS)):
+        raise ValueError(
+            f"{text!r} is no entry of an access list: SCHEME:ID:PERMS with PERMS of the letters "
+            "cdrwa"
+        )
+    return ACL(sum(LETTERS[letter] for letter in set(letters)), Id(scheme, name))

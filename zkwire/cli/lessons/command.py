@@ -52,6 +52,14 @@ def add_flag(group: argparse._ActionsContainer, flag: Flag) -> None:
 
 
 def _lesson(context: Context, asked: argparse.Namespace) -> int:
+    """
+    zkwire lesson                         # the list
+    zkwire lesson lost-reply              # one of them
+    zkwire lesson lost-reply --op delete  # the same, with another outcome
+
+    Each lesson runs zkwire's client against zkwire's server in this process, on a
+    virtual clock: no server is needed, and what it shows has happened.
+    """
     if (asked.all or asked.name is None) and asked.svg:
         raise UsageError("one lesson makes a drawing: name it")
     if not asked.all and asked.name is None:
@@ -168,17 +176,5 @@ def _run_on_server(
 
 
 COMMANDS = {
-    "lesson": Command(
-        _lesson,
-        _arguments,
-        examples=(
-            "zkwire lesson                         # the list",
-            "zkwire lesson lost-reply              # one of them",
-            "zkwire lesson lost-reply --op delete  # the same, with another outcome",
-        ),
-        details="Each lesson runs zkwire's client against zkwire's server in this process, on a\n"
-        "virtual clock: no server is needed, and what it shows has happened.",
-        in_shell=False,
-        connects=False,
-    ),
+    "lesson": Command(_lesson, _arguments, in_shell=False, connects=False),
 }

@@ -6,8 +6,7 @@ Children are asked for with a time limit, and only so many are shown.  It never 
 from __future__ import annotations
 
 from zkwire.cli.command import TABLE
-from zkwire.cli.shell.aliases import NAMES, translate
-from zkwire.cli.shell.words import quoted, unfinished
+from zkwire.cli.shell.words import NAMES, quoted, translate, unfinished
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

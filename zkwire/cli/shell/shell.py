@@ -29,6 +29,15 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _shell(context: Context, asked: Namespace) -> int:
+    """
+    zkwire shell -s zk1:2181            # at a terminal: help shows what there is
+    zkwire shell -c 'cd /app; ls; get config'
+    zkwire shell < commands.txt         # stops at the first that fails
+
+    The commands are those of zkwire itself, and the names that zkCli has for
+    them (delete, deleteall, getAcl, addWatch, ...) mean the same. In a script
+    the exit status is that of the first command that has failed.
+    """
     from zkwire.cli.shell.interpreter import Interpreter
 
     interpreter = Interpreter(context)
@@ -68,17 +77,5 @@ def _script(interpreter: Interpreter, lines: Iterable[str], *, keep_going: bool)
 
 
 COMMANDS = {
-    "shell": Command(
-        _shell,
-        _arguments,
-        examples=(
-            "zkwire shell -s zk1:2181            # at a terminal: help shows what there is",
-            "zkwire shell -c 'cd /app; ls; get config'",
-            "zkwire shell < commands.txt         # stops at the first that fails",
-        ),
-        details="The commands are those of zkwire itself, and the names that zkCli has for\n"
-        "them (delete, deleteall, getAcl, addWatch, ...) mean the same. In a script\n"
-        "the exit status is that of the first command that has failed.",
-        in_shell=False,
-    ),
+    "shell": Command(_shell, _arguments, in_shell=False),
 }

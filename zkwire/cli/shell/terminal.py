@@ -9,21 +9,23 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
 
 from zkwire import __version__
 from zkwire.cli.exits import DONE
 from zkwire.cli.output import one_line, printable
-from zkwire.cli.shell.own_commands import has_secret
-from zkwire.cli.shell.typing_aids import Readline, readline_or_none
+from zkwire.cli.shell.completing import completions
+from zkwire.cli.shell.interpreter import has_secret
 from zkwire.cli.shell.words import mark_left
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from zkwire import Client
     from zkwire.cli.shell.interpreter import Interpreter
+
 
 WIDTH = 80  # of a terminal that does not know its own
 PATH_WIDTH = 30
@@ -155,3 +157,71 @@ def _server(client: Client) -> str:
         return "-"
     host, port = server
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+# --- typing aids ----------------------------------------------------------------------------------
+# readline, where there is one: the history in a file, and completion by the tabulator.
+
+LINES_KEPT = 1000
+
+
+def history_file() -> Path | None:
+    """Where XDG has what a program remembers of its runs; None for a user without a home."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return Path(state) / "zkwire" / "history"
+
+
+def readline_or_none(interpreter: Interpreter) -> Readline | None:
+    """The module, which not every Python has."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    return Readline(readline, interpreter)
+
+
+class Readline:
+    """Between :meth:`begin` and :meth:`end` what is typed can be edited, recalled and completed."""
+
+    def __init__(self, readline: ModuleType, interpreter: Interpreter) -> None:
+        self._readline = readline
+        self._interpreter = interpreter
+        self._file = history_file()
+        self._found: list[str] = []
+
+    def begin(self) -> None:
+        """Read the history; a file that cannot be read is none."""
+        readline = self._readline
+        readline.set_auto_history(False)
+        readline.set_history_length(LINES_KEPT)
+        if self._file is not None:
+            with suppress(OSError, UnicodeError):
+                readline.read_history_file(self._file)
+        readline.set_completer(self._complete)
+        readline.set_completer_delims(" \t\n;")
+        editline = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if editline else "tab: complete")
+
+    def keep(self, line: str) -> None:
+        """Add a line to the history."""
+        self._readline.add_history(line)
+
+    def end(self) -> None:
+        """Write the history, for its owner alone; where that is impossible there is none."""
+        self._readline.set_completer(None)
+        if self._file is None:
+            return
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600))
+            self._readline.write_history_file(self._file)
+
+    def _complete(self, text: str, number: int) -> str | None:
+        """readline's question for the completion of this number."""
+        if number == 0:
+            line = self._readline.get_line_buffer()[: self._readline.get_endidx()]
+            self._found = completions(self._interpreter, line)
+        return self._found[number] if number < len(self._found) else None

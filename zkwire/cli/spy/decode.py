@@ -39,6 +39,14 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _decode(context: Context, asked: Namespace) -> int:
+    """
+    zkwire decode fffffffe0000000b                      # a ping
+    zkwire decode --dir s2c --op getData reply.bin      # a reply, from a file
+    tcpflow ... | zkwire decode --stream -   # all frames of a direction
+
+    Passwords and tokens are hidden.  The exit status is 1 if something in the bytes
+    cannot be: the line behind the fields says what, and where.
+    """
     opcode = _opcode(asked.op) if asked.op else None
     data = _bytes_of(asked.what)
     if not data:
@@ -236,16 +244,5 @@ def _cost(message: Message) -> tuple[int, int]:
 
 
 COMMANDS = {
-    "decode": Command(
-        _decode,
-        _arguments,
-        examples=(
-            "zkwire decode fffffffe0000000b                      # a ping",
-            "zkwire decode --dir s2c --op getData reply.bin      # a reply, from a file",
-            "tcpflow ... | zkwire decode --stream -   # all frames of a direction",
-        ),
-        details="Passwords and tokens are hidden.  The exit status is 1 if something in the bytes\n"
-        "cannot be: the line behind the fields says what, and where.",
-        connects=False,
-    ),
+    "decode": Command(_decode, _arguments, connects=False),
 }

@@ -70,6 +70,18 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _spy(context: Context, asked: Namespace) -> int:
+    """
+    zkwire spy 127.0.0.1:2181                 # then point a client at its address
+    zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it
+    zkwire spy --fault cut-after:create HOST:PORT -- myclient {}
+    zkwire spy -f none --stats --by path HOST:PORT --for 1m
+    zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg
+
+    The words behind -- are a program that is run with {} replaced by the address of
+    the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.
+    Ctrl-C ends it, and drawings and statistics are written.  For `create`,
+    `getChildren` and `setWatches` all kinds of them count.
+    """
     faults, shown = Faults(asked.fault), Filter(asked)
     _check(asked)
     listen = _listen(asked.listen)
@@ -286,22 +298,5 @@ class _Program:
 
 
 COMMANDS = {
-    "spy": Command(
-        _spy,
-        _arguments,
-        examples=(
-            "zkwire spy 127.0.0.1:2181                 # then point a client at its address",
-            "zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it",
-            "zkwire spy --fault cut-after:create HOST:PORT -- myclient {}",
-            "zkwire spy -f none --stats --by path HOST:PORT --for 1m",
-            "zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg",
-        ),
-        details="The words behind -- are a program that is run with {} replaced by the address of\n"
-        "the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.\n"
-        "Ctrl-C ends it, and drawings and statistics are written.  For `create`,\n"
-        "`getChildren` and `setWatches` all kinds of them count.",
-        in_shell=False,
-        connects=False,
-        runs_program=True,
-    ),
+    "spy": Command(_spy, _arguments, in_shell=False, connects=False, runs_program=True),
 }

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 
-from zkwire.cli.access import entry_of, entry_text
-from zkwire.cli.output import data_fields, stat_fields
-from zkwire.cli.transfer.node import Node
+from zkwire.cli.output import data_fields, entry_of, entry_text, stat_fields
+from zkwire.cli.transfer.tree import Node
 from zkwire.operations.sequence import next_number
 from zkwire.wire.paths import check_path, parent
 
