@@ -26,7 +26,7 @@ from zkwire.cli.command import UsageError
 from zkwire.cli.lessons.command import add_flag
 from zkwire.cli.lessons.events import CUT, SAY, Event
 from zkwire.cli.lessons.lesson import TABLE, Lesson, find
-from zkwire.cli.lessons.picture import picture_of, rows_of
+from zkwire.cli.lessons.show import picture_of, rows_of
 from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.picture import Step, svg
 from zkwire.testing.simulation.client import Step as SimulationStep

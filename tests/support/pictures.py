@@ -18,7 +18,7 @@ from zkwire import AsyncSequentialLock, State, Watch
 from zkwire.cli.lessons.events import TABLE, Event
 from zkwire.cli.lessons.herd import LESSON as HERD
 from zkwire.cli.lessons.herd import Queue
-from zkwire.cli.lessons.picture import picture_of
+from zkwire.cli.lessons.show import picture_of
 from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.picture import svg
 

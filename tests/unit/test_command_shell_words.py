@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.support.command_lines import interpreter_of
 from zkwire.cli.command import TABLE, UsageError
-from zkwire.cli.shell.completing import completions
 from zkwire.cli.shell.interpreter import Interpreter, has_secret
+from zkwire.cli.shell.terminal import completions
 from zkwire.cli.shell.words import NAMES, commands_of, quoted, translate, unfinished, whole_lines
 
 

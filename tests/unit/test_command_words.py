@@ -8,7 +8,7 @@ from threading import TIMEOUT_MAX
 import pytest
 
 from zkwire import ACL, Id
-from zkwire.cli.arguments import duration
+from zkwire.cli.command import duration
 from zkwire.cli.nodes.writing import access_list
 from zkwire.cli.output import entry_text
 

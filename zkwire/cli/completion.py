@@ -11,13 +11,21 @@ from __future__ import annotations
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
-from zkwire.cli.arguments import CONNECTION, OUTPUT, add_options, defaults
-from zkwire.cli.command import TABLE, Command, find
+from zkwire.cli.command import (
+    CONNECTION,
+    OUTPUT,
+    TABLE,
+    Command,
+    Parser,
+    add_options,
+    defaults,
+    find,
+    parser_of,
+)
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, REFUSED
 from zkwire.cli.lessons.lesson import TABLE as LESSONS
-from zkwire.cli.parser import Parser, parser_of
-from zkwire.cli.shell.completing import SECONDS, children
+from zkwire.cli.output import DONE, REFUSED
+from zkwire.cli.shell.terminal import SECONDS, children
 from zkwire.errors import ZooKeeperError
 
 SCRIPTS = {

@@ -12,13 +12,10 @@ from typing import Any
 from zkwire import AsyncBlockingLock, AsyncNonBlockingLock, AsyncSequentialLock, State
 from zkwire.cli.command import Command
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, REFUSED
 from zkwire.cli.lessons.command import play
 from zkwire.cli.lessons.lesson import Lesson
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.output import DONE, REFUSED
 
 WRITERS, LINES, PIECES, WAITERS = 4, 4, 6, 8
 LOCKS: dict[str, type[Any]] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from zkwire.cli.exits import BY_SIGNAL, with_status
+from zkwire.cli.output import BY_SIGNAL, with_status
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+
 from zkwire.cli.command import Command
+from zkwire.cli.context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
-    from argparse import ArgumentParser, Namespace
-
-    from zkwire.cli.context import Context
 
 
 def _arguments(parser: ArgumentParser) -> None:

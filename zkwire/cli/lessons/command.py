@@ -10,15 +10,12 @@ from typing import Any
 
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.lessons.events import Record
 from zkwire.cli.lessons.lesson import TABLE, Flag, Lesson, find
+from zkwire.cli.lessons.server_stage import ServerStage
+from zkwire.cli.lessons.show import Objects, Terminal
+from zkwire.cli.output import DONE, REFUSED
 from zkwire.errors import ZooKeeperError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.events import Record
-    from zkwire.cli.lessons.server_stage import ServerStage
-    from zkwire.cli.lessons.show import Objects, Terminal
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +140,7 @@ def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
             stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
     shown.finish(stage.failures)
     if context.options.svg:
-        from zkwire.cli.lessons.picture import picture_of
+        from zkwire.cli.lessons.show import picture_of
         from zkwire.cli.picture import svg
 
         title = f"zkwire lesson {name}: {lesson.title}"

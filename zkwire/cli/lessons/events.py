@@ -8,17 +8,15 @@ from typing import Any, NamedTuple, Protocol
 
 from zkwire.errors import ProtocolError, error_for
 from zkwire.jute.records import ConnectRequest, ConnectResponse, WatcherEvent
+from zkwire.testing.proxy.frames import Frame
 from zkwire.wire import ops
 from zkwire.wire.model import EventType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.testing.proxy.frames import Frame
 
-    class Named(Protocol):
-        """A client of a stage."""
+class Named(Protocol):
+    """A client of a stage."""
 
-        name: str
+    name: str
 
 
 # What happens on a stage, one event at a time, for whatever shows it or keeps it.

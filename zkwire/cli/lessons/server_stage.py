@@ -17,23 +17,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import zkwire
 from zkwire import AsyncClient, ConnectionLossError, OperationTimeoutError, State, ZooKeeperError
 from zkwire.cli.interrupts import handled, interrupt
 from zkwire.cli.lessons.events import CUT, END, FRAME, GO, SERVER, STOP, Event, Record, described
 from zkwire.jute.frames import frame as frame_of
 from zkwire.jute.records import ConnectRequest, ConnectResponse
-from zkwire.testing.proxy.faults import Cut, Send
+from zkwire.testing.proxy.faults import Action, Cut, Send, Step
+from zkwire.testing.proxy.frames import Frame
 from zkwire.testing.proxy.proxy import resolve
 from zkwire.testing.proxy.relay import Relay
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Credentials
-    from zkwire.testing.proxy.faults import Action, Step
-    from zkwire.testing.proxy.frames import Frame
-
-    # A kind of event, words, a detail, a frame.
-    Tell = Callable[[str, str, str, Frame | None], object]
+# A kind of event, words, a detail, a frame.
+Tell = Callable[[str, str, str, Frame | None], object]
 
 
 LONGEST = 300.0  # seconds for a lesson
@@ -189,7 +185,7 @@ class ServerStage(Record):
         *,
         session_timeout: float = 10.0,
         auth: Sequence[tuple[str, bytes]] = (),
-        resume: Credentials | None = None,
+        resume: zkwire.Credentials | None = None,
     ) -> StagedClient:
         """A client, which connects at its first request."""
         self._auth += auth

@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import zkwire
 from zkwire.cli.lessons.events import (
     CUT,
     END,
@@ -25,7 +26,9 @@ from zkwire.cli.lessons.events import (
 )
 from zkwire.session.waitable import Waitable
 from zkwire.testing.proxy.conversation import Conversation
-from zkwire.testing.proxy.frames import OPCODES
+from zkwire.testing.proxy.frames import OPCODES, Direction, Frame
+from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.tree import DataTree
 from zkwire.testing.simulation import InTurn, Simulation, Step, ViolationError
 from zkwire.testing.simulation.asyncio_client import SimulatedClient
 from zkwire.testing.simulation.client import Client, Link, Suspend
@@ -33,20 +36,14 @@ from zkwire.testing.simulation.stage import START
 from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
 from zkwire.wire.model import session_name
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Credentials
-    from zkwire.testing.proxy.frames import Direction, Frame
-    from zkwire.testing.server.connection import Connection
-    from zkwire.testing.server.tree import DataTree
 
-    class Followed(Protocol):
-        """A lock."""
+class Followed(Protocol):
+    """A lock."""
 
-        @property
-        def held(self) -> bool: ...
-        @property
-        def fence(self) -> int: ...
+    @property
+    def held(self) -> bool: ...
+    @property
+    def fence(self) -> int: ...
 
 
 TICK = 2.0
@@ -83,7 +80,7 @@ class Stage(Record):
         session_timeout: float = 10.0,
         server: str = "S1",
         auth: Sequence[tuple[str, bytes]] = (),
-        resume: Credentials | None = None,
+        resume: zkwire.Credentials | None = None,
     ) -> SimulatedClient:
         """A client, which begins to connect; the options are those of AsyncClient."""
         options = {"timeout": session_timeout, "resume": resume}

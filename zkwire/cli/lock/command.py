@@ -10,9 +10,11 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from zkwire.cli.arguments import duration
-from zkwire.cli.command import Command, UsageError
-from zkwire.cli.exits import (
+from zkwire.cli.command import Command, UsageError, duration
+from zkwire.cli.context import Context
+from zkwire.cli.lock.holding import Grant, acquire, hold, release, show_grant
+from zkwire.cli.lock.signals import Interrupted, Signals
+from zkwire.cli.output import (
     BY_SIGNAL,
     FAILED,
     LOCK_LOST,
@@ -21,8 +23,6 @@ from zkwire.cli.exits import (
     TIMED_OUT,
     with_status,
 )
-from zkwire.cli.lock.holding import Grant, acquire, hold, release, show_grant
-from zkwire.cli.lock.signals import Interrupted, Signals
 from zkwire.errors import (
     LockLostError,
     LockTakenError,
@@ -30,11 +30,6 @@ from zkwire.errors import (
 from zkwire.net.options import check_lease_margin
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.wire.paths import check_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.context import Context
-
 
 KILL_AFTER = 3.0
 PINGS_APART = 2.5  # lease margins, at most, until an answer counts

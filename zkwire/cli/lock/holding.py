@@ -12,11 +12,11 @@ import sys
 from argparse import Namespace
 from typing import Any
 
+import zkwire
 from zkwire.cli.context import Context
-from zkwire.cli.exits import FAILED, with_status
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
 from zkwire.cli.lock.signals import Interrupted, Signals
-from zkwire.cli.output import Output, describe, hex_id
+from zkwire.cli.output import FAILED, Output, describe, hex_id, with_status
 from zkwire.errors import (
     LockLostError,
     LockTakenError,
@@ -25,11 +25,6 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.net.pacing import clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Client
-
 
 LONGEST_WAIT = 1.0
 
@@ -40,7 +35,7 @@ class Grant:
     ``longest_wait``: seconds after which a look at the lock is due, whatever has been heard.
     """
 
-    def __init__(self, client: Client, lock: Any) -> None:
+    def __init__(self, client: zkwire.Client, lock: Any) -> None:
         self.client = client
         self.lock = lock
         self.longest_wait: float = min(LONGEST_WAIT, client.session_timeout / 10)
@@ -57,7 +52,7 @@ def signature(text: str) -> str:
     return f"{os.uname().nodename}:{os.getpid()} {text}".rstrip()
 
 
-def lock_of(client: Client, asked: Namespace) -> Any:
+def lock_of(client: zkwire.Client, asked: Namespace) -> Any:
     """A lock of the kind that was asked for; all kinds but a semaphore exclude each other."""
     text = signature(asked.id)
     if asked.holders:
@@ -69,9 +64,7 @@ def lock_of(client: Client, asked: Namespace) -> Any:
 
         table = ReadWriteLock(client, asked.path, text)
         return table.read if asked.shared else table.write
-    from zkwire import SequentialLock
-
-    return SequentialLock(client, asked.path, text)
+    return zkwire.SequentialLock(client, asked.path, text)
 
 
 def acquire(context: Context, asked: Namespace) -> Grant:
@@ -94,7 +87,7 @@ def acquire(context: Context, asked: Namespace) -> Grant:
         raise with_status(error, FAILED) from None
 
 
-def _acquired(client: Client, asked: Namespace, until: float | None) -> Grant:
+def _acquired(client: zkwire.Client, asked: Namespace, until: float | None) -> Grant:
     lock = lock_of(client, asked)
     if until is None:
         lock.acquire()

@@ -18,18 +18,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from signal import SIGCONT
 
+from zkwire.cli.context import Context
 from zkwire.cli.lock import watchdog
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
-from zkwire.cli.lock.signals import FOR_COMMAND
+from zkwire.cli.lock.holding import Grant
+from zkwire.cli.lock.signals import FOR_COMMAND, Signals
 from zkwire.cli.output import hex_id
 from zkwire.net.pacing import clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.context import Context
-    from zkwire.cli.lock.holding import Grant
-    from zkwire.cli.lock.signals import Signals
-
 
 GROUP_POLL = 0.05  # nothing tells of the end of a group
 

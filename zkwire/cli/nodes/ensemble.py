@@ -8,15 +8,10 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from posixpath import join
 
-from zkwire.cli.arguments import wrong_word
-from zkwire.cli.command import Command, UsageError
+import zkwire
+from zkwire.cli.command import Command, UsageError, wrong_word
+from zkwire.cli.context import Context
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError, error_for
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Client
-    from zkwire.cli.context import Context
-
 
 # The commands about the ensemble and the session: config, reconfig, whoami, ephemerals.
 
@@ -200,7 +195,7 @@ def _chroot(context: Context) -> str:
 
 
 @contextmanager
-def _without_chroot(context: Context) -> Generator[Client]:
+def _without_chroot(context: Context) -> Generator[zkwire.Client]:
     if not _chroot(context):
         yield context.client
         return
@@ -227,7 +222,9 @@ def _written(numbers: dict[str, int]) -> bytes:
     return ";".join([first + "=" * bool(rest), *(f"{k}={v}" for k, v in rest.items())]).encode()
 
 
-def _show_quota(context: Context, client: Client, path: str, full: str, *, shown: bool) -> None:
+def _show_quota(
+    context: Context, client: zkwire.Client, path: str, full: str, *, shown: bool
+) -> None:
     try:
         limits = _numbers_in(client.get_data(f"{QUOTAS}{full}{LIMITS}").data)
     except NoNodeError:
@@ -249,7 +246,7 @@ def _or_none(number: int | None) -> int | None:
     return None if number == NONE else number
 
 
-def _set_quota(client: Client, path: str, limits: dict[str, int]) -> None:
+def _set_quota(client: zkwire.Client, path: str, limits: dict[str, int]) -> None:
     if client.exists(path) is None:
         raise error_for(NoNodeError.code, "quota", path)
     _refuse_beside_another(client, path)
@@ -265,7 +262,7 @@ def _set_quota(client: Client, path: str, limits: dict[str, int]) -> None:
         client.set_data(node + LIMITS, _written(_numbers_in(data) | limits), stat.version)
 
 
-def _refuse_beside_another(client: Client, path: str) -> None:
+def _refuse_beside_another(client: zkwire.Client, path: str) -> None:
     above = [path[:i] for i, letter in enumerate(path) if letter == "/" and i]
     for other in above:
         if client.exists(f"{QUOTAS}{other}{LIMITS}"):
@@ -277,7 +274,7 @@ def _refuse_beside_another(client: Client, path: str) -> None:
                 raise NodeExistsError(f"{other} below it has a quota", op="quota", path=path)
 
 
-def _delete_quota(client: Client, path: str) -> None:
+def _delete_quota(client: zkwire.Client, path: str) -> None:
     """Delete both nodes, and those above that have no other purpose."""
     node = f"{QUOTAS}{path}"
     try:

@@ -7,16 +7,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import zkwire
 from zkwire.cli.command import Command
-from zkwire.cli.exits import DONE, REFUSED
-from zkwire.cli.output import data_fields, moment, stat_fields, stat_lines
+from zkwire.cli.context import Context
+from zkwire.cli.output import DONE, REFUSED, data_fields, moment, stat_fields, stat_lines
 from zkwire.errors import NoNodeError, error_for
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Client, Stat
-    from zkwire.cli.context import Context
-
 
 # The commands that read one node: get, exists, stat, sync.
 
@@ -169,7 +164,7 @@ def _ls(context: Context, asked: Namespace) -> None:
 
 
 def _ls_fields(
-    client: Client, asked: Namespace, path: str, names: list[str], stat: Stat
+    client: zkwire.Client, asked: Namespace, path: str, names: list[str], stat: zkwire.Stat
 ) -> dict[str, Any]:
     key, name = ("nodes", "path") if asked.recursive else ("children", "name")
     listed: dict[str, Any] = {key: names}
@@ -181,14 +176,16 @@ def _ls_fields(
     return {"path": path, **listed, **({"stat": stat_fields(stat)} if asked.stat else {})}
 
 
-def _rows(client: Client, path: str, names: list[str]) -> Iterator[str]:
+def _rows(client: zkwire.Client, path: str, names: list[str]) -> Iterator[str]:
     for name, stat in _stats(client, path, names):
         kind = "e" if stat.ephemeral_owner else "-"
         numbers = f"{stat.num_children:8}  {stat.data_length:8}  {stat.version:7}"
         yield f"{kind} {numbers}  {moment(stat.mtime)[:19]}Z  {name}"
 
 
-def _stats(client: Client, path: str, names: Sequence[str]) -> Iterator[tuple[str, Stat]]:
+def _stats(
+    client: zkwire.Client, path: str, names: Sequence[str]
+) -> Iterator[tuple[str, zkwire.Stat]]:
     """Each name, or path, and its stat."""
     paths = [name if name.startswith("/") else below(path, name) for name in names]
     for name, (_, stat) in zip(names, each(client.pipeline.exists, paths), strict=True):
@@ -235,7 +232,7 @@ def _tree(context: Context, asked: Namespace) -> None:
         raise ValueError("-L takes a number from 1 on")
     client = context.client
     children = _levels(client, path, asked.depth)
-    stats: dict[str, Stat] = {}
+    stats: dict[str, zkwire.Stat] = {}
     if asked.long:
         paths = [below(parent, name) for parent, names in children.items() for name in names]
         stats = {node: stat for node, stat in each(client.pipeline.exists, paths) if stat}
@@ -247,7 +244,7 @@ def _tree(context: Context, asked: Namespace) -> None:
         out.line(line)
 
 
-def _levels(client: Client, path: str, depth: int | None) -> dict[str, list[str]]:
+def _levels(client: zkwire.Client, path: str, depth: int | None) -> dict[str, list[str]]:
     """The children of each node down to this depth, sorted."""
     children = {path: sorted(client.get_children(path))}
     level = [below(path, name) for name in children[path]]
@@ -261,7 +258,7 @@ def _levels(client: Client, path: str, depth: int | None) -> dict[str, list[str]
     return children
 
 
-def _nested(children: dict[str, list[str]], path: str, stats: dict[str, Stat]) -> list[Any]:
+def _nested(children: dict[str, list[str]], path: str, stats: dict[str, zkwire.Stat]) -> list[Any]:
     """Objects in objects; made without recursion, as a tree may be deeper than Python's stack."""
     made: dict[str, list[Any]] = {path: []}
     for parent, names in children.items():  # parents before their children
@@ -275,7 +272,9 @@ def _nested(children: dict[str, list[str]], path: str, stats: dict[str, Stat]) -
     return made[path]
 
 
-def _drawing(children: dict[str, list[str]], path: str, stats: dict[str, Stat]) -> Iterator[str]:
+def _drawing(
+    children: dict[str, list[str]], path: str, stats: dict[str, zkwire.Stat]
+) -> Iterator[str]:
     last, inner, bar, blank = _strokes()
     todo = [(path, name, "") for name in reversed(children.get(path, []))]
     while todo:
@@ -287,7 +286,7 @@ def _drawing(children: dict[str, list[str]], path: str, stats: dict[str, Stat]) 
         todo += [(node, child, deeper) for child in reversed(children.get(node, []))]
 
 
-def _remark(stat: Stat | None) -> str:
+def _remark(stat: zkwire.Stat | None) -> str:
     if stat is None:
         return ""
     return f"  ({stat.data_length} bytes{', ephemeral' if stat.ephemeral_owner else ''})"

@@ -15,21 +15,23 @@ from threading import Thread
 from time import monotonic
 from typing import NoReturn, Self
 
+import zkwire
 from zkwire import SeenChildren
-from zkwire.cli.arguments import duration, wrong_word
-from zkwire.cli.command import Command
-from zkwire.cli.exits import DONE, TIMED_OUT
-from zkwire.cli.output import data_fields, hex_id, now, one_line, stat_fields
+from zkwire.cli.command import Command, duration, wrong_word
+from zkwire.cli.context import Context
+from zkwire.cli.output import (
+    DONE,
+    TIMED_OUT,
+    Output,
+    data_fields,
+    hex_id,
+    now,
+    one_line,
+    stat_fields,
+)
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ZooKeeperError
 from zkwire.wire.model import EventType, State
 from zkwire.wire.paths import check_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Client, Event, SeenData, Supervisor
-    from zkwire.cli.context import Context
-    from zkwire.cli.output import Output
-
 
 # ``zkwire watch``: a line for each change of a node, of its children, or of its tree.
 #
@@ -90,11 +92,11 @@ def _watch(context: Context, asked: Namespace) -> int:
     with context.supervisor() as supervisor, stream:
         context.await_session(supervisor, context.options.connect_timeout)
         if asked.recursive or asked.persistent:
-            begin: Callable[[Client], object] = Events(stream, path, asked)
+            begin: Callable[[zkwire.Client], object] = Events(stream, path, asked)
         else:
             show = States(stream, path, initial=asked.initial)
             watch = supervisor.watch_children if asked.children else supervisor.watch_data
-            states: Iterator[SeenData | SeenChildren] = iter(watch(path))
+            states: Iterator[zkwire.SeenData | SeenChildren] = iter(watch(path))
             begin = Connections(stream, lambda: _read(states, stream, show)).listen
         _start(stream, lambda: _follow(supervisor, stream, begin))
         return stream.run()
@@ -116,7 +118,9 @@ def _raise(error: ZooKeeperError) -> NoReturn:
     raise error
 
 
-def _follow(supervisor: Supervisor, stream: Stream, begin: Callable[[Client], object]) -> None:
+def _follow(
+    supervisor: zkwire.Supervisor, stream: Stream, begin: Callable[[zkwire.Client], object]
+) -> None:
     """Call ``begin(client)`` in each session; all but the first have their line."""
     for number, session in enumerate(supervisor):
         with session as client:
@@ -125,7 +129,7 @@ def _follow(supervisor: Supervisor, stream: Stream, begin: Callable[[Client], ob
             begin(client)
 
 
-def _read(states: Iterator[SeenData | SeenChildren], stream: Stream, show: States) -> None:
+def _read(states: Iterator[zkwire.SeenData | SeenChildren], stream: Stream, show: States) -> None:
     for seen in states:
         stream.put(partial(show, seen))
 
@@ -138,7 +142,7 @@ class Connections:
         self._read: Callable[[], object] | None = read
         self._lost = False
 
-    def listen(self, client: Client) -> None:
+    def listen(self, client: zkwire.Client) -> None:
         """From now on, in a new session."""
         self._lost = False
         client.add_state_listener(self._state)
@@ -163,12 +167,10 @@ class Events:
         self._initial: bool = asked.initial
         self._began = False
 
-    def __call__(self, client: Client) -> None:
-        from zkwire import Watch
-
+    def __call__(self, client: zkwire.Client) -> None:
         while True:
             try:
-                client.add_watch(self._path, Watch(self._event), recursive=self._recursive)
+                client.add_watch(self._path, zkwire.Watch(self._event), recursive=self._recursive)
                 break
             except (ConnectionLossError, *BUSY):  # the lost request has not set the watch
                 pass
@@ -178,7 +180,7 @@ class Events:
             self._show(client)
         self._began = True
 
-    def _show(self, client: Client) -> None:
+    def _show(self, client: zkwire.Client) -> None:
         change, put = self._stream.change, self._stream.put
         try:
             for path in client.walk(self._path) if self._recursive else [self._path]:
@@ -189,7 +191,7 @@ class Events:
         except NoNodeError:
             put(partial(change, "missing", self._path))
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: zkwire.Event) -> None:
         if event.type == EventType.REREAD:
             self._stream.put(partial(self._stream.change, "reconnected"))
             self._stream.put(partial(self._stream.gap, event.path))
@@ -205,9 +207,9 @@ class States:
         self._stream = stream
         self._path = path
         self._shown = initial
-        self._last: SeenData | SeenChildren | None = None
+        self._last: zkwire.SeenData | SeenChildren | None = None
 
-    def __call__(self, seen: SeenData | SeenChildren) -> None:
+    def __call__(self, seen: zkwire.SeenData | SeenChildren) -> None:
         last, self._last = self._last, seen
         if last is None:
             if self._shown:
@@ -231,7 +233,7 @@ class States:
         else:
             self._node("changed", seen)
 
-    def _node(self, kind: str, seen: SeenData | SeenChildren) -> None:
+    def _node(self, kind: str, seen: zkwire.SeenData | SeenChildren) -> None:
         if seen.stat is None or isinstance(seen, SeenChildren):
             self._stream.change(kind, self._path)
             return
@@ -249,7 +251,7 @@ class States:
             self._stream.change(added, f"{below}/{name}")
 
 
-def _names(seen: SeenData | SeenChildren) -> list[str]:
+def _names(seen: zkwire.SeenData | SeenChildren) -> list[str]:
     return (seen.children or []) if isinstance(seen, SeenChildren) else []
 
 
@@ -399,7 +401,7 @@ def _wait_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--timeout", type=duration, metavar="DUR", help=does)
 
 
-def _fits(asked: Namespace, seen: SeenData | SeenChildren) -> bool:
+def _fits(asked: Namespace, seen: zkwire.SeenData | SeenChildren) -> bool:
     """Whether the state is the one that is waited for."""
     if seen.stat is None:
         return bool(asked.gone)
@@ -441,7 +443,7 @@ def _wait(context: Context, asked: Namespace) -> int:
                     return DONE
 
 
-def _tell(context: Context, path: str, seen: SeenData | SeenChildren) -> None:
+def _tell(context: Context, path: str, seen: zkwire.SeenData | SeenChildren) -> None:
     if context.output.json:
         data = getattr(seen, "data", None)
         shown = {"data": data_fields(data), "stat": stat_fields(seen.stat)} if seen.stat else {}

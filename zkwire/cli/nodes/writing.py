@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from zkwire.cli.arguments import duration, version, wrong_word
-from zkwire.cli.command import Command, UsageError
-from zkwire.cli.context import standard_input
+import zkwire
+from zkwire.cli.command import Command, Parser, UsageError, duration, version, wrong_word
+from zkwire.cli.context import Context, standard_input
 from zkwire.cli.output import entry_of, entry_text, stat_fields, stat_lines
 from zkwire.errors import (
     BadVersionError,
@@ -26,9 +26,6 @@ from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire import ACL, Client, Stat
-    from zkwire.cli.context import Context
-    from zkwire.cli.parser import Parser
     from zkwire.operations.multi import Operation
 
 
@@ -99,7 +96,7 @@ def new_path(context: Context, asked: Namespace) -> str:
     return path.rstrip("/") + "/" if asked.sequential and asked.path.endswith("/") else path
 
 
-def access_list(text: str) -> list[ACL]:
+def access_list(text: str) -> list[zkwire.ACL]:
     """An access list from ``SCHEME:ID:PERMS``, several with commas between them."""
     entries = re.split(r",(?=[A-Za-z0-9_]+:)", text)  # the name of a certificate has commas
     for entry in entries:
@@ -146,7 +143,7 @@ def _create(context: Context, asked: Namespace) -> None:
         out.note(f"{made} is ephemeral: it goes now, with the session of this command")
 
 
-def _created(client: Client, path: str, data: bytes, asked: Namespace) -> str:
+def _created(client: zkwire.Client, path: str, data: bytes, asked: Namespace) -> str:
     """The path of the new node.  Parents come last, so what can be refused leaves none."""
     kind: dict[str, Any] = kind_of(asked)
     with suppress(NoNodeError):
@@ -163,7 +160,7 @@ def _created(client: Client, path: str, data: bytes, asked: Namespace) -> str:
     return client.create(path, data, **kind)
 
 
-def _tell_counter(client: Client, path: str, error: NodeExistsError) -> None:
+def _tell_counter(client: zkwire.Client, path: str, error: NodeExistsError) -> None:
     """Add to the error where the counter is whose next number is taken, if that can be read."""
     with suppress(ZooKeeperError):
         above = parent(path)
@@ -204,7 +201,7 @@ def _set(context: Context, asked: Namespace) -> None:
         context.output.line(str(stat.version))
 
 
-def _set_or_create(client: Client, path: str, data: bytes) -> Stat:
+def _set_or_create(client: zkwire.Client, path: str, data: bytes) -> zkwire.Stat:
     """Another client may create or delete the node between the two requests: then once more."""
     while True:
         with suppress(NoNodeError):
@@ -253,7 +250,7 @@ def _rm(context: Context, asked: Namespace) -> None:
         out.line(path)
 
 
-def _would_delete(client: Client, path: str, asked: Namespace) -> list[str]:
+def _would_delete(client: zkwire.Client, path: str, asked: Namespace) -> list[str]:
     """What would be deleted, children first; raises what the server would refuse it with."""
     if asked.recursive:
         return list(client.walk(path))[::-1]
@@ -267,7 +264,7 @@ def _would_delete(client: Client, path: str, asked: Namespace) -> list[str]:
     return [path]
 
 
-def _delete(client: Client, path: str, asked: Namespace) -> None:
+def _delete(client: zkwire.Client, path: str, asked: Namespace) -> None:
     if not asked.recursive:
         client.delete(path, asked.version)
     elif client.exists(path) is None:
@@ -325,7 +322,7 @@ def _parsed(lines: Iterable[str]) -> list[Namespace]:
 
 
 def _operation_parser(op: str) -> Parser:
-    from zkwire.cli.parser import Parser
+    from zkwire.cli.command import Parser
 
     if op not in OPERATIONS:
         raise UsageError(f"an operation begins with one of {', '.join(OPERATIONS)}")
@@ -359,15 +356,13 @@ OPERATIONS: dict[str, Callable[[ArgumentParser], None]] = {
 
 
 def _operation(context: Context, each: Namespace) -> Operation:
-    from zkwire import Check, Create, Delete, SetData
-
     if each.op == "create":
         kind: dict[str, Any] = kind_of(each)
-        return Create(new_path(context, each), as_bytes(each.data), **kind)
+        return zkwire.Create(new_path(context, each), as_bytes(each.data), **kind)
     path = context.path(each.path)
     if each.op == "set":
-        return SetData(path, as_bytes(each.data), each.version)
-    return (Delete if each.op == "rm" else Check)(path, each.version)
+        return zkwire.SetData(path, as_bytes(each.data), each.version)
+    return (zkwire.Delete if each.op == "rm" else zkwire.Check)(path, each.version)
 
 
 def _outcome(context: Context, each: Namespace, result: Any) -> dict[str, Any]:
@@ -443,7 +438,7 @@ def _set_acl(context: Context, asked: Namespace) -> None:
         out.line(line)
 
 
-def _set_acl_of_all(context: Context, path: str, acl: Sequence[ACL]) -> int:
+def _set_acl_of_all(context: Context, path: str, acl: Sequence[zkwire.ACL]) -> int:
     """The number of nodes that have the list now.
 
     The list may take the right to look below a node: a walk yields each once it has looked there.

@@ -13,16 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from zkwire.cli.context import Context
 from zkwire.net.dial import LookUp, resolve
+from zkwire.session import hosts as known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from zkwire.cli.context import Context
-    from zkwire.session.hosts import Address
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 MOST_BYTES = 64 << 20
@@ -33,7 +32,7 @@ SETTING = "4lw.commands.whitelist"
 
 
 def dialled(
-    address: Address, until: float, tls: SSLContext | None = None, name: str = ""
+    address: known.Address, until: float, tls: SSLContext | None = None, name: str = ""
 ) -> socket.socket:
     """A connection to the address, or OSError (an ssl.SSLError is one) by ``until`` at the latest.
 
@@ -54,7 +53,11 @@ def dialled(
 
 
 def ask(
-    word: str, address: Address, until: float, tls: SSLContext | None = None, name: str = ""
+    word: str,
+    address: known.Address,
+    until: float,
+    tls: SSLContext | None = None,
+    name: str = "",
 ) -> str:
     """What the server answers to a word; "" if it says nothing.  Raises OSError."""
     pieces, size = list[bytes](), 0
@@ -105,7 +108,7 @@ LATE = "cannot resolve the name in time"
 
 def resolved(
     servers: list[tuple[str, int]], until: float
-) -> list[tuple[tuple[str, int], list[Address] | str]]:
+) -> list[tuple[tuple[str, int], list[known.Address] | str]]:
     """The addresses of each server, or in words why there are none; each server once."""
     news = threading.Condition()
 
@@ -126,7 +129,7 @@ def resolved(
     return [(server, _in_words(lookup.found)) for server, lookup in lookups]
 
 
-def _in_words(found: list[Address] | str | None) -> list[Address] | str:
+def _in_words(found: list[known.Address] | str | None) -> list[known.Address] | str:
     if isinstance(found, list):
         return found
     return re.sub(r"\[Errno -?\d+\] ", "", found or LATE)
@@ -158,11 +161,11 @@ class Target:
     """One address of a server of the list, and the chroot that clients have there."""
 
     def __init__(
-        self, server: tuple[str, int], chroot: str, address: Address, context: Context
+        self, server: tuple[str, int], chroot: str, address: known.Address, context: Context
     ) -> None:
         self.server: tuple[str, int] = server
         self.chroot: str = chroot
-        self.address: Address = address
+        self.address: known.Address = address
         self.context: Context = context
 
     @property

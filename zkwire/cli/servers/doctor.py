@@ -8,8 +8,10 @@ from argparse import Namespace
 from functools import partial
 from typing import Any
 
+import zkwire
 from zkwire.cli.command import Command
-from zkwire.cli.exits import REFUSED, in_flags
+from zkwire.cli.context import Context
+from zkwire.cli.output import REFUSED, Output, in_flags
 from zkwire.cli.servers.asking import (
     NOT_ALLOWED,
     NOT_SERVING,
@@ -22,16 +24,9 @@ from zkwire.cli.servers.asking import (
     resolved,
 )
 from zkwire.errors import ServerError, ZooKeeperError
+from zkwire.session import hosts as known
 from zkwire.session.hosts import parse_hosts
 from zkwire.wire.model import State
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Client
-    from zkwire.cli.context import Context
-    from zkwire.cli.output import Output
-    from zkwire.session.hosts import Address
-
 
 WIDTH = 80
 CLOSING = 5.0  # seconds beyond the limit, for the last questions and for the session's end
@@ -221,7 +216,7 @@ def _ask_srvr(target: Target, checkup: Checkup, until: float) -> None:
 def _have_session(target: Target, checkup: Checkup, until: float) -> None:
     """One attempt: the client's second one would tell nothing new."""
 
-    def resolver(_host: str, _port: int) -> list[Address]:
+    def resolver(_host: str, _port: int) -> list[known.Address]:
         return [target.address]
 
     client = target.context.unconnected(
@@ -248,7 +243,7 @@ def _have_session(target: Target, checkup: Checkup, until: float) -> None:
         client.close()
 
 
-def _use(target: Target, client: Client, checkup: Checkup, until: float) -> None:
+def _use(target: Target, client: zkwire.Client, checkup: Checkup, until: float) -> None:
     """Time some requests; the first one also tells whether the chroot is there."""
     try:
         for _ in range(PINGS):

@@ -10,13 +10,13 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import Any
 
-from zkwire.cli.arguments import wrong_word
-from zkwire.cli.command import Command, UsageError
-from zkwire.cli.exits import REFUSED
-from zkwire.cli.output import hex_id
+from zkwire.cli.command import Command, UsageError, wrong_word
+from zkwire.cli.context import Context
+from zkwire.cli.output import REFUSED, Output, hex_id
 from zkwire.cli.servers.asking import NOT_ALLOWED, SETTING, all_at_once, ask, host_port, resolved
 from zkwire.cli.transfer.tree import Window
 from zkwire.errors import NoNodeError
+from zkwire.session import hosts as known
 from zkwire.session.hosts import parse_hosts
 from zkwire.wire.paths import strip
 
@@ -24,11 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from zkwire.cli.context import Context
-    from zkwire.cli.output import Output
-    from zkwire.session.hosts import Address
-
-    Answer = str | OSError | dict[str, Any]
+Answer = str | OSError | dict[str, Any]
 
 
 SESSION = re.compile(r"0x[0-9a-fA-F]{1,16}")
@@ -151,7 +147,7 @@ PAGES = {"cons": "connections", "dump": "dump"}
 _SECONDS = 2.0  # a port behind a firewall may answer nothing at all
 
 
-def ask_admin(word: str, address: Address, port: int, until: float) -> dict[str, Any] | None:
+def ask_admin(word: str, address: known.Address, port: int, until: float) -> dict[str, Any] | None:
     """What the admin server of that address tells in the place of a word; None if none does."""
     family, (host, _, *rest) = address
     request = f"GET /commands/{PAGES[word]} HTTP/1.0\r\nHost: {host}\r\n\r\n"
@@ -296,7 +292,7 @@ def ask_all(
 
 def _ask(
     word: str,
-    addresses: list[Address],
+    addresses: list[known.Address],
     until: float,
     tls: SSLContext | None,
     name: str,

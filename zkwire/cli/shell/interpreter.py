@@ -14,35 +14,41 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+import zkwire
 from zkwire import __version__
-from zkwire.cli.arguments import OUTPUT, defaults
-from zkwire.cli.command import TABLE, Command, UsageError, find, no_arguments, no_command
-from zkwire.cli.exits import DONE, status_of
-from zkwire.cli.output import Output
-from zkwire.cli.parser import Parser, parser_of
+from zkwire.cli.command import (
+    OUTPUT,
+    TABLE,
+    Command,
+    Parser,
+    Run,
+    UsageError,
+    defaults,
+    find,
+    no_arguments,
+    no_command,
+    parser_of,
+)
+from zkwire.cli.context import Context
+from zkwire.cli.output import DONE, Output, status_of
 from zkwire.cli.shell.words import NAMES, commands_of, translate
 from zkwire.errors import ClientClosedError, NoNodeError, NotSentError, SessionExpiredError
 from zkwire.wire.model import EventType, State
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Client, Event
-    from zkwire.cli.command import Run
-    from zkwire.cli.context import Context
 
-    class Shell(Protocol):
-        """What these commands need of the shell."""
+class Shell(Protocol):
+    """What these commands need of the shell."""
 
-        at_terminal: bool
-        ended: bool
-        history: list[str]
-        events: Events
+    at_terminal: bool
+    ended: bool
+    history: list[str]
+    events: Events
 
-        @property
-        def connected(self) -> Client | None: ...
-        def connect(self, server: str | None = None) -> None: ...
-        def parser(self, name: str) -> Parser: ...
-        def run_line(self, line: str) -> int: ...
+    @property
+    def connected(self) -> zkwire.Client | None: ...
+    def connect(self, server: str | None = None) -> None: ...
+    def parser(self, name: str) -> Parser: ...
+    def run_line(self, line: str) -> int: ...
 
 
 NO_SESSION = (ClientClosedError, NotSentError, SessionExpiredError)
@@ -74,9 +80,9 @@ class Interpreter:
     # --- the client -------------------------------------------------------------------------------
 
     @property
-    def connected(self) -> Client | None:
+    def connected(self) -> zkwire.Client | None:
         """The client, if there is one yet."""
-        client: Client | None = self.context.__dict__.get("client")
+        client: zkwire.Client | None = self.context.__dict__.get("client")
         return client
 
     def connect(self, server: str | None = None) -> None:
@@ -304,10 +310,8 @@ class OwnCommands:
         )
 
     def _remove_watches(self, context: Context, asked: Namespace) -> None:
-        from zkwire import WatchType
-
         self._session()
-        context.client.remove_watches(context.path(asked.path), WatchType[asked.kind])
+        context.client.remove_watches(context.path(asked.path), zkwire.WatchType[asked.kind])
 
     def _print(self, context: Context, asked: Namespace) -> None:
         if asked.word not in {None, "on", "off"}:
@@ -416,26 +420,26 @@ class Events:
     def __init__(self, note: Callable[[str], object]) -> None:
         self._note = note
         self._told: State = State.CONNECTED
-        self._current: Client | None = None
+        self._current: zkwire.Client | None = None
         self.shown = True
 
-    def follow(self, client: Client | None) -> None:
+    def follow(self, client: zkwire.Client | None) -> None:
         """From now on the states of this client are told, which is connected."""
         self._current, self._told = client, State.CONNECTED
 
-    def state(self, client: Client, state: State) -> None:
+    def state(self, client: zkwire.Client, state: State) -> None:
         """A state of the client; attempts to connect are not told."""
         if client is self._current and state in STATES and state is not self._told:
             self._told = state
             self._note(f"session: {STATES[state]}")
 
-    def event(self, event: Event) -> None:
+    def event(self, event: zkwire.Event) -> None:
         """An event of a watch; the end of the session is told as a state."""
         if self.shown and event.type != EventType.NONE:
             kind = KINDS.get(event.type, str(event.type))
             self._note(f"watch: {kind} {event.path}")
 
-    def watch(self, command: str, client: Client, path: str) -> None:
+    def watch(self, command: str, client: zkwire.Client, path: str) -> None:
         """Set the watch that zkCli's ``-w`` sets for this command.  Raises what the read raises."""
         if command == "ls":
             client.get_children(path, watch=self.event)

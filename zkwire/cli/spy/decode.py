@@ -7,20 +7,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from zkwire.cli.command import Command
-from zkwire.cli.context import standard_input
-from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.context import Context, standard_input
+from zkwire.cli.output import DONE, REFUSED
 from zkwire.cli.spy.message import NAMES, MalformedError, Message, operations
 from zkwire.cli.spy.outputs import terminal
-from zkwire.cli.spy.records import Privacy, details, rows_of
-from zkwire.cli.spy.text import cut, in_ascii
+from zkwire.cli.spy.records import Privacy, cut, details, in_ascii, rows_of
 from zkwire.jute.frames import RECEIVE_LIMIT
 from zkwire.wire import ops
 from zkwire.wire.ops import OPS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.context import Context
-
 
 _DIGITS = frozenset("0123456789abcdefABCDEF")
 _BETWEEN = frozenset(" \t\r\n:,_-")

@@ -16,15 +16,13 @@ from functools import partial
 from queue import Empty
 from time import monotonic
 
-from zkwire.cli.arguments import TLS, add_options, duration
-from zkwire.cli.command import Command, UsageError
+from zkwire.cli.command import TLS, Command, UsageError, add_options, duration
 from zkwire.cli.context import Context
-from zkwire.cli.exits import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, with_status
 from zkwire.cli.interrupts import handled
-from zkwire.cli.spy.faults import KINDS, Faults
+from zkwire.cli.output import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, with_status
 from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats
 from zkwire.cli.spy.records import Privacy, Recorder
-from zkwire.cli.spy.tap import Event, Tap
+from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
 from zkwire.session.hosts import parse_hosts
 
 _LAST_WORDS = 2.0  # seconds for the connections of a program that has ended
@@ -102,7 +100,7 @@ def _spy(context: Context, asked: Namespace) -> int:
         raise with_status(error, FAILED) if asked.program else error from None
     if tap is not None:
         return _Run(context, asked, shown, outputs, stats, tap).run(faults, chroot)
-    from zkwire.cli.spy.reading import replay
+    from zkwire.cli.spy.outputs import replay
 
     return replay(asked, shown, outputs, stats)
 

@@ -15,15 +15,11 @@ from functools import partial
 from typing import Any
 
 from zkwire.cli.context import unusable
-from zkwire.cli.spy.tap import Tap
+from zkwire.cli.spy.tap import Faults, Tap
 from zkwire.net.tls import describe
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.spy.faults import Faults
-
-    Place = tuple[str, int]
-    Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Place = tuple[str, int]
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 _HERE = "127.0.0.1"

@@ -11,21 +11,15 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 from zkwire.cli.command import Command
-from zkwire.cli.context import standard_input
-from zkwire.cli.exits import BEHIND, DONE
+from zkwire.cli.context import Context, standard_input
+from zkwire.cli.output import BEHIND, DONE, Output
 from zkwire.cli.transfer import dumps
 from zkwire.cli.transfer.dumps import DumpFile
 from zkwire.cli.transfer.plan import ACLS, Numbers, Plan, Writer
-from zkwire.cli.transfer.tree import Progress, TreeReader, at, below, check_place, result
+from zkwire.cli.transfer.tree import Place, Progress, TreeReader, at, below, check_place, result
 from zkwire.errors import ServerError, ZooKeeperError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.context import Context
-    from zkwire.cli.output import Output
-    from zkwire.cli.transfer.tree import Place
-
-    Write = Callable[[str], object]
+Write = Callable[[str], object]
 
 
 # ``zkwire dump``: a tree as JSON Lines.

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import zkwire
 from zkwire.cli.transfer.tree import (
+    Answers,
     Node,
+    Place,
     TreeReader,
     Window,
     ancestors,
@@ -17,17 +20,11 @@ from zkwire.cli.transfer.tree import (
     result,
 )
 from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError, ServerError
+from zkwire.net.pipeline import Pipeline
 from zkwire.operations.base import HEADER_BYTES
 from zkwire.operations.sequence import behind, highest_number, next_number, used_up
 from zkwire.wire.model import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from zkwire.wire.paths import parent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import ACL, Stat
-    from zkwire.cli.transfer.tree import Answers, Place
-    from zkwire.net.pipeline import Pipeline
-
 
 ACLS = ("keep", "open", "creator")
 
@@ -68,7 +65,7 @@ class Plan:
         self.different: dict[str, Difference] = {}
         self.extra: list[str] = []
 
-    def acl(self, node: Node) -> Sequence[ACL]:
+    def acl(self, node: Node) -> Sequence[zkwire.ACL]:
         """The access list that the node is to have."""
         return {"open": OPEN_ACL_UNSAFE, "creator": CREATOR_ALL_ACL}.get(self._acls, node.acl)
 
@@ -165,7 +162,7 @@ class Plan:
         return node
 
 
-def _request_bytes(path: str, data: bytes, acl: Sequence[ACL]) -> int:
+def _request_bytes(path: str, data: bytes, acl: Sequence[zkwire.ACL]) -> int:
     """How long the request is that creates such a node."""
     ids = sum(12 + len(entry.id.scheme.encode()) + len(entry.id.id.encode()) for entry in acl)
     return 16 + len(path.encode()) + len(data) + ids
@@ -313,7 +310,7 @@ class Numbers:
             if stat is not None:  # else it was deleted meanwhile
                 self._bring(path, stat)
 
-    def _bring(self, path: str, stat: Stat) -> None:
+    def _bring(self, path: str, stat: zkwire.Stat) -> None:
         full, number = below(self._place.path, path), next_number(stat.cversion, stat.num_children)
         highest, own = self._highest[path]
         if highest + 1 - number > self._left:

@@ -10,20 +10,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import zkwire
+from zkwire.cli.context import Context
+from zkwire.cli.output import Output
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
+from zkwire.net.pipeline import Pipeline
 from zkwire.session.hosts import parse_hosts
 from zkwire.wire.paths import join, parent
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import ACL, Client, Stat
-    from zkwire.cli.context import Context
-    from zkwire.cli.output import Output
-    from zkwire.net.pipeline import Pipeline
-
-    # What is asked for an item, and what has been answered: for each request its result or error.
-    Ask = Callable[[Pipeline, Any], Sequence[Any]]
-    Answers = list[Any]
+# What is asked for an item, and what has been answered: for each request its result or error.
+Ask = Callable[[Pipeline, Any], Sequence[Any]]
+Answers = list[Any]
 
 
 # A node on its way from one tree to another, and paths in a tree.
@@ -41,14 +38,14 @@ class Node:
         self,
         path: str,
         data: bytes,
-        acl: Sequence[ACL],
-        stat: Stat | None = None,
+        acl: Sequence[zkwire.ACL],
+        stat: zkwire.Stat | None = None,
         sequence: int | None = None,
     ) -> None:
         self.path: str = path
         self.data: bytes = data
-        self.acl: Sequence[ACL] = acl
-        self.stat: Stat | None = stat
+        self.acl: Sequence[zkwire.ACL] = acl
+        self.stat: zkwire.Stat | None = stat
         self.sequence: int | None = sequence
 
 
@@ -71,7 +68,7 @@ def ancestors(path: str) -> list[str]:
     return found
 
 
-def has_hidden_hash(acl: Sequence[ACL]) -> bool:
+def has_hidden_hash(acl: Sequence[zkwire.ACL]) -> bool:
     """Whether the server has hidden a password's hash: no password would fit what it shows.
 
     It does from clients that may not change the list (3.4.14, 3.5.5: ZOOKEEPER-1392).
@@ -89,7 +86,7 @@ SERVERS_OWN = "/zookeeper"
 class Place:
     """The root of a tree: ``path`` for this ``client``, whose servers and chroot are ``hosts``."""
 
-    def __init__(self, client: Client, hosts: str, path: str) -> None:
+    def __init__(self, client: zkwire.Client, hosts: str, path: str) -> None:
         self.client = client
         self.path = path
         servers, self._chroot = parse_hosts(hosts)
@@ -152,7 +149,7 @@ PAUSE = 0.1  # seconds, for a server that is overloaded
 class Window:
     """The items whose answers have not been taken yet; see the module's docstring."""
 
-    def __init__(self, client: Client, ask: Ask) -> None:
+    def __init__(self, client: zkwire.Client, ask: Ask) -> None:
         self._client = client
         self._ask = ask
         self._asked: deque[_Asked] = deque()
@@ -201,7 +198,7 @@ class Window:
                 asked.replies = self._ask(self._client.pipeline, asked.item)
 
 
-def result(client: Client, ask: Callable[[Pipeline], Any]) -> Any:
+def result(client: zkwire.Client, ask: Callable[[Pipeline], Any]) -> Any:
     """The result of one request, which is repeated in the same way; raises the ServerError."""
     window = Window(client, lambda operations, _: [ask(operations)])
     window.add(None)
