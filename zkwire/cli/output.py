@@ -290,6 +290,11 @@ def hex_id(number: int) -> str:
     return f"{number & 0xFFFF_FFFF_FFFF_FFFF:#x}"
 
 
+def host_port(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def moment(milliseconds: int) -> str:
     """A server's time, in milliseconds since 1970, in UTC as RFC 3339 writes it."""
     from datetime import UTC, datetime, timedelta

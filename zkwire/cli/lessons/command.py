@@ -27,8 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--bytes", action="store_true", help="the bytes of each frame below it")
     add("--svg", metavar="FILE", help="draw the lesson into this file")
     add("--source", action="store_true", help="the Python of the lesson")
-    does = "play it on this server, if the lesson can be"
-    add("--server", "-s", metavar="HOST:PORT", help=does)
+    add("--server", "-s", metavar="HOST:PORT", help="play it on this server, if the lesson can be")
     given: set[str] = set()
     for name in TABLE:
         group = parser.add_argument_group(f"break it: {name}")
@@ -154,14 +153,14 @@ def _run_on_server(
     context: Context, name: str, lesson: Lesson, flags: argparse.Namespace
 ) -> tuple[Objects | Terminal, ServerStage]:
     """Run it there, and show it afterwards: a server does not wait for a reader."""
-    from zkwire.cli.lessons.events import SAY, Event
+    from zkwire.cli.lessons.events import Event
     from zkwire.cli.lessons.server_stage import ServerStage
     from zkwire.cli.lessons.show import shown_by
 
     server, limit = context.options.server, context.options.connect_timeout
     stage = ServerStage(flags, lambda event: None, server, connect_timeout=limit)
     words = f"Played on {server}, below {stage.root}, which clients see as / here."
-    stage.shown.append(Event(0.0, SAY, words))
+    stage.shown.append(Event(0.0, "say", words))
     run: Any = lesson.run
     try:
         stage.run(run(stage))

@@ -14,25 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zkwire.cli.context import Context
-from zkwire.cli.lessons.events import (
-    ASK,
-    CUT,
-    END,
-    EXPECT,
-    FOLD,
-    FRAME,
-    FREE,
-    GO,
-    HELD,
-    NOTE,
-    PROSE,
-    SAY,
-    SERVER,
-    STOP,
-    TABLE,
-    Event,
-    error_name,
-)
+from zkwire.cli.lessons.events import PROSE, Event, error_name
 from zkwire.cli.lessons.lesson import Lesson
 from zkwire.cli.output import Output, hex_id, printable
 from zkwire.cli.picture import Band, Picture, Step
@@ -48,7 +30,7 @@ _SIGNS = {
     "dot": "·.", "yes": "✓+", "no": "✗!", "more": "…~", "bar": "█#",
 }  # fmt: skip
 _PLAIN = str.maketrans("…•", "~*")  # in byte tables
-_PAUSE = {FRAME: 0.15, CUT: 0.5, END: 0.3, SAY: 2.0, ASK: 2.0}  # seconds, for a reader
+_PAUSE = {"frame": 0.15, "cut": 0.5, "end": 0.3, "say": 2.0, "ask": 2.0}  # seconds, for a reader
 
 
 class Terminal:
@@ -133,12 +115,12 @@ class Terminal:
         self._line(dots + _clipped(text, self._width - TIME, self._sign("more")), "dim")
 
     def _speak(self, event: Event) -> None:
-        if event.kind == ASK:
+        if event.kind == "ask":
             self._words(f"?  {event.text}", "bold")
             self._wait()
-        elif event.kind == TABLE:
+        elif event.kind == "table":
             self._table(event.rows)
-        elif event.kind == EXPECT:
+        elif event.kind == "expect":
             sign, colour = ("yes", "green") if event.passed else ("no", "red")
             self._words(f"{self._sign(sign)}  {event.text}", colour, gap=False)
         else:
@@ -191,7 +173,7 @@ class Terminal:
             if name not in self._clients and "/" not in name:  # of a crowd
                 self._clients.append(name)
                 self._prose = True  # the lanes have changed
-        if event.kind == FOLD:
+        if event.kind == "fold":
             self._aside(event.text)
             return
         self._heading()
@@ -203,7 +185,7 @@ class Terminal:
             detail = detail.rpartition("  ")[2]
         text = _clipped(text, room - len(detail) - bool(detail), self._sign("more"))
         line = f"{at}{lanes} {text}{detail:>{room - len(text)}}".rstrip()
-        colour = {CUT: "red", END: "red"}.get(event.kind, "")
+        colour = {"cut": "red", "end": "red"}.get(event.kind, "")
         if event.frame is not None and event.frame.kind == "notification":
             colour = "yellow"
         self._line(line, colour)
@@ -229,7 +211,7 @@ class Terminal:
                 row[client + 1], row[server] = sign("into"), sign("out")
                 if event.frame.kind == "notification":
                     row[client + 2] = sign("event")
-        elif event.kind == SERVER and server is not None:
+        elif event.kind == "server" and server is not None:
             row[server] = sign("server")
         elif client is not None:
             row[client] = sign(event.kind)
@@ -302,9 +284,9 @@ class Objects:
                 fields["rows"] = byte_table(event.frame)
         elif event.detail:
             fields["detail"] = event.detail
-        if event.kind == EXPECT:
+        if event.kind == "expect":
             fields["passed"] = event.passed
-        if event.kind == TABLE:
+        if event.kind == "table":
             fields["rows"] = event.rows
         self._output.record(fields)
 
@@ -391,16 +373,16 @@ def rows_of(
 
 def _row(event: Event, lanes: list[str]) -> Step | None:
     time, text, more = f"+{event.time:.3f}", event.text, event.detail
-    if event.kind == FOLD:
+    if event.kind == "fold":
         return Step(time, "gap", None, None, text)
-    if event.kind == SERVER:
+    if event.kind == "server":
         return Step(time, "open", lanes.index(event.server), None, text, more=more)
     if event.actor not in lanes:
         return None
     client = lanes.index(event.actor)
-    if event.kind in (STOP, GO, HELD, FREE, NOTE):
+    if event.kind in ("stop", "go", "held", "free", "note"):
         return Step(time, "note", client, None, text, not event.passed, more)
-    if event.kind in (CUT, END):
+    if event.kind in ("cut", "end"):
         return Step(time, "close", client, None, text, bad=True)
     if event.frame is None:
         return None
@@ -421,27 +403,27 @@ class _Bands:
 
     def see(self, event: Event, row: int) -> None:
         """An event that is drawn in this row, or behind the one before."""
-        if event.kind == FOLD:  # frames of these clients have passed: they had a connection
+        if event.kind == "fold":  # frames of these clients have passed: they had a connection
             for name in event.actor.split():
                 self._end("blind", name, row)
             return
         name, frame = event.actor, event.frame
         if name not in self._lanes or event.server not in {"", *self._lanes}:
             return
-        if event.kind in (CUT, END):
+        if event.kind in ("cut", "end"):
             self._begin("blind", name, row, "no connection")
-        elif event.kind == FRAME and frame is not None and frame.kind == "connect":
+        elif event.kind == "frame" and frame is not None and frame.kind == "connect":
             if frame.direction == "s2c" and "session 0" not in event.text:
                 self._end("blind", name, row)
                 self._end("over", name, row)
-        elif event.kind == SERVER and "expires" in event.text:
+        elif event.kind == "server" and "expires" in event.text:
             self._begin("over", name, row, "expired")
-        elif event.kind == STOP:
+        elif event.kind == "stop":
             self._begin("doubt", name, row, " ".join(event.text.split()[2:]))
-        elif event.kind == HELD:
+        elif event.kind == "held":
             self._begin("held", name, row, event.detail)
-        elif event.kind in (GO, FREE):
-            self._end("doubt" if event.kind == GO else "held", name, row)
+        elif event.kind in ("go", "free"):
+            self._end("doubt" if event.kind == "go" else "held", name, row)
 
     def all(self) -> list[Band]:
         """All bands, those that have not ended to the end of the picture."""

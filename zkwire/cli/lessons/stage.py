@@ -11,19 +11,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import zkwire
-from zkwire.cli.lessons.events import (
-    CUT,
-    END,
-    FRAME,
-    FREE,
-    GO,
-    HELD,
-    SERVER,
-    STOP,
-    Event,
-    Record,
-    described,
-)
+from zkwire.cli.lessons.events import Event, Record, described
 from zkwire.session.waitable import Waitable
 from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.frames import OPCODES, Direction, Frame
@@ -302,14 +290,14 @@ class Play(Simulation):
             if still != self._known.get(client, ""):
                 what = f"{client.name}'s {still or self._known[client]}"
                 stands = "is silent" if still == "network" else "stands still"
-                kind, does = (STOP, stands) if still else (GO, "goes on")
+                kind, does = ("stop", stands) if still else ("go", "goes on")
                 self._known[client] = still
                 self._tell(kind, f"{what} {does}", client, client.link)
         for client, lock in self._followed:
             held = f"fence {lock.fence:#x}" if lock.held else ""
             if held != self._known.get(lock, ""):
                 self._known[lock] = held
-                kind, does = (HELD, "holds") if held else (FREE, "no longer holds")
+                kind, does = ("held", "holds") if held else ("free", "no longer holds")
                 self._tell(kind, f"{client.name} {does} the lock", client, client.link, held)
 
     def freeze(self, server: int) -> None:
@@ -376,15 +364,15 @@ class Play(Simulation):
         if cut is not None:
             if self.tree.zxid > before:
                 words = "executed, and the answer will be lost"
-                self._tell(SERVER, words, client, link, f"zxid {self.tree.zxid:#x}")
+                self._tell("server", words, client, link, f"zxid {self.tree.zxid:#x}")
             self.cut(client, "after")
         elif client.link is None and step.kind == "eof":
-            self._tell(END, f"{client.name} sees the connection end, no word why", client, link)
+            self._tell("end", f"{client.name} sees the connection end, no word why", client, link)
         elif client.link is None:
             why = client.session.last_failure.partition(": ")[2]
             text = f"{client.name} ends the connection"
             text += f": {why}" if why and not client.session.ended else ""
-            self._tell(CUT, text, client, link)
+            self._tell("cut", text, client, link)
 
     def cut(self, client: Client, when: str = "lost") -> None:
         """The connection of a client is lost now."""
@@ -396,7 +384,7 @@ class Play(Simulation):
             "lost": "connection cut",
             "after": "connection cut before the answer arrives",
         }
-        self._tell(CUT, words[when], client, link)
+        self._tell("cut", words[when], client, link)
         sent = link.written
         if when == "before":
             sent -= sum(len(frame) for frames in link.up for frame in frames)
@@ -447,7 +435,9 @@ class Play(Simulation):
             server = "S1" if self.servers > 1 else "server"
             text = f"{called} expires{nodes}"
             name = owner.name if owner else ""
-            self.tell(Event(self.elapsed, SERVER, text, name, server, f"zxid {self.tree.zxid:#x}"))
+            self.tell(
+                Event(self.elapsed, "server", text, name, server, f"zxid {self.tree.zxid:#x}")
+            )
 
     def _cut_at(self, client: Client, link: Link) -> Cut | None:
         """The cut that is due at what the client's next write asks for."""
@@ -474,4 +464,4 @@ class Play(Simulation):
     def _tell_frame(self, client: Client, link: Link, frame: Frame) -> None:
         text, detail = described(frame)
         server = self.server_of(link)
-        self.tell(Event(self.elapsed, FRAME, text, client.name, server, detail, frame))
+        self.tell(Event(self.elapsed, "frame", text, client.name, server, detail, frame))

@@ -11,6 +11,7 @@ from posixpath import join
 import zkwire
 from zkwire.cli.command import Command, UsageError, wrong_word
 from zkwire.cli.context import Context
+from zkwire.cli.output import host_port
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError, error_for
 
 # The commands about the ensemble and the session: config, reconfig, whoami, ephemerals.
@@ -37,8 +38,7 @@ def _show(context: Context, config: bytes, *, clients: bool = False) -> None:
     from zkwire.session.hosts import parse_config
 
     lines = config.decode("utf-8", "backslashreplace").splitlines()
-    hosts = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-             for host, port in parse_config(config)]  # fmt: skip
+    hosts = [host_port(*each) for each in parse_config(config)]
     if context.output.json:
         version = next((line[len(VERSION) :] for line in lines if line.startswith(VERSION)), None)
         members = [line for line in lines if not line.startswith(VERSION)]

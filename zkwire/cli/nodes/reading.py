@@ -22,15 +22,11 @@ def _path_argument(parser: ArgumentParser) -> None:
 
 def _get_arguments(parser: ArgumentParser) -> None:
     _path_argument(parser)
-    does = "the stat after the data"
-    parser.add_argument("-s", dest="stat", action="store_true", help=does)
+    parser.add_argument("-s", dest="stat", action="store_true", help="the stat after the data")
     form = parser.add_mutually_exclusive_group()
-    does = "exactly the bytes, at a terminal, too"
-    form.add_argument("--raw", action="store_true", help=does)
-    does = "a table of the bytes"
-    form.add_argument("--hex", action="store_true", help=does)
-    does = "the bytes in base64, on one line"
-    form.add_argument("--base64", action="store_true", help=does)
+    form.add_argument("--raw", action="store_true", help="exactly the bytes, at a terminal, too")
+    form.add_argument("--hex", action="store_true", help="a table of the bytes")
+    form.add_argument("--base64", action="store_true", help="the bytes in base64, on one line")
     does = "write exactly the bytes to this file"
     form.add_argument("-o", dest="file", metavar="FILE", help=does)
 
@@ -216,8 +212,7 @@ def below(path: str, name: str) -> str:
 
 def _tree_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", nargs="?", default=".", metavar="PATH")
-    does = "no deeper than this"
-    parser.add_argument("-L", dest="depth", type=int, metavar="DEPTH", help=does)
+    parser.add_argument("-L", dest="depth", type=int, metavar="DEPTH", help="no deeper than this")
     does = "with the size of the data, and e for ephemeral"
     parser.add_argument("-l", dest="long", action="store_true", help=does)
 

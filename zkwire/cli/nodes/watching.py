@@ -62,8 +62,7 @@ def _watch_arguments(parser: ArgumentParser) -> None:
     kind.add_argument("--persistent", action="store_true", help=does)
     does = "the children that come and go, not the data"
     kind.add_argument("--children", action="store_true", help=does)
-    does = "what is there now, first"
-    parser.add_argument("--initial", action="store_true", help=does)
+    parser.add_argument("--initial", action="store_true", help="what is there now, first")
     does = "exit after so many changes"
     parser.add_argument("-n", dest="count", type=_some, metavar="COUNT", help=does)
     does = "exit after so long: with 0, or 124 if -n changes have not come"

@@ -176,8 +176,7 @@ def _set_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH")
     add_data(parser)
     add_version(parser)
-    does = "create the node if it is missing"
-    parser.add_argument("--create", action="store_true", help=does)
+    parser.add_argument("--create", action="store_true", help="create the node if it is missing")
 
 
 def _set(context: Context, asked: Namespace) -> None:

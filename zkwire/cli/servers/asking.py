@@ -11,9 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from zkwire.cli.context import Context
+from zkwire.cli.output import host_port
 from zkwire.net.dial import LookUp, resolve
 from zkwire.session import hosts as known
 
@@ -157,16 +158,13 @@ def all_at_once(works: Sequence[Callable[[], T]], until: float) -> list[T | None
 # What is examined: one address of one server.
 
 
-class Target:
+class Target(NamedTuple):
     """One address of a server of the list, and the chroot that clients have there."""
 
-    def __init__(
-        self, server: tuple[str, int], chroot: str, address: known.Address, context: Context
-    ) -> None:
-        self.server: tuple[str, int] = server
-        self.chroot: str = chroot
-        self.address: known.Address = address
-        self.context: Context = context
+    server: tuple[str, int]
+    chroot: str
+    address: known.Address
+    context: Context
 
     @property
     def name(self) -> str:
@@ -177,8 +175,3 @@ class Target:
     def where(self) -> str:
         """The address and the port."""
         return host_port(*self.address[1][:2])
-
-
-def host_port(host: str, port: int) -> str:
-    """``host:port``, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -11,7 +11,7 @@ from typing import Any
 import zkwire
 from zkwire.cli.command import Command
 from zkwire.cli.context import Context
-from zkwire.cli.output import REFUSED, Output, in_flags
+from zkwire.cli.output import REFUSED, Output, host_port, in_flags
 from zkwire.cli.servers.asking import (
     NOT_ALLOWED,
     NOT_SERVING,
@@ -20,7 +20,6 @@ from zkwire.cli.servers.asking import (
     all_at_once,
     ask,
     dialled,
-    host_port,
     resolved,
 )
 from zkwire.errors import ServerError, ZooKeeperError

@@ -12,8 +12,8 @@ from typing import Any
 
 from zkwire.cli.command import Command, UsageError, wrong_word
 from zkwire.cli.context import Context
-from zkwire.cli.output import REFUSED, Output, hex_id
-from zkwire.cli.servers.asking import NOT_ALLOWED, SETTING, all_at_once, ask, host_port, resolved
+from zkwire.cli.output import REFUSED, Output, hex_id, host_port
+from zkwire.cli.servers.asking import NOT_ALLOWED, SETTING, all_at_once, ask, resolved
 from zkwire.cli.transfer.tree import Window
 from zkwire.errors import NoNodeError
 from zkwire.session import hosts as known

@@ -19,7 +19,7 @@ import zkwire
 from zkwire import __version__
 from zkwire.cli.command import TABLE, Command
 from zkwire.cli.context import Context
-from zkwire.cli.output import DONE, one_line, printable
+from zkwire.cli.output import DONE, host_port, one_line, printable
 from zkwire.cli.shell.interpreter import Interpreter, has_secret
 from zkwire.cli.shell.words import NAMES, mark_left, quoted, translate, unfinished, whole_lines
 
@@ -149,10 +149,7 @@ def prompt_of(shell: Interpreter) -> str:
 
 def _server(client: zkwire.Client) -> str:
     server = client._session.server
-    if server is None:
-        return "-"
-    host, port = server
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "-" if server is None else host_port(*server)
 
 
 # --- typing aids ----------------------------------------------------------------------------------

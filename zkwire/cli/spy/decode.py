@@ -25,8 +25,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", default="-", metavar="HEX|FILE|-", help=does)
     does = "the sender: the client (c2s) or the server (s2c); else it is guessed"
     parser.add_argument("--dir", choices=("c2s", "s2c"), help=does)
-    does = "what a reply answers, which no reply says"
-    parser.add_argument("--op", metavar="OP", help=does)
+    parser.add_argument("--op", metavar="OP", help="what a reply answers, which no reply says")
     does = "a stream of frames with their lengths, perhaps cut off; else it is guessed"
     parser.add_argument("--stream", action="store_true", help=does)
     parser.add_argument("--show-secrets", action="store_true", help="passwords and tokens, too")

@@ -19,7 +19,7 @@ from time import monotonic
 from zkwire.cli.command import TLS, Command, UsageError, add_options, duration
 from zkwire.cli.context import Context
 from zkwire.cli.interrupts import handled
-from zkwire.cli.output import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, with_status
+from zkwire.cli.output import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, host_port, with_status
 from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
@@ -39,8 +39,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--fault", action="append", default=[], metavar="SPEC", help=f"do this, too: {KINDS}")
     add("-n", "--count", type=int, metavar="COUNT", help="end behind so many shown messages")
     add("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time")
-    does = "show a recording (jsonl) instead; - is standard input"
-    add("--read", metavar="FILE", help=does)
+    add("--read", metavar="FILE", help="show a recording (jsonl) instead; - is standard input")
     add_options(parser, "TLS to the servers", TLS)
     add = parser.add_argument_group("TLS to the clients").add_argument
     add("--tls-cert", metavar="FILE", help="the certificate that clients are shown (PEM)")
@@ -84,7 +83,7 @@ def _spy(context: Context, asked: Namespace) -> int:
     _check(asked)
     listen = _listen(asked.listen)
     hosts, chroot = parse_hosts(asked.upstream) if asked.upstream is not None else ([], "")
-    upstreams = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts]
+    upstreams = [host_port(*host) for host in hosts]
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
     stats = Stats(asked.by) if asked.stats else None
     tap: Tap | None = None

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from zkwire.cli.command import duration
+from zkwire.cli.output import host_port
 from zkwire.cli.spy.message import operations
 from zkwire.errors import ProtocolError
 from zkwire.jute.frames import frame
@@ -79,8 +80,7 @@ class Tap:
         except BaseException:
             self.close()
             raise
-        name = f"[{host}]" if ":" in host else host
-        self.hosts = [f"{name}:{relay.port}" for relay in self._relays]
+        self.hosts = [host_port(host, relay.port) for relay in self._relays]
 
     @property
     def connections(self) -> int:
@@ -101,9 +101,14 @@ class Tap:
         for connection in sorted(set(self._connections.values()) - self._ended):
             self._put(connection, "close", "spy")
 
+    def cut_all(self) -> None:
+        """Cut all connections."""
+        for relay in self._relays:
+            relay.call(partial(relay.cut_all, reset=False))
+
     def freeze(self, fault: Timed, frozen: bool) -> None:
         """Begin a black hole, or end it."""
-        self._hold(frozen)
+        self.hold(frozen)
         self._put(0, "fault", fault.spec if frozen else f"{fault.spec} is over")
 
     def expire_all(self, fault: Timed) -> None:
@@ -178,7 +183,7 @@ class Tap:
         self._ending.append(thread)
         thread.start()
 
-    def _hold(self, frozen: bool) -> None:
+    def hold(self, frozen: bool) -> None:
         """Hold everything; what is held twice is released twice."""
         with self._lock:
             self._holds += 1 if frozen else -1
@@ -193,7 +198,7 @@ class Tap:
             with self._lock:
                 session = self._sessions.get(connection)
             # A client that heard of the move before the end would take its session back.
-            self._hold(True)
+            self.hold(True)
             if session is None or not end_session(*session):
                 self._put(connection, "fault", "expire: there is no session")
         except (OSError, ProtocolError) as error:
@@ -204,7 +209,7 @@ class Tap:
             if gate is not None:
                 gate.release()
             with suppress(RuntimeError):
-                self._hold(False)
+                self.hold(False)
 
 
 # --- ending ---------------------------------------------------------------------------------------
@@ -314,6 +319,10 @@ class Faults:
                 self._add(spec)
             except (ValueError, ArgumentTypeError) as error:
                 raise ValueError(f"--fault {spec}: {error}") from None
+
+    def aim(self, kind: str, op: str) -> None:
+        """From now on, one more fault for the next request of this operation."""
+        self._aimed.append(_aimed(f"{kind}:{op}", kind, op))
 
     @property
     def end_sessions(self) -> bool:

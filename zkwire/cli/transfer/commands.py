@@ -122,8 +122,7 @@ def _opened(name: str, output: Output) -> Generator[Write]:
 def _add_writing(parser: ArgumentParser) -> None:
     does = "the nodes' own access lists (keep), or one for all"
     parser.add_argument("--acl", choices=ACLS, default="keep", help=does)
-    does = "overwrite nodes that differ"
-    parser.add_argument("--force", action="store_true", help=does)
+    parser.add_argument("--force", action="store_true", help="overwrite nodes that differ")
     does = "delete what the source lacks, but ephemeral nodes"
     parser.add_argument("--delete", action="store_true", help=does)
     does = "change nothing, and list what would be changed"

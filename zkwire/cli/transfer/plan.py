@@ -6,6 +6,7 @@ A node is equal if its data is, and its access list where that is to be kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import zkwire
 from zkwire.cli.transfer.tree import (
@@ -29,17 +30,14 @@ from zkwire.wire.paths import parent
 ACLS = ("keep", "open", "creator")
 
 
-class Difference:
+class Difference(NamedTuple):
     """How a node differs, and the versions that it had when that was seen."""
 
-    __slots__ = ("acl", "aversion", "data", "ephemeral", "version")
-
-    def __init__(self, data: bool, acl: bool, ephemeral: bool, version: int, aversion: int) -> None:
-        self.data: bool = data
-        self.acl: bool = acl
-        self.ephemeral: bool = ephemeral
-        self.version: int = version
-        self.aversion: int = aversion
+    data: bool
+    acl: bool
+    ephemeral: bool
+    version: int
+    aversion: int
 
     def __bool__(self) -> bool:
         return self.data or self.acl or self.ephemeral

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import zkwire
 from zkwire.cli.context import Context
@@ -26,27 +26,17 @@ Answers = list[Any]
 # A node on its way from one tree to another, and paths in a tree.
 
 
-class Node:
+class Node(NamedTuple):
     """One node.  ``path`` begins at the root of its tree, which is ``/`` itself.
 
     ``sequence``: the number that its next sequential child would have got where it was read.
     """
 
-    __slots__ = ("acl", "data", "path", "sequence", "stat")
-
-    def __init__(
-        self,
-        path: str,
-        data: bytes,
-        acl: Sequence[zkwire.ACL],
-        stat: zkwire.Stat | None = None,
-        sequence: int | None = None,
-    ) -> None:
-        self.path: str = path
-        self.data: bytes = data
-        self.acl: Sequence[zkwire.ACL] = acl
-        self.stat: zkwire.Stat | None = stat
-        self.sequence: int | None = sequence
+    path: str
+    data: bytes
+    acl: Sequence[zkwire.ACL]
+    stat: zkwire.Stat | None = None
+    sequence: int | None = None
 
 
 def below(root: str, path: str) -> str:
