@@ -281,26 +281,21 @@ NO_TLS = "that port speaks without TLS: leave --tls out, or ask for the port sec
 WANTS_TLS = "that port speaks TLS: try --tls (--cafile FILE for an authority of your own)"
 OTHER = "what answers is no ZooKeeper server; clients use clientPort, often 2181"
 CLOCK = "compare the dates of the certificate with the clock of this machine"
-NAME = "name the server in --server as its certificate does"
-TRUST = "--cafile FILE names the authority that has signed the certificate"
-CERTIFICATE = "--cert FILE and --key FILE show a certificate of yours"
-NOT_RUNNING = "does the server run, and is that its clientPort, often 2181?"
 SILENT = "perhaps a firewall, a wrong address, or a machine that is down"
-MUTE = "it accepts connections and says nothing: does the process hang, is it no ZooKeeper server?"
-RESOLVE = "does the name exist, and which resolver does this machine ask?"
 CHROOT = "a --server without the chroot can create it: zkwire --server HOST create -p {}"
 SECONDS = 2.0  # for each question, also when the time limit has passed
 
 # What a problem says, and what may help.
 WORDS = {
-    "resolve the name": RESOLVE,
-    "refused": NOT_RUNNING,
-    "no answer to the greeting": MUTE,
-    "is not for host": NAME,
+    "resolve the name": "does the name exist, and which resolver does this machine ask?",
+    "refused": "does the server run, and is that its clientPort, often 2181?",
+    "no answer to the greeting": "it accepts connections and says nothing: does it hang, is it no "
+    "ZooKeeper server?",
+    "is not for host": "name the server in --server as its certificate does",
     "not yet valid": CLOCK,
     "has expired": CLOCK,
-    "is not trusted": TRUST,
-    "client certificate": CERTIFICATE,
+    "is not trusted": "--cafile FILE names the authority that has signed the certificate",
+    "client certificate": "--cert FILE and --key FILE show a certificate of yours",
     "lost its ensemble": NO_QUORUM,
 }
 

@@ -14,7 +14,7 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
 from typing import Any, TextIO
 
@@ -350,10 +350,9 @@ def replay(asked: Namespace, shown: Filter, outputs: Outputs, stats: Stats | Non
 def records_of(lines: Iterable[str], source: str) -> Iterator[Record]:
     """The records of these lines; those of the statistics are left out."""
     for number, text in enumerate(lines, 1):
-        try:
-            record: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            record = None
+        record: Record = {}
+        with suppress(ValueError, RecursionError):
+            record = json.loads(text) if text.lstrip().startswith("{") else {}
         wrong = _wrong(record)
         if wrong:
             raise ValueError(f"{source}, line {number}: {wrong}")
@@ -361,9 +360,9 @@ def records_of(lines: Iterable[str], source: str) -> Iterator[Record]:
             yield record
 
 
-def _wrong(record: Any) -> str:
+def _wrong(record: Record) -> str:
     """What is wrong with it; "" for a record."""
-    if type(record) is not dict or record.get("v") != 1:
+    if record.get("v") != 1:
         return "this is no record of `zkwire spy -f jsonl`"
     if "stats" in record:
         return ""
@@ -372,7 +371,7 @@ def _wrong(record: Any) -> str:
         if name not in record:
             return f"a record without {name!r}"
     for name, value in record.items():
-        right = type(value) in _KINDS.get(name, (type(value),))
+        right = name not in _KINDS or type(value) in _KINDS[name]
         if type(value) in (int, float):
             right = right and abs(value) < _LARGEST
         if not right or (name == "dir" and value not in ("c2s", "s2c")):
