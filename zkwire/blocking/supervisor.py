@@ -17,6 +17,7 @@ from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.recipes.insist import insist
+from zkwire.recipes.public import public
 from zkwire.recipes.services.leadership import SupervisorView, Turn
 from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.waitable import check_timeout
@@ -121,6 +122,7 @@ class ThreadShell:
         self.mutex = threading.RLock()
 
 
+@public
 class Supervisor(SupervisorView, ThreadNodeWatches):
     """Sessions one after another: for programs that go on when a session has expired.
 
@@ -128,11 +130,15 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
             supervisor.lead("/election", work)  # work(lock) in each term
             supervisor.wait()
 
-    Whatever takes a client and lasts takes a supervisor too: :meth:`watch_data`,
-    :class:`PersistentNode`, :class:`Group`, :class:`Cache`.  It is begun again in each new session.
+    :class:`PersistentNode`, :class:`Group`, :class:`Cache` and :class:`Partitioner` take a
+    supervisor in the place of a client; they and :meth:`watch_data` begin again in each new
+    session.  Every other recipe, and every operation, needs the :meth:`client` of one session.
     ``hosts`` and options are those of :class:`Client`, without ``resume``; they are refused at
     once.  A server need not be there yet: connecting goes on until one is.
     """
+
+    _client_kind = Client
+    _client_call = "supervisor.client()"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = ThreadShell(hosts, self._checked(options))
@@ -140,7 +146,6 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
 
     @property
     def _core(self) -> SessionSequence:
-        self._algorithm.begin()
         return self._algorithm
 
     wait: Final = blocking(SessionSequence.wait)

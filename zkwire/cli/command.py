@@ -216,7 +216,7 @@ CONNECTION = (
     _flag("", "--read-only", "a server without its ensemble will do"),
     Option("", "--trace", "show each frame on the wire on standard error",
             action="store_const", const="-"),
-    Option("", "--trace-file", "write each frame to this file", dest="trace", metavar="FILE"),
+    Option("", "--trace-file", "add each frame to this file", dest="trace", metavar="FILE"),
 )  # fmt: skip
 OUTPUT = (
     _flag("", "--json", "write JSON, an object for each result"),

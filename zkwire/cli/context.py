@@ -11,7 +11,7 @@ import posixpath
 import sys
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import zkwire
 from zkwire.cli.command import server_of
@@ -108,6 +108,13 @@ class Context:
         if client is not None:
             client.close()
 
+    def end(self) -> None:
+        """End the session and the trace."""
+        self.close()
+        tracer: _Tracer | None = self.__dict__.pop("_tracer", None)
+        if tracer is not None:
+            tracer.close()
+
 
 def standard_input() -> TextIO:
     """Standard input; OSError if the process was started without it."""
@@ -158,8 +165,11 @@ class _Tracer:
     """Writes a line for each frame on the wire, to standard error (``-``) or a file."""
 
     def __init__(self, target: str, note: Callable[[str], object]) -> None:
-        # Without a buffer nothing is left that would be written again when it is closed.
-        self._file = None if target == "-" else open(target, "wb", buffering=0)  # noqa: SIM115
+        self._file: BinaryIO | None = None
+        if target != "-":
+            from zkwire.cli.files import log
+
+            self._file = log(target)
         self._note = note
 
     def __call__(self, frame: zkwire.TraceFrame) -> None:
@@ -175,6 +185,13 @@ class _Tracer:
         elif not self._file.closed:
             try:
                 self._file.write(line.encode())
+            except ValueError:  # it is closed by now
+                pass
             except OSError as error:
                 self._file.close()
                 self._note(f"the trace ends here: {error.strerror}")
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            self._file.close()

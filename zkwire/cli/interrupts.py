@@ -23,6 +23,13 @@ def interrupt(number: int) -> NoReturn:
 
 
 @contextmanager
+def ending() -> Generator[None]:
+    """Within it SIGTERM and SIGHUP are as Ctrl-C."""
+    with handled(lambda number, _: interrupt(number)):
+        yield
+
+
+@contextmanager
 def handled(handler: Callable[[int, object], object]) -> Generator[None]:
     """Within it the three are for this handler; in another thread than the main one for none."""
     before: dict[int, Any] = {}

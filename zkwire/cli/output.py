@@ -190,10 +190,14 @@ class Output:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
 
-    def note(self, text: str) -> None:
-        """A line for people that is no result, on standard error."""
+    def note(self, text: str, patience: float | None = None) -> None:
+        """A line for people that is no result, on standard error.
+
+        ``patience``: seconds that the caller is delayed at most where nothing reads it; else that
+        is :data:`zkwire.cli.messages.PATIENCE`.
+        """
         if not self.quiet:
-            tell(one_line(_short(text)) + "\n")
+            tell(one_line(_short(text)) + "\n", patience)
 
     def error(self, error: BaseException, hint: str = "", line: int = 0) -> None:
         """One line about the error that has ended a command, on standard error.
@@ -215,6 +219,16 @@ class Output:
         """Write what is buffered."""
         if sys.stdout is not None:
             sys.stdout.flush()
+
+    @staticmethod
+    def drop() -> None:
+        """Drop what is buffered and what follows: Python would try to write it at its end."""
+        try:
+            number = sys.stdout.fileno()
+        except (OSError, ValueError, AttributeError):  # it is no file
+            return
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), number)
 
 
 def printable(text: str, kept: str = "\n\t") -> str:
@@ -338,12 +352,11 @@ def _write(stream: TextIO | None, text: str) -> None:
         stream.write(text)
 
 
-def tell(text: str) -> None:
-    """Write to standard error; where nothing can be written, the exit status says what it says."""
-    try:
-        _write(sys.stderr, text)
-    except OSError:
-        sys.stderr = None  # else Python tries again at its end, and then has a status of its own
+def tell(text: str, patience: float | None = None) -> None:
+    """Write to standard error; see :mod:`zkwire.cli.messages`."""
+    from zkwire.cli import messages
+
+    messages.tell(text, messages.PATIENCE if patience is None else patience)
 
 
 # --- access ---------------------------------------------------------------------------------------

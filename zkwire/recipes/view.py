@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from zkwire.errors import LockLostError
+from zkwire.recipes.supervised import Recipe
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class Itself:
         return instance
 
 
-class PathView:
+class PathView(Recipe):
     """What stands on one path."""
 
     _algorithm: Any = Itself()
@@ -41,8 +43,10 @@ class PathView:
         return self._algorithm._path
 
 
-class ServiceView:
+class ServiceView(Bound):
     """What every service shows of itself."""
+
+    _outlives_sessions = True  # by itself: it is begun again in each
 
     _algorithm: Any = Itself()
 
@@ -56,7 +60,7 @@ class ServiceView:
         return problem
 
 
-class View:
+class View(Recipe):
     """What every lock shows."""
 
     _algorithm: Any = Itself()

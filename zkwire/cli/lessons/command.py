@@ -6,10 +6,12 @@ A lesson checks what it says; the exit status is 1 if something in it was not as
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from typing import Any
 
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.context import Context
+from zkwire.cli.files import whole
 from zkwire.cli.lessons.events import Record
 from zkwire.cli.lessons.lesson import TABLE, Flag, Lesson, find
 from zkwire.cli.lessons.server_stage import ServerStage
@@ -68,12 +70,14 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         if asked.server is not None and not asked.source:
             _check_server(name, lesson, asked)
         flags = _flags(name, lesson, asked)
-        if asked.svg:
-            open(asked.svg, "a").close()  # a bad name is an error before the lesson, not behind it
         if asked.source:
             context.output.text(_source(lesson))
-        elif play(context, name, lesson, flags).failures:
-            status = REFUSED
+            continue
+        with ExitStack() as files:  # a bad name is an error before the lesson
+            if asked.svg:
+                asked.svg = files.enter_context(whole(asked.svg, private=False))
+            if play(context, name, lesson, flags).failures:
+                status = REFUSED
     return status
 
 
@@ -143,8 +147,8 @@ def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
         from zkwire.cli.picture import svg
 
         title = f"zkwire lesson {name}: {lesson.title}"
-        with open(context.options.svg, "w", encoding="utf-8") as file:
-            file.write(svg(picture_of(title, lesson.cast, stage.shown, lesson.servers)))
+        drawn = svg(picture_of(title, lesson.cast, stage.shown, lesson.servers))
+        context.options.svg.write(drawn.encode())
     record: Record = stage
     return record
 

@@ -105,6 +105,7 @@ def _lock(context: Context, asked: Namespace) -> int | None:
             finally:
                 context.close()
         except Interrupted as end:
+            context.output.drop()
             return BY_SIGNAL + end.number
         except LockTakenError:
             if context.output.quiet:
@@ -180,7 +181,9 @@ def _used(
     except UsageError as error:  # the server has granted another timeout
         raise with_status(ValueError(str(error)), FAILED) from None
     if not asked.command:
+        signals.raising = True  # while the output waits for its reader
         show_grant(context.output, grant)
+        signals.raising = False
         return 0, hold(grant, signals, margin)
     from zkwire.cli.lock.running import Running
 

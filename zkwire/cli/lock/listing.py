@@ -13,9 +13,9 @@ from typing import Any
 
 import zkwire
 from zkwire.cli.output import Output, hex_id
-from zkwire.errors import NoNodeError
+from zkwire.errors import NoAuthError, NoNodeError
 
-SIGNATURE = re.compile(r"(\S+):(\d{1,10})(?: (.*))?", re.DOTALL)
+SIGNATURE = re.compile(r"(\S+):([0-9]{1,10})(?: (.*))?", re.DOTALL)
 READERS = ("__READ__", "__rlock__")
 DIGITS = 10
 HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>6}  {'process':20} id"
@@ -37,10 +37,15 @@ def contenders_of(client: zkwire.Client, path: str) -> list[dict[str, Any]]:
     ages = [client.pipeline.exists(contender.path) for contender in queue]
     found: list[dict[str, Any]] = []
     for contender, reply in zip(queue, ages, strict=True):
-        stat = reply.result()
-        if stat is not None:  # else gone meanwhile
+        try:
+            stat = reply.result()
+        except NoAuthError:
+            age = None  # the server shows nothing of it
+        else:
+            if stat is None:
+                continue  # gone meanwhile
             age = max(0.0, round(time.time() - stat.ctime / 1000, 1))
-            found.append(_fields(contender, len(found), len(found) < holders, age))
+        found.append(_fields(contender, len(found), len(found) < holders, age))
     return found
 
 
@@ -62,9 +67,12 @@ def _semaphore(client: zkwire.Client, path: str) -> tuple[list[zkwire.Contender]
     return [*leases, *(c for c in queue if c.session_id not in waiting)], count
 
 
-def _fields(contender: zkwire.Contender, position: int, held: bool, age: float) -> dict[str, Any]:
-    signed = SIGNATURE.fullmatch(contender.text)
-    host, pid, text = signed.groups() if signed else (None, None, contender.text)
+def _fields(
+    contender: zkwire.Contender, position: int, held: bool, age: float | None
+) -> dict[str, Any]:
+    shown = contender.text or ""
+    signed = SIGNATURE.fullmatch(shown)
+    host, pid, text = signed.groups() if signed else (None, None, shown)
     return {
         "position": position,
         "held": held,
@@ -96,8 +104,10 @@ def _line(one: dict[str, Any]) -> str:
     return f"{words}  {process:20} {one['id']}".rstrip()
 
 
-def _age(seconds: float) -> str:
-    """Two units at most."""
+def _age(seconds: float | None) -> str:
+    """Two units at most; ``-`` if it is not known."""
+    if seconds is None:
+        return "-"
     whole = int(seconds)
     for unit, size, smaller in (("d", 86400, "h"), ("h", 3600, "m"), ("m", 60, "s")):
         if whole >= size:

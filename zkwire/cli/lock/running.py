@@ -27,6 +27,7 @@ from zkwire.cli.output import hex_id
 from zkwire.net.pacing import clock
 
 GROUP_POLL = 0.05  # nothing tells of the end of a group
+BRIEFLY = 0.05  # seconds that a message may delay the next look at the lock
 
 
 class Running:
@@ -127,7 +128,10 @@ class Running:
 
     def _lose(self, reason: str) -> None:
         self.loss = reason
-        self._output.note(f"zkwire: {self._grant.lock.path} is lost: {reason}")
+        self._note(f"{self._grant.lock.path} is lost: {reason}")
+
+    def _note(self, text: str) -> None:
+        self._output.note(f"zkwire: {text}", BRIEFLY)
 
     def _hear_watchdog(self) -> None:
         if self._watchdog is not None and self._watchdog.acts():
@@ -145,8 +149,8 @@ class Running:
             if number in self._signals.forwarded:
                 self._child.forward(number)
         if self._child.foreground and self._child.stopped():
-            self._output.note(
-                "zkwire: stopped, the lock is lost unless it goes on within "
+            self._note(
+                "stopped, the lock is lost unless it goes on within "
                 f"{self._grant.client.lease_remaining():.0f} s"
             )
             self._signals.stop_here()
@@ -249,11 +253,13 @@ LONGEST_DELAY = 0.25  # seconds by which it leaves the first try to its parent
 
 
 def _program() -> list[str]:
-    """The watchdog, as arguments of Python: its file, or its source where that is in a zip file."""
-    if os.path.exists(watchdog.__file__):
-        return [watchdog.__file__]
-    source: str = watchdog.__loader__.get_source(watchdog.__name__)  # type: ignore[union-attr]
-    return ["-c", source]
+    """The watchdog, as arguments of Python: its file, or where that is in a zip file its name."""
+    file = os.path.abspath(watchdog.__file__)
+    if os.path.exists(file):
+        return [file]
+    name = watchdog.__name__  # a zip file may have no source: Python's -c could not be given that
+    archive = os.path.abspath(file + "/.." * (name.count(".") + 1))
+    return ["-c", f"import sys; sys.path.insert(0, {archive!r}); from {name} import main; main()"]
 
 
 class Watchdog:

@@ -40,7 +40,9 @@ def _get(context: Context, asked: Namespace) -> None:
     out, path = context.output, context.path(asked.path)
     data, stat = context.client.get_data(path)
     if asked.file is not None:
-        with open(asked.file, "wb") as file:
+        from zkwire.cli.files import whole
+
+        with whole(asked.file) as file:
             file.write(data)
     if out.json:
         shown: dict[str, object] = {"data": data_fields(data)}

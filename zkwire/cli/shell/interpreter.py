@@ -198,14 +198,24 @@ def _common_options(options: argparse.Namespace) -> dict[str, object]:
 SHOWN = 20
 """Lines of ``history``."""
 WIDTH = 78
-_SECRET = re.compile(r"(^|;)\s*\S*auth\b", re.IGNORECASE)
+# An option --auth, credentials, and an entry of an access list whose id may be a secret.
+_SECRET = re.compile(
+    r"--?auth | digest\b | (.*,)? (?!world:|auth::|ip:|sasl:|x509:) \w+ : .* : [cdrwa]+ (,.*)? $",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
 MODES = ("PERSISTENT", "PERSISTENT_RECURSIVE")
 WATCHES = {"-c": "CHILDREN", "-d": "DATA", "-p": "PERSISTENT", "-r": "PERSISTENT_RECURSIVE"}
 
 
 def has_secret(line: str) -> bool:
     """Whether a line may have a secret: such a line is kept nowhere."""
-    return _SECRET.search(line) is not None
+    try:
+        commands = commands_of(line)
+    except ValueError:  # there is no end to a quote, so each word may begin a command
+        commands = [[word] for word in re.split(r"[\s;'\"\\]+", line) if word]
+    return any(
+        words[0].lower().endswith("auth") or any(map(_SECRET.match, words)) for words in commands
+    )
 
 
 def _optional(name: str) -> Callable[[ArgumentParser], None]:

@@ -19,7 +19,8 @@ import zkwire
 from zkwire import __version__
 from zkwire.cli.command import TABLE, Command
 from zkwire.cli.context import Context
-from zkwire.cli.output import DONE, host_port, one_line, printable
+from zkwire.cli.files import whole
+from zkwire.cli.output import DONE, host_port, one_line, printable, tell
 from zkwire.cli.shell.interpreter import Interpreter, has_secret
 from zkwire.cli.shell.words import NAMES, mark_left, quoted, translate, unfinished, whole_lines
 
@@ -128,12 +129,10 @@ class Terminal:
             return
         if not (self._typing and terminal.isatty()) or os.environ.get("TERM") in {None, "dumb"}:
             output.note(text)
-            terminal.flush()
             return
         room = (os.get_terminal_size(terminal.fileno()).columns or WIDTH) - 1
         line = printable(text).replace("\n", " ").replace("\t", " ")
-        terminal.write(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
-        terminal.flush()
+        tell(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
 
 
 def prompt_of(shell: Interpreter) -> str:
@@ -189,10 +188,10 @@ class Readline:
         """Read the history; a file that cannot be read is none."""
         readline = self._readline
         readline.set_auto_history(False)
-        readline.set_history_length(LINES_KEPT)
         if self._file is not None:
             with suppress(OSError, UnicodeError):
-                readline.read_history_file(self._file)
+                for line in self._file.read_text("utf-8", "surrogateescape").split("\n")[:-1]:
+                    readline.add_history(line)
         readline.set_completer(self._complete)
         readline.set_completer_delims(" \t\n;")
         editline = "libedit" in (readline.__doc__ or "")
@@ -204,13 +203,16 @@ class Readline:
 
     def end(self) -> None:
         """Write the history, for its owner alone; where that is impossible there is none."""
-        self._readline.set_completer(None)
+        readline = self._readline
+        readline.set_completer(None)
         if self._file is None:
             return
+        last = readline.get_current_history_length() + 1
+        lines = [readline.get_history_item(n) for n in range(max(1, last - LINES_KEPT), last)]
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600))
-            self._readline.write_history_file(self._file)
+            with whole(str(self._file)) as file:
+                file.write("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
 
     def _complete(self, text: str, number: int) -> str | None:
         """readline's question for the completion of this number."""
@@ -249,9 +251,9 @@ def completions(shell: Interpreter, line: str) -> list[str]:
 
 
 def children(client: zkwire.Client, path: str, start: str) -> list[str]:
-    """The names of the node's children that begin so."""
+    """The names of the node's children that begin so, and that a line can show."""
     names: list[str] = client.pipeline.get_children(path).result(SECONDS)
-    return sorted(name for name in names if name.startswith(start))[:MOST]
+    return sorted(n for n in names if n.startswith(start) and n.isprintable())[:MOST]
 
 
 def flags(parser: ArgumentParser) -> list[str]:

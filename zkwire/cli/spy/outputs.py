@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from zkwire.cli.command import UsageError
 from zkwire.cli.context import standard_input
+from zkwire.cli.files import recording, whole
 from zkwire.cli.output import Output, printable
 from zkwire.cli.spy.message import HIDDEN, SECRET, operations
 from zkwire.cli.spy.records import WIDEST, as_svg, cut_path, failed, in_ascii, line, paths_of, table
@@ -107,27 +108,30 @@ class Outputs:
         if sum(file is None for name, file in pairs if name != "none") > 1:
             raise UsageError("two formats for standard output; -o FILE behind one of them")
         self._output = output
-        self._files = ExitStack()
         self._writers: list[_Text | _Lines | _Drawing] = []
         self.count: int = 0
-        try:
+        with ExitStack() as files:
             for name, path in pairs:
-                file: TextIO | None = None
-                if path is not None and name != "none":
-                    file = self._files.enter_context(open(path, "w", encoding="utf-8"))  # noqa: SIM115
-                if name == "text":
-                    self._writers.append(_Text(output, file, tables=tables))
+                if name == "svg":
+                    drawing = None if path is None else files.enter_context(whole(path))
+                    self._writers.append(_Drawing(output, drawing))
                 elif name != "none":
-                    self._writers.append((_Lines if name == "jsonl" else _Drawing)(output, file))
-        except BaseException:
-            self._files.close()
-            raise
+                    file = None if path is None else files.enter_context(recording(path))
+                    text = name == "text"
+                    self._writers.append(
+                        _Text(output, file, tables=tables) if text else _Lines(file)
+                    )
+            self._files = files.pop_all()
 
     def show(self, record: Record) -> None:
         """Write a record, or keep it."""
         self.count += 1
         for writer in self._writers:
             writer.show(record)
+
+    def abandon(self, error: BaseException) -> None:
+        """Close the files, without drawings."""
+        self._files.__exit__(type(error), error, error.__traceback__)
 
     def finish(self, stats: Stats | None) -> None:
         """Make the drawings, write the statistics, close the files."""
@@ -175,7 +179,7 @@ class _Text:
 class _Lines:
     """JSON Lines."""
 
-    def __init__(self, _: Output, file: TextIO | None) -> None:
+    def __init__(self, file: TextIO | None) -> None:
         self.file: TextIO | None = file or sys.stdout
 
     def show(self, record: Record) -> None:
@@ -191,7 +195,7 @@ class _Lines:
 class _Drawing:
     """An SVG, made at the end."""
 
-    def __init__(self, output: Output, file: TextIO | None) -> None:
+    def __init__(self, output: Output, file: BinaryIO | None) -> None:
         self._output = output
         self.file = file
         self._records: list[Record] = []
@@ -204,11 +208,11 @@ class _Drawing:
             self._left += 1
 
     def finish(self, _: Stats | None) -> None:
-        text = as_svg(self._records, self._left)
+        drawn = as_svg(self._records, self._left).encode()
         if self.file is None:
-            self._output.bytes(text.encode())
+            self._output.bytes(drawn)
         else:
-            self.file.write(text)
+            self.file.write(drawn)
 
 
 def terminal(file: TextIO | None) -> tuple[int, bool]:

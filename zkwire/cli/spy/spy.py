@@ -6,6 +6,7 @@ the end is always the same: what has passed is written, then the drawings, then 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -92,8 +93,8 @@ def _spy(context: Context, asked: Namespace) -> int:
         outputs = Outputs(pairs, context.output, tables=asked.hex)
         try:
             tap = open_tap(upstreams, faults, listen) if open_tap else None
-        except OSError:
-            outputs.finish(None)
+        except OSError as error:
+            outputs.abandon(error)
             raise
     except OSError as error:
         raise with_status(error, FAILED) if asked.program else error from None
@@ -109,6 +110,10 @@ def _check(asked: Namespace) -> None:
         raise UsageError("UPSTREAM or --read FILE (see zkwire spy --help)")
     if asked.read and (asked.program or asked.fault):
         raise UsageError("--read shows a recording: there is nothing to run or to break")
+    pairs: list[list[str | None]] = asked.pairs or []
+    files = [file for _, file in pairs if file]
+    if asked.read and os.path.realpath(asked.read) in map(os.path.realpath, files):
+        raise UsageError(f"{asked.read} cannot be read and written at once")
     if asked.tls_key and not asked.tls_cert:
         raise UsageError("--tls-key is the key of a --tls-cert")
     if asked.count is not None and asked.count < 1:
@@ -206,9 +211,8 @@ class _Run:
                 last = True
                 self._tap.settle()
                 self._timers = [(monotonic() + _LAST_WORDS, lambda: self._put("time"))]
-            elif event.what == "signal" and self._program is not None:
-                if int(event.detail) != signal.SIGINT:  # the terminal sends that to both
-                    self._program.process.send_signal(int(event.detail))
+            elif event.what == "signal" and self._program is not None:  # from before it began
+                self._signal(int(event.detail))
             elif event.what == "signal":
                 return int(event.detail)
             elif event.what == "time":
@@ -244,16 +248,23 @@ class _Run:
     def _put(self, what: str, detail: str = "") -> None:
         self._tap.events.put(Event(0, monotonic(), 0, what, detail))
 
+    def _signal(self, number: int) -> None:
+        """Send it on at once, as the output may wait for its reader; or have it end the run."""
+        if self._program is None:
+            self._put("signal", str(number))
+        elif number != signal.SIGINT:  # the terminal sends that to both
+            self._program.process.send_signal(number)
+
     @contextmanager
     def _signals(self) -> Generator[None]:
-        """SIGINT, SIGTERM and SIGHUP become events; a second one ends the run where it stands."""
+        """Of SIGINT, SIGTERM and SIGHUP the first is heard, and the second ends the run at once."""
         came: list[int] = []
 
         def handle(number: int, _: object) -> None:
             came.append(number)
             if len(came) > 1:
                 raise KeyboardInterrupt
-            self._put("signal", str(number))
+            self._signal(number)
 
         with handled(handle):
             yield

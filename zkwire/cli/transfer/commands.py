@@ -7,11 +7,12 @@ import shutil
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import IO
 
 from zkwire.cli.command import Command
 from zkwire.cli.context import Context, standard_input
+from zkwire.cli.files import whole
 from zkwire.cli.output import BEHIND, DONE, Output
 from zkwire.cli.transfer import dumps
 from zkwire.cli.transfer.dumps import DumpFile
@@ -101,18 +102,8 @@ def _opened(name: str, output: Output) -> Generator[Write]:
     if name == STDOUT:
         yield output.line
         return
-    whole = os.path.isfile(name) or not os.path.exists(name)  # else a pipe, or a device
-    part = f"{name}.part" if whole else name
-    try:
-        with open(part, "w", encoding="ascii") as file:
-            yield lambda text: file.write(text + "\n")
-        if whole:
-            os.replace(part, name)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            if whole:
-                os.unlink(part)
-        raise
+    with whole(name) as file:
+        yield lambda text: file.write(text.encode("ascii") + b"\n")
 
 
 # --- load -----------------------------------------------------------------------------------------

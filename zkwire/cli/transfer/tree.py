@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import zkwire
 from zkwire.cli.context import Context
-from zkwire.cli.output import Output
+from zkwire.cli.output import Output, tell
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
 from zkwire.net.pipeline import Pipeline
 from zkwire.session.hosts import parse_hosts
@@ -334,8 +334,7 @@ class Progress:
 
     @staticmethod
     def _show(text: str) -> None:
-        sys.stderr.write(f"\r{text:{WIDTH}.{WIDTH}}\r")
-        sys.stderr.flush()
+        tell(f"\r{text:{WIDTH}.{WIDTH}}\r", 0.0)
 
 
 def progress_line(verb: str, done: int, total: int | None, seconds: float) -> str:

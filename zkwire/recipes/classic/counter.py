@@ -183,7 +183,7 @@ class AsyncCounter(CounterView):
         data, version = mark.seen or await self._read(deadline)
         if not -1 <= version < LAST_VERSION:  # servers go on at -2**31
             raise SequenceExhaustedError(
-                f"{self._path} has used up its versions: delete it, and set the number again"
+                f"{self._path} has used up its versions: delete_tree() it, and set the number again"
             )
         new = change(self._format.decode(data))
         if new is None:
@@ -195,8 +195,8 @@ class AsyncCounter(CounterView):
         operations = [SetData(self._path, data, max(version, 0))]
         if version < 0:
             operations.insert(0, Create(self._path, data, self._acl))
-        executed = self._marks.execute(mark, operations, deadline)
-        _, self._version = await one_refusal(executed)
+        execute = self._marks.execute
+        _, self._version = await one_refusal(execute, mark, operations, deadline)
         mark.seen = data, max(version, 0) + 1
         return new
 
