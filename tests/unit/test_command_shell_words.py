@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.command_lines import interpreter_of
 from zkwire.cli.command import TABLE, UsageError
-from zkwire.cli.shell.aliases import NAMES, translate
-from zkwire.cli.shell.completing import completions
-from zkwire.cli.shell.interpreter import Interpreter
-from zkwire.cli.shell.own_commands import has_secret
-from zkwire.cli.shell.words import commands_of, quoted, unfinished, whole_lines
+from zkwire.cli.shell.interpreter import Interpreter, has_secret
+from zkwire.cli.shell.terminal import completions
+from zkwire.cli.shell.words import NAMES, commands_of, quoted, translate, unfinished, whole_lines
 
 
 @pytest.mark.parametrize(

@@ -5,29 +5,28 @@ The client connects when it is first asked for; a command that needs no server h
 
 from __future__ import annotations
 
+import argparse
 import os
 import posixpath
 import sys
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, BinaryIO, TextIO
 
-from zkwire.cli.arguments import server_of
+import zkwire
+from zkwire.cli.command import server_of
 from zkwire.cli.output import Output, one_line, tell
 from zkwire.errors import UnreachableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
     from ssl import SSLContext
-    from typing import Any, BinaryIO, TextIO
-
-    from zkwire import Client, Supervisor, TraceFrame
 
 
 class Context:
     """One run of the command, or of the shell.
 
-    ``options``: those that :mod:`zkwire.cli.arguments` lists, parsed.  ``server`` is where
+    ``options``: those that :mod:`zkwire.cli.command` lists, parsed.  ``server`` is where
     clients connect, ``auth`` the credentials that the shell's user has added.
     """
 
@@ -40,11 +39,11 @@ class Context:
         self.in_shell = False
 
     @cached_property
-    def client(self) -> Client:
+    def client(self) -> zkwire.Client:
         """The client, connected; UnreachableError after ``--connect-timeout``."""
         return self.connect(self.server)
 
-    def connect(self, server: str) -> Client:
+    def connect(self, server: str) -> zkwire.Client:
         """A client of another server, with the same options; the caller closes it."""
         client = self.unconnected(server)
         try:
@@ -54,20 +53,16 @@ class Context:
             raise
         return client
 
-    def unconnected(self, server: str, **more: Any) -> Client:
+    def unconnected(self, server: str, **more: Any) -> zkwire.Client:
         """A client that has not begun to connect, with the same options and ``more`` of them."""
-        from zkwire import Client
+        return zkwire.Client(server, **self._client_options() | more)
 
-        return Client(server, **self._client_options() | more)
-
-    def supervisor(self) -> Supervisor:
+    def supervisor(self) -> zkwire.Supervisor:
         """One session after another, with the same options, for what outlives a session."""
-        from zkwire import Supervisor
-
-        return Supervisor(self.server, **self._client_options())
+        return zkwire.Supervisor(self.server, **self._client_options())
 
     @staticmethod
-    def await_session(supervisor: Supervisor, seconds: float) -> None:
+    def await_session(supervisor: zkwire.Supervisor, seconds: float) -> None:
         """Wait for the first session; UnreachableError says what each server has said."""
         try:
             supervisor.client(seconds)
@@ -109,7 +104,7 @@ class Context:
 
     def close(self) -> None:
         """End the session, if there is one."""
-        client: Client | None = self.__dict__.pop("client", None)
+        client: zkwire.Client | None = self.__dict__.pop("client", None)
         if client is not None:
             client.close()
 
@@ -177,7 +172,7 @@ class _Tracer:
             self._file = log(target)
         self._note = note
 
-    def __call__(self, frame: TraceFrame) -> None:
+    def __call__(self, frame: zkwire.TraceFrame) -> None:
         xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
         parts = ["->" if frame.sent else "<-", frame.op, xid, frame.path or ""]
         if frame.zxid is not None and frame.zxid > 0:

@@ -8,19 +8,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-from zkwire.cli.arguments import CONNECTION, OUTPUT, defaults
-from zkwire.cli.command import UsageError, find
+from zkwire.cli.command import CONNECTION, OUTPUT, UsageError, defaults, find, parser_of
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, USAGE, status_of
-from zkwire.cli.output import Output, tell
-from zkwire.cli.parser import parser_of
+from zkwire.cli.output import DONE, USAGE, Output, status_of, tell
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command of these words (None: those of the process); returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        from zkwire.cli.help import overview
+        from zkwire.cli.command import overview
 
         tell(overview() + "\n")
         return USAGE
@@ -54,7 +51,7 @@ def _status(words: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     options = argparse.Namespace(**defaults(), words=arguments)
     if arguments[0].startswith("-"):
-        from zkwire.cli.help import parser_of_all
+        from zkwire.cli.command import parser_of_all
 
         parser_of_all().parse_args(arguments, options)
     name, *rest = options.words

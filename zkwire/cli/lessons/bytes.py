@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from struct import pack, unpack_from
 
+from zkwire.cli.lessons.events import error_name
 from zkwire.cli.lessons.lesson import Flag, Lesson
-from zkwire.cli.lessons.words import error_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 
 def frame(body: bytes) -> bytes:

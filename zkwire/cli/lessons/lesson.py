@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 
 class Flag(NamedTuple):
@@ -25,6 +21,11 @@ class Flag(NamedTuple):
     default: Any = False
     choices: tuple[str, ...] | None = None
     needs: str = ""
+
+    @property
+    def dest(self) -> str:
+        """Its name among the parsed arguments."""
+        return self.name.removeprefix("--").replace("-", "_")
 
 
 class Lesson(NamedTuple):
