@@ -177,7 +177,7 @@ def test_lost_create_and_then_anothers_node(scene: Scene, kind: Kind) -> None:
     assert rival.acquire(GRACE)
     gate.release()
     assert not trying.result()
-    scene.expect("create2 x", "create2 exists", "get_data ok", NO_TOKEN)
+    scene.expect("create2 x", "create2 exists", "get_data ok", NO_TOKEN, "exists ok")
     assert_exclusive(rival, lock)
     rival.release()
     assert_free(scene, kind)

@@ -362,10 +362,10 @@ def test_a_body_that_fails_is_not_replaced_by_a_close_that_does(
 ) -> None:
     client = stage.client()
 
-    def too_long(*_: object) -> None:
+    async def too_long(*_: object) -> None:
         raise OperationTimeoutError("not in time")
 
-    monkeypatch.setattr(PersistentNode, "close", too_long)
+    monkeypatch.setattr(AsyncPersistentNode, "close", too_long)
     with pytest.raises(KeyError), PersistentNode(client, fresh_path):
         raise KeyError
     with pytest.raises(OperationTimeoutError), PersistentNode(client, f"{fresh_path}-2"):

@@ -564,7 +564,7 @@ async def test_a_close_in_time_or_not(
     async with AsyncClient(zookeeper.hosts) as client:
         partitioner = AsyncPartitioner(client, fresh_path, ITEMS)
         with monkeypatch.context() as patched:
-            patched.setattr(partitioner, "close", late)
+            patched.setattr(partitioner._algorithm, "close", late)
             with pytest.raises(OperationTimeoutError):
                 async with partitioner:
                     pass
@@ -591,12 +591,12 @@ def test_a_close_that_takes_too_long(stage: Stage, fresh_path: str) -> None:
 
 @pytest.mark.own_server
 def test_the_end_of_a_with(monkeypatch: pytest.MonkeyPatch, stage: Stage, fresh_path: str) -> None:
-    def late() -> None:
+    async def late() -> None:
         raise OperationTimeoutError("too late")
 
     partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
     with monkeypatch.context() as patched:
-        patched.setattr(partitioner, "close", late)
+        patched.setattr(partitioner._algorithm, "close", late)
         with pytest.raises(OperationTimeoutError), partitioner:
             pass
         with pytest.raises(KeyError), partitioner:

@@ -74,7 +74,8 @@ def locked(client: Client) -> None:
 
 
 def taken(client: Client) -> None:
-    client.ensure_path("/taken")
+    if client.exists("/taken") is None:
+        client.create("/taken", ephemeral=True)
     assert not NonBlockingLock(client, "/taken").acquire(0)
 
 

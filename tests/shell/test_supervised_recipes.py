@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: PT012 - how a scope ends is what these tests are about
 from collections.abc import Callable
 from typing import Any
 

@@ -38,7 +38,7 @@ Content = dict[str, tuple[bytes, Stat]]
 class OneAfterAnother:
     """The sessions of a supervisor, as far as a service sees them."""
 
-    forked = False
+    forked = awaits = False
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
@@ -358,7 +358,7 @@ PLANTED = {
         Reading, "_take_back", _dropped, RECURSIVE, ("expire",), MIRROR
     ),
     "a reader is told of one step": Bug(
-        AsyncCacheEvents, "tell", _latest_before, RECURSIVE, (), {"EVENTS", "ERROR"}
+        AsyncCacheEvents, "_note", _latest_before, RECURSIVE, (), {"EVENTS", "ERROR"}
     ),
 }  # fmt: skip
 """Bugs, each of which a few thousand runs find."""

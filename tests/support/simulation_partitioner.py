@@ -307,12 +307,12 @@ class Bug(NamedTuple):
 
 PLANTED = {
     "a revoked item is let go": Bug(Sharing, "_confirm", _unconfirmed, (), {"KEPT"}),
-    "what was not told is confirmed": Bug(Sharing, "next", _confirms_untold, (), {"KEPT"}),
+    "what was not told is confirmed": Bug(AsyncPartitioner, "next", _confirms_untold, (), {"KEPT"}),
     "a share that waits is forgotten": Bug(
         Sharing, "_confirm", _confirms_what_waits, (), {"KEPT", "BACK"}
     ),
     "the lease is not looked at": Bug(
-        ShareView, "_keeps", _wanted_alone, ("partition",), {"TOLD", "LIVE"}
+        AsyncShare, "_keeps", _wanted_alone, ("partition",), {"TOLD", "LIVE"}
     ),
     "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
     "the order of members counts": Bug(partition, "allot", _own_first, (), {"LIVE"}),

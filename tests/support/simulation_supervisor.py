@@ -47,6 +47,8 @@ class Process:
 
     def __init__(self, sim: Simulation, name: str, claims: Claims) -> None:
         self.mutex = nullcontext()
+        self.awaits = False
+        self.check_function = callable
         self.sim, self.name, self.claims = sim, name, claims
         self.rng = Random(sim.seed)
         self.clients: list[Client] = []

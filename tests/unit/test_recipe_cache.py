@@ -113,7 +113,7 @@ def test_a_change_that_comes_while_a_callback_runs_is_told_once() -> None:
     calls = deque[Callable[[], object]]()
     nodes, told = {"/a": node(1)}, list[CacheEvent]()
     cache: Any = SimpleNamespace(_closed=False, _over=False, _tree=SimpleNamespace(nodes=nodes))
-    cache._sessions = SimpleNamespace(dispatch=calls.append)
+    cache._sessions = SimpleNamespace(dispatch=calls.append, awaits=False)
     cache._wanted, cache._changed = SimpleNamespace(notify=lambda: None), lambda: None
 
     def change() -> None:

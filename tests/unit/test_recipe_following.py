@@ -104,6 +104,8 @@ class World:
     def _sessions(self) -> World:
         return self
 
+    awaits = False
+
     def check_callback(self, function: object) -> None:
         pass
 

@@ -50,6 +50,7 @@ class LoopDriver(LoopBound):
     _kind = StepReply
     io: LoopIO | None = None
     caller = staticmethod(asyncio.current_task)
+    awaits = True
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)

@@ -36,6 +36,7 @@ class LoopShell(Calling):
     """What a supervisor needs of an event loop."""
 
     now: Final = staticmethod(clock)
+    awaits: Final = True
 
     def __init__(self, hosts: str, options: dict[str, Any]) -> None:
         super().__init__()

@@ -39,6 +39,7 @@ class ThreadShell:
     """What a supervisor needs of threads."""
 
     now: Final = staticmethod(clock)
+    awaits: Final = False
 
     def __init__(self, hosts: str, options: dict[str, Any]) -> None:
         self.name: str = f"zkwire-supervisor-{next(_numbers)}"

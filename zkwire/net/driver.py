@@ -118,6 +118,9 @@ class Driver:
 
     _sessions = _recipe_runtime
 
+    awaits = False
+    """Whether what a user's function returns is awaited."""
+
     def check_callback(self, function: Any) -> None:
         """TypeError for a function of a user's that cannot be called here."""
 

@@ -88,9 +88,10 @@ class AsyncCacheEvents(Bound):
         try:
             result = self._callback(self._take())
         finally:
-            if not hasattr(result, "__await__"):
+            awaited = self._cache._sessions.awaits and hasattr(result, "__await__")
+            if not awaited:
                 self._next_call()
-        return self._behind_call(result) if hasattr(result, "__await__") else None
+        return self._behind_call(result) if awaited else result
 
     async def _behind_call(self, callback: Any) -> None:
         try:

@@ -101,6 +101,11 @@ if TYPE_CHECKING:
             """Call a user's function, in order, where a user's code may run."""
             ...
 
+        @property
+        def awaits(self) -> bool:
+            """Whether what a user's function returns is awaited there."""
+            ...
+
         def check_callback(self, function: Any) -> None:
             """TypeError for a function of a user's that cannot be called there."""
             ...

@@ -52,9 +52,10 @@ class StateReader(Service):
         try:
             result = self._callback(self._next)
         finally:
-            if not hasattr(result, "__await__"):
+            awaited = self._sessions.awaits and hasattr(result, "__await__")
+            if not awaited:
                 self._take()
-        return self._until_end(result) if hasattr(result, "__await__") else None
+        return self._until_end(result) if awaited else result
 
     async def _until_end(self, callback: Any) -> None:
         try:

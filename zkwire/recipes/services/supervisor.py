@@ -58,6 +58,11 @@ class SessionSequence(Succession):
     def _is_replaced(self, client: Any) -> bool:
         return self._newest is not client
 
+    @property
+    def awaits(self) -> bool:
+        """Whether what a user's function returns is awaited."""
+        return self._shell.awaits
+
     def check_callback(self, function: Any) -> None:
         """TypeError for a function of a user's that the shell cannot call."""
         self._shell.check_function(function)

@@ -49,6 +49,11 @@ if TYPE_CHECKING:
             """Acquire the lock, call the function with it, release it."""
             ...
 
+        @property
+        def awaits(self) -> bool:
+            """Whether what a user's function returns is awaited."""
+            ...
+
         def check_function(self, function: Any) -> None:
             """TypeError for a user's function that the shell cannot call."""
             ...
