@@ -1,5 +1,5 @@
-"""docs/connection-loss-reference.md says what happens: every line of its tables is run and compared,
-once with the client for threads and once with the client for asyncio.
+"""docs/connection-loss-reference.md says what happens: every line of its tables is run
+with the client for threads and with the client for asyncio, and compared.
 
 `python3 -m tests.connection_loss --write` puts the document right, if it is the document that is
 wrong. What an experiment's advice does not achieve fails in the experiment itself.
