@@ -95,9 +95,9 @@ def zkwire(hosts: str) -> None:
 
 
 def kazoo(hosts: str) -> None:
-    """Its TreeCache, until it says that it is initialised."""
+    """Its AsyncCache, until it says that it is initialised."""
     from kazoo.client import KazooClient
-    from kazoo.recipe.cache import TreeCache, TreeEvent
+    from kazoo.recipe.cache import AsyncCache, TreeEvent
 
     client = KazooClient(hosts, timeout=60.0)
     client.start()
@@ -108,7 +108,7 @@ def kazoo(hosts: str) -> None:
             ready.set()
 
     measured = Measured()
-    cache = TreeCache(client, ROOT)
+    cache = AsyncCache(client, ROOT)
     cache.listen(listen)
     cache.start()
     if not ready.wait(PATIENCE):
@@ -127,7 +127,7 @@ def _all(cache: Any, path: str) -> Iterator[str]:
 CANDIDATES = {"zkwire": zkwire, "kazoo": kazoo}
 NAMES = {
     "zkwire": "zkwire's `Cache`",
-    "kazoo": "kazoo's `TreeCache`",
+    "kazoo": "kazoo's `AsyncCache`",
     "Curator": "Curator's `CuratorCache`",
 }
 BEGIN = "<!-- written by `python3 -m benchmarks.cache --update-readme` -->\n"

@@ -175,6 +175,8 @@ def connections() -> None:
         read_only=True,
         follow_reconfig=True,
         receive_limit=1 << 20,
+        send_limit=4 << 20,
+        lease_margin=2.0,
         trace=trace,
     ) as client:
         client.add_state_listener(lambda state: print(state.value))

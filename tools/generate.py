@@ -5,9 +5,9 @@
     python3 tools/generate.py --check    fail, and name the files, if one is not up to date
 
 A recipe is declared once, as a public class ``Async…`` in ``zkwire/recipes/``.  From that follow
-``zkwire/blocking/recipes.py`` (the class without ``Async``: the same signatures, types and
-docstrings, each coroutine run in the caller's thread) and the names in ``zkwire/__init__.py`` and
-``docs/api.md``.  `CONTRIBUTING.md` says how to add a recipe.
+``zkwire/blocking/locks.py`` and so on, one module for each folder of recipes (the class without
+``Async``: the same signatures, types and docstrings, each coroutine run in the caller's thread),
+and the names in ``zkwire/__init__.py`` and ``docs/api.md``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-BLOCKING = ROOT / "zkwire" / "blocking" / "recipes.py"
+BLOCKING = ROOT / "zkwire" / "blocking"
 EXPORTS = ROOT / "zkwire" / "__init__.py"
 API = ROOT / "docs" / "api.md"
 
@@ -48,10 +48,13 @@ if TYPE_CHECKING:
 ONLY_ASYNC = {"cancel_on_loss"}
 """Methods that cancel a task: threads have none."""
 OVERRIDES = "  # pyright: ignore[reportIncompatibleVariableOverride]"
-NOT_PUBLIC = {"AsyncPathLock", "AsyncQueueLock", "AsyncReadLock", "AsyncWriteLock"}
+NOT_PUBLIC = {
+    *("AsyncPathLock", "AsyncQueueLock", "AsyncReadLock", "AsyncWriteLock"),
+    "AsyncCacheEvents",
+}
 """Classes that users meet and do not name."""
 SPECIAL = {"__aiter__", "__len__", "__repr__"}
-CLIENTS = {"AsyncClientLike": "Client"}
+CLIENTS = {"AsyncClientLike": "ClientLike"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -72,6 +75,23 @@ def parsed(function: Any) -> Function:
     node = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef), function
     return node
+
+
+def declared(kind: type[Any], name: str, function: Any) -> tuple[Function, ModuleType]:
+    """The definition of a method, or its declaration for type checkers, and where that stands."""
+    for owner in kind.__mro__:
+        if name in vars(owner):
+            break
+        if not owner.__module__.startswith("zkwire."):
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(tree, ast.ClassDef)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                for stub in node.body:
+                    if isinstance(stub, Function) and stub.name == name:
+                        return stub, sys.modules[owner.__module__]
+    return parsed(function), sys.modules[inspect.unwrap(function).__module__]
 
 
 @cache
@@ -96,6 +116,7 @@ class Recipe:
         self.kind, self.name = kind, kind.__name__
         self.blocking = self.name.removeprefix("Async")
         self.home: str = kind.__module__
+        self.group = self.home.split(".")[2]
         self.views = [base for base in kind.__mro__ if base.__name__.endswith("View")]
         self.parent = next((k for k in kind.__mro__[1:] if is_declaration(k)), object)
         if self.parent is not object:
@@ -151,16 +172,16 @@ class Recipe:
 
     def constructor(self) -> list[str]:
         function = self.kind.__init__
-        node = parsed(function)
+        node, module = declared(self.kind, "__init__", function)
         parameters = [argument.arg for argument in node.args.args]
         inherited = self.parent is not object and function is vars(self.parent).get("__init__")
         if node.args.vararg is not None:
             return self.constructor_of_several(node.args.vararg)
         if parameters[1:2] != ["client"] or inherited:
             return []  # or another recipe makes it
-        self.note_types(function, node)
-        self.imports["runtime_of"] = "zkwire.blocking.faces"
-        arguments = passed(node.args).replace("client", "runtime_of(client)", 1)
+        self.note_types(module, node)
+        self.imports["core_of"] = "zkwire.blocking.faces"
+        arguments = passed(node.args).replace("client", "core_of(client)", 1)
         return [
             f"    def __init__({for_threads(ast.unparse(node.args))}) -> None:",
             f"        self._algorithm = {self.name}({arguments})"
@@ -184,8 +205,8 @@ class Recipe:
         """One method or property, which runs that of the algorithm."""
         is_property = isinstance(member, property)
         function = member.fget if is_property else member
-        node = parsed(function)
-        self.note_types(function, node)
+        node, module = declared(self.kind, name, function)
+        self.note_types(module, node)
         returns = ast.unparse(node.returns) if node.returns else "None"
         target = "__iter__" if name == "__aiter__" else name
         call = f"self._algorithm.{name}"
@@ -197,6 +218,10 @@ class Recipe:
         elif isinstance(node, ast.AsyncFunctionDef):
             self.imports["run"] = "zkwire.blocking.run"
             call = f"run({call})"
+        each = re.fullmatch(r"AsyncGenerator\[(\w+), None\]", returns)
+        if each is not None and each[1] in faces:
+            self.imports["each_wrapped"] = "zkwire.blocking.faces"
+            call = f"each_wrapped({for_threads(each[1])}, {call})"
         if returns.startswith("AbstractAsyncContextManager"):
             self.imports["Entered"] = "zkwire.blocking.faces"
             call = f"Entered({call}, self)"
@@ -212,15 +237,15 @@ class Recipe:
             f"        {'return ' * (returns != 'None')}{call}",
         ]
 
-    def note_types(self, function: Any, node: Function) -> None:
+    def note_types(self, module: ModuleType, node: Function) -> None:
         """Where the names come from that the annotations and the defaults have."""
-        known = imports_of(sys.modules[inspect.unwrap(function).__module__])
+        known = imports_of(module)
         annotations = ast.unparse(node.args) + " " + (ast.unparse(node.returns or node.args))
         for name in re.findall(r"\b[A-Za-z_]\w*\b", annotations):
             plain = for_threads(name)
             if name in CLIENTS:
-                self.typing[CLIENTS[name]] = "zkwire.blocking.client"
-            elif name in ("AsyncGenerator", "AsyncIterator"):
+                self.typing["ClientLike"] = "zkwire.blocking.faces"
+            elif plain == "Iterator" or name in ("AsyncGenerator", "AsyncIterator"):
                 self.typing["Iterator"] = "collections.abc"
             elif name in known and plain == name:
                 self.typing[name] = known[name]
@@ -241,7 +266,7 @@ def is_declaration(kind: object) -> bool:
         isinstance(kind, type)
         and re.match(r"Async[A-Z]", kind.__name__) is not None
         and kind.__module__.startswith("zkwire.recipes.")
-        and kind.__name__ not in ("AsyncShare", "AsyncClientLike")
+        and kind.__name__ != "AsyncClientLike"
     )
 
 
@@ -257,26 +282,27 @@ def recipes() -> list[Recipe]:
     return [Recipe(kind) for kind in found]
 
 
-def aliases(declared: list[Recipe]) -> dict[str, Recipe]:
+def aliases(found: list[Recipe]) -> dict[str, Recipe]:
     """Second names, such as AsyncLock, and the recipe that each stands for."""
     return {
         name: recipe
-        for recipe in declared
+        for recipe in found
         for name, value in vars(sys.modules[recipe.home]).items()
         if value is recipe.kind and name != recipe.name
     }
 
 
-def blocking_module(declared: list[Recipe]) -> str:
-    """The text of `zkwire/blocking/recipes.py`."""
-    faces = {recipe.name for recipe in declared}
-    classes = [recipe.written(faces) for recipe in declared]
+def blocking_module(group: str, everywhere: list[Recipe]) -> str:
+    """The text of the module for threads of one folder of recipes."""
+    faces = {recipe.name for recipe in everywhere}
+    found = [recipe for recipe in everywhere if recipe.group == group]
+    classes = [recipe.written(faces) for recipe in found]
     imports: dict[str, str] = {}
     typing: dict[str, str] = {}
-    for recipe in declared:
+    for recipe in found:
         imports |= recipe.imports
         typing |= recipe.typing
-    own = {recipe.blocking for recipe in declared}
+    own = {recipe.blocking for recipe in found}
     imported = [f"from {module} import {name}" for name, module in sorted(imports.items())]
     checked = [
         f"    from {module} import {name}"
@@ -284,7 +310,7 @@ def blocking_module(declared: list[Recipe]) -> str:
         if name not in imports and name not in own
     ]
     head = HEADER.format(imports="\n".join(imported), typing="\n".join(checked))
-    second = [f"{n.removeprefix('Async')} = {r.blocking}" for n, r in aliases(declared).items()]
+    second = [f"{n.removeprefix('Async')} = {r.blocking}" for n, r in aliases(found).items()]
     return head + "\n\n" + "\n\n".join([*classes, *second])
 
 
@@ -293,7 +319,7 @@ def formatted(source: str, *rules: str) -> str:
     mend = [["check", "-q", "--fix-only", "--select", rule] for rule in rules]
     for command in (*mend, ["format", "-q"]):
         done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(BLOCKING), "-"],
+            [sys.executable, "-m", "ruff", *command, "--stdin-filename", "x.py", "-"],
             input=source,
             text=True,
             capture_output=True,
@@ -310,12 +336,13 @@ def between(text: str, begin: str, end: str, lines: list[str]) -> str:
     return "\n".join([before + begin, *lines, end + rest.split(end)[1]])
 
 
-def exports(declared: list[Recipe]) -> str:
+def exports(found: list[Recipe]) -> str:
     """The text of `zkwire/__init__.py`."""
-    public = {recipe.name: recipe for recipe in declared if recipe.name not in NOT_PUBLIC}
-    public |= aliases(declared)
-    homes = {"blocking.recipes": sorted(name.removeprefix("Async") for name in public)}
+    public = {recipe.name: recipe for recipe in found if recipe.name not in NOT_PUBLIC}
+    public |= aliases(found)
+    homes: dict[str, list[str]] = {}
     for name, recipe in sorted(public.items()):
+        homes.setdefault(f"blocking.{recipe.group}", []).append(name.removeprefix("Async"))
         homes.setdefault(recipe.home.removeprefix("zkwire."), []).append(name)
     table = [
         line
@@ -336,21 +363,26 @@ def exports(declared: list[Recipe]) -> str:
     return formatted(between(text, begin, end, typed), "I")
 
 
-def api_page(declared: list[Recipe]) -> str:
+def api_page(found: list[Recipe]) -> str:
     """The text of `docs/api.md`."""
-    public = [recipe for recipe in declared if recipe.name not in NOT_PUBLIC]
+    public = [recipe for recipe in found if recipe.name not in NOT_PUBLIC]
     homes = dict.fromkeys(recipe.home.removeprefix("zkwire.") for recipe in public)
-    line = "```{api} blocking.recipes " + " ".join(homes)
-    return re.sub(r"```{api} blocking\.recipes .*", line, API.read_text())
+    text = API.read_text()
+    for group in dict.fromkeys(recipe.group for recipe in found):
+        names = [f"blocking.{group}", *(home for home in homes if f".{group}." in home)]
+        text = re.sub(rf"(?<=```{{api}} )blocking\.{group}.*", " ".join(names), text)
+    return text
 
 
 def everything() -> dict[Path, str]:
     """Each file that follows from the recipes, with its text."""
-    declared = recipes()
+    found = recipes()
+    groups = dict.fromkeys(recipe.group for recipe in found)
+    modules = {BLOCKING / f"{group}.py": blocking_module(group, found) for group in groups}
     return {
-        BLOCKING: formatted(blocking_module(declared), "I,F401"),
-        EXPORTS: exports(declared),
-        API: api_page(declared),
+        **{path: formatted(text, "I,F401") for path, text in modules.items()},
+        EXPORTS: exports(found),
+        API: api_page(found),
     }
 
 

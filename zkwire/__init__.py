@@ -36,62 +36,57 @@ __all__ += ["Supervisor"]
 _from("blocking.supervisor")
 __all__ += ["AsyncSupervisor"]
 _from("aio.supervisor")
-__all__ += ["ChildrenWatch", "DataWatch"]
-_from("blocking.following")
 __all__ += ["Member"]
 _from("recipes.services.member")
-__all__ += ["Group", "PersistentNode"]
-_from("blocking.membership")
-__all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
-_from("aio.following")
 __all__ += ["CacheEvent"]
 _from("recipes.services.cache_event")
 __all__ += ["CacheFullError", "CachedNode"]
 _from("recipes.services.cache_tree")
-__all__ += ["Cache"]
-_from("blocking.cache")
-__all__ += ["AsyncCache"]
-_from("aio.cache")
-__all__ += ["AsyncGroup", "AsyncPersistentNode"]
-_from("aio.membership")
-__all__ += ["AsyncShare"]
-_from("recipes.services.share")
-__all__ += ["Partitioner", "Share"]
-_from("blocking.partitioner")
-__all__ += ["AsyncPartitioner"]
-_from("aio.partitioner")
 __all__ += ["QueueEmptyError", "QueueFullError", "QueueItem"]
 _from("recipes.classic.queue_items")
 
 # <recipes: tools/generate.py>
+__all__ += ["Barrier", "Counter", "DoubleBarrier", "OncePer", "Queue"]
+_from("blocking.classic")
+__all__ += ["AsyncBarrier"]
+_from("recipes.classic.barrier")
 __all__ += [
-    "Barrier",
     "BlockingLock",
-    "Counter",
-    "DoubleBarrier",
     "Election",
     "Lease",
     "Lock",
     "MultiLock",
     "NonBlockingLock",
-    "OncePer",
-    "Queue",
     "ReadWriteLock",
     "ReentrantLock",
     "Semaphore",
     "SequentialLock",
 ]
-_from("blocking.recipes")
-__all__ += ["AsyncBarrier"]
-_from("recipes.classic.barrier")
+_from("blocking.locks")
 __all__ += ["AsyncBlockingLock", "AsyncNonBlockingLock"]
 _from("recipes.locks.single")
+__all__ += [
+    "Cache",
+    "ChildrenWatch",
+    "DataWatch",
+    "Group",
+    "Partitioner",
+    "PersistentNode",
+    "Share",
+]
+_from("blocking.services")
+__all__ += ["AsyncCache"]
+_from("recipes.services.cache")
+__all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
+_from("recipes.services.following")
 __all__ += ["AsyncCounter"]
 _from("recipes.classic.counter")
 __all__ += ["AsyncDoubleBarrier"]
 _from("recipes.classic.double_barrier")
 __all__ += ["AsyncElection"]
 _from("recipes.locks.election")
+__all__ += ["AsyncGroup"]
+_from("recipes.services.group")
 __all__ += ["AsyncLease"]
 _from("recipes.locks.lease")
 __all__ += ["AsyncLock", "AsyncSequentialLock"]
@@ -100,6 +95,10 @@ __all__ += ["AsyncMultiLock"]
 _from("recipes.locks.multi_lock")
 __all__ += ["AsyncOncePer"]
 _from("recipes.classic.once_per")
+__all__ += ["AsyncPartitioner"]
+_from("recipes.services.partitioner")
+__all__ += ["AsyncPersistentNode"]
+_from("recipes.services.persistent_node")
 __all__ += ["AsyncQueue"]
 _from("recipes.classic.queue_taking")
 __all__ += ["AsyncReadWriteLock"]
@@ -108,6 +107,8 @@ __all__ += ["AsyncReentrantLock"]
 _from("recipes.locks.reentrant")
 __all__ += ["AsyncSemaphore"]
 _from("recipes.locks.semaphore")
+__all__ += ["AsyncShare"]
+_from("recipes.services.share")
 # </recipes>
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
@@ -148,39 +149,33 @@ _from("errors")
 TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:
     # <names: tools/generate.py>
-    from zkwire.aio.cache import AsyncCache as AsyncCache
     from zkwire.aio.client import AsyncClient as AsyncClient
     from zkwire.aio.client import AsyncTransaction as AsyncTransaction
-    from zkwire.aio.following import AsyncChildrenWatch as AsyncChildrenWatch
-    from zkwire.aio.following import AsyncDataWatch as AsyncDataWatch
-    from zkwire.aio.membership import AsyncGroup as AsyncGroup
-    from zkwire.aio.membership import AsyncPersistentNode as AsyncPersistentNode
-    from zkwire.aio.partitioner import AsyncPartitioner as AsyncPartitioner
     from zkwire.aio.supervisor import AsyncSupervisor as AsyncSupervisor
-    from zkwire.blocking.cache import Cache as Cache
+    from zkwire.blocking.classic import Barrier as Barrier
+    from zkwire.blocking.classic import Counter as Counter
+    from zkwire.blocking.classic import DoubleBarrier as DoubleBarrier
+    from zkwire.blocking.classic import OncePer as OncePer
+    from zkwire.blocking.classic import Queue as Queue
     from zkwire.blocking.client import Client as Client
     from zkwire.blocking.client import Transaction as Transaction
-    from zkwire.blocking.following import ChildrenWatch as ChildrenWatch
-    from zkwire.blocking.following import DataWatch as DataWatch
-    from zkwire.blocking.membership import Group as Group
-    from zkwire.blocking.membership import PersistentNode as PersistentNode
-    from zkwire.blocking.partitioner import Partitioner as Partitioner
-    from zkwire.blocking.partitioner import Share as Share
-    from zkwire.blocking.recipes import Barrier as Barrier
-    from zkwire.blocking.recipes import BlockingLock as BlockingLock
-    from zkwire.blocking.recipes import Counter as Counter
-    from zkwire.blocking.recipes import DoubleBarrier as DoubleBarrier
-    from zkwire.blocking.recipes import Election as Election
-    from zkwire.blocking.recipes import Lease as Lease
-    from zkwire.blocking.recipes import Lock as Lock
-    from zkwire.blocking.recipes import MultiLock as MultiLock
-    from zkwire.blocking.recipes import NonBlockingLock as NonBlockingLock
-    from zkwire.blocking.recipes import OncePer as OncePer
-    from zkwire.blocking.recipes import Queue as Queue
-    from zkwire.blocking.recipes import ReadWriteLock as ReadWriteLock
-    from zkwire.blocking.recipes import ReentrantLock as ReentrantLock
-    from zkwire.blocking.recipes import Semaphore as Semaphore
-    from zkwire.blocking.recipes import SequentialLock as SequentialLock
+    from zkwire.blocking.locks import BlockingLock as BlockingLock
+    from zkwire.blocking.locks import Election as Election
+    from zkwire.blocking.locks import Lease as Lease
+    from zkwire.blocking.locks import Lock as Lock
+    from zkwire.blocking.locks import MultiLock as MultiLock
+    from zkwire.blocking.locks import NonBlockingLock as NonBlockingLock
+    from zkwire.blocking.locks import ReadWriteLock as ReadWriteLock
+    from zkwire.blocking.locks import ReentrantLock as ReentrantLock
+    from zkwire.blocking.locks import Semaphore as Semaphore
+    from zkwire.blocking.locks import SequentialLock as SequentialLock
+    from zkwire.blocking.services import Cache as Cache
+    from zkwire.blocking.services import ChildrenWatch as ChildrenWatch
+    from zkwire.blocking.services import DataWatch as DataWatch
+    from zkwire.blocking.services import Group as Group
+    from zkwire.blocking.services import Partitioner as Partitioner
+    from zkwire.blocking.services import PersistentNode as PersistentNode
+    from zkwire.blocking.services import Share as Share
     from zkwire.blocking.supervisor import Supervisor as Supervisor
     from zkwire.errors import AuthFailedError as AuthFailedError
     from zkwire.errors import BadArgumentsError as BadArgumentsError
@@ -256,11 +251,17 @@ if TYPE_CHECKING:
     from zkwire.recipes.locks.single import AsyncBlockingLock as AsyncBlockingLock
     from zkwire.recipes.locks.single import AsyncNonBlockingLock as AsyncNonBlockingLock
     from zkwire.recipes.lost import Lost as Lost
+    from zkwire.recipes.services.cache import AsyncCache as AsyncCache
     from zkwire.recipes.services.cache_event import CacheEvent as CacheEvent
     from zkwire.recipes.services.cache_tree import CachedNode as CachedNode
     from zkwire.recipes.services.cache_tree import CacheFullError as CacheFullError
+    from zkwire.recipes.services.following import AsyncChildrenWatch as AsyncChildrenWatch
+    from zkwire.recipes.services.following import AsyncDataWatch as AsyncDataWatch
+    from zkwire.recipes.services.group import AsyncGroup as AsyncGroup
     from zkwire.recipes.services.leadership import Leadership as Leadership
     from zkwire.recipes.services.member import Member as Member
+    from zkwire.recipes.services.partitioner import AsyncPartitioner as AsyncPartitioner
+    from zkwire.recipes.services.persistent_node import AsyncPersistentNode as AsyncPersistentNode
     from zkwire.recipes.services.seen import SeenChildren as SeenChildren
     from zkwire.recipes.services.seen import SeenData as SeenData
     from zkwire.recipes.services.share import AsyncShare as AsyncShare

@@ -386,10 +386,18 @@ BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 UNCERTAIN = frozenset({-4, MarshallingError.code, -7, RequestTimeoutError.code})
 
 
+# Seen with 3.8.0 and 3.9.5 at followers; the leader refuses that operation of the multi with -120.
+PERHAPS_LOCAL = (
+    "perhaps it is a local session, since a server that is not the leader answers so to a multi "
+    "that makes an ephemeral node in one: the servers need localSessionsUpgradingEnabled=true"
+)
+
+
 def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:
     """The error for a code in a reply's header; an unknown code keeps its number."""
     if code == SESSION_EXPIRED:
-        return SessionExpiredError("the session has expired", op=op, path=path)
+        local = f"; {PERHAPS_LOCAL}" if op == "multi" else ""
+        return SessionExpiredError(f"the session has expired{local}", op=op, path=path)
     if code in REJECTIONS:
         return AuthFailedError(REJECTIONS[code], op=op, path=path)
     kind = SERVER_ERRORS.get(code)
@@ -408,6 +416,11 @@ def _cure(code: int, op: str, path: str) -> str:
             return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
         if path == "/zookeeper/config":
             return "there is no such node; perhaps the server is older than 3.5, which brought it"
+    if code == EphemeralOnLocalSessionError.code:
+        return (
+            "this session is a local one, which cannot own ephemeral nodes: the servers need "
+            "localSessionsUpgradingEnabled=true, or must be without localSessionsEnabled"
+        )
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
     if code == MarshallingError.code and op == "multi":

@@ -22,7 +22,7 @@ ROWS_FILE = Path(__file__).with_name("rows.toml")
 DOCUMENT = TESTS.parent / "docs" / "hazards.md"
 
 CHAPTERS = {
-    "A": ("Client: connection, session, protocol", 56),
+    "A": ("Client: connection, session, protocol", 57),
     "B": ("Fair lock: a queue of sequential nodes", 44),
     "C": ("Single-node locks", 10),
     "D": ("Read-write lock, semaphore, election", 13),

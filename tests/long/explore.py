@@ -53,8 +53,8 @@ from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, 
 from tests.support.simulation_membership import various_group, various_keepers
 from tests.support.simulation_once_per import asking
 from tests.support.simulation_queue import various as various_queues
-from zkwire.recipes.services.following import ChildrenFollower, DataFollower
-from zkwire.recipes.services.standing_node import StandingKeeper
+from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
+from zkwire.recipes.services.persistent_node import StandingKeeper
 from zkwire.testing.simulation import FailedRunError, Figures, Scenario, exhaust, explore, replay
 from zkwire.testing.simulation.fault_choice import FAULTS
 
@@ -108,8 +108,10 @@ RANDOM = {
     "queue": World(various_queues(), FAULTS, 5),
     "barrier": World(meeting(2, 2, more=1), NETWORK, 5),
     "once per": World(asking(3, 2), NETWORK, 5),
-    "data": World(watches.following(DataFollower, sessions=3, number=5), watches.FAULTS, 5),
-    "children": World(watches.following(ChildrenFollower, sessions=3, number=5), watches.FAULTS, 5),
+    "data": World(watches.following(AsyncDataWatch, sessions=3, number=5), watches.FAULTS, 5),
+    "children": World(
+        watches.following(AsyncChildrenWatch, sessions=3, number=5), watches.FAULTS, 5
+    ),
     "node": World(various_keepers(), FAULTS, 5),
     "standing node": World(various_keepers(StandingKeeper), FAULTS, 5),
     "group": World(various_group(), FAULTS, 5),

@@ -361,6 +361,7 @@ def test_hazard_F3_a_program_can_wait_until_a_cache_is_fresh_again(
         assert node.data == (b"new" if changed else b"")
         stage.proxy.refuse()
         stage.proxy.cut_all()
+        poll("it is not fresh", lambda: not cache.fresh or None, PATIENCE)
         waiting = Running(lambda: cache.wait_fresh(PATIENCE))
         cache.close()
         with pytest.raises(ClientClosedError):

@@ -27,7 +27,7 @@ from zkwire import (
     SetData,
     ZooKeeperError,
 )
-from zkwire.blocking.recipes import QueueLock
+from zkwire.blocking.locks import QueueLock
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 LOCKS: dict[str, Callable[[Client, str], QueueLock]] = {

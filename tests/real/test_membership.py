@@ -49,7 +49,7 @@ from zkwire import (
     SessionExpiredError,
     Supervisor,
 )
-from zkwire.recipes.services.standing_node import TOKEN
+from zkwire.recipes.services.persistent_node import TOKEN
 from zkwire.testing.proxy import Frame, cut_after, cut_before
 from zkwire.testing.proxy.faults import Step
 

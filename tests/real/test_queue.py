@@ -28,8 +28,9 @@ from zkwire import (
     QueueFullError,
     SequenceExhaustedError,
 )
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.recipes.attempt import LockInUseError
-from zkwire.recipes.classic.queue_items import MOST_BYTES
+from zkwire.recipes.classic.queue_items import most_bytes
 from zkwire.wire.paths import LAST_SEQUENCE
 
 # ruff: noqa: PT012 - how a block ends is what some of these tests are about
@@ -37,6 +38,8 @@ from zkwire.wire.paths import LAST_SEQUENCE
 pytestmark = pytest.mark.real
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "queue.md"
+
+MOST_BYTES = most_bytes(SEND_LIMIT)
 
 layouts = pytest.mark.parametrize("flat", [False, True], ids=["entries", "flat"])
 

@@ -20,7 +20,7 @@ from tests.support.lock_helpers import (
     wait_until_waiting,
 )
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
-from zkwire.blocking.recipes import PathLock
+from zkwire.blocking.locks import PathLock
 from zkwire.recipes.locks.read_write import is_reader
 from zkwire.testing.proxy import Gate, hold
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -32,7 +33,10 @@ from tests.support.fake_server import Connection, FakeServer, reply, serve, sile
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, ClientClosedError, NotSentError, OperationTimeoutError, ZooKeeperError
+from zkwire.net.dial import MOST_LOOK_UPS
 from zkwire.session.hosts import HostList, parse_hosts
+
+NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
 # --- connecting -----------------------------------------------------------------------------------
 
@@ -224,18 +228,50 @@ def test_a_stuck_look_up_of_one_server_leaves_the_others() -> None:
                 assert client.exists("/") is not None
 
 
-def test_stuck_look_ups_do_not_pile_up() -> None:
-    """Each attempt asks again, but not while the last question is still unanswered."""
+def test_stuck_look_ups_do_not_pile_up_and_are_named() -> None:
+    """A31: each attempt begins one, as long as few are running."""
     with FakeServer() as server, StuckResolver(server) as resolver:
         client = Client("zoo.example", session_timeout=0.2, _resolver=resolver)
+        begun = time.monotonic()
+        client.pipeline.sync()
+        poll("they run", lambda: len(resolver.asked) >= MOST_LOOK_UPS or None, PATIENCE)
         for _ in range(3):
-            with pytest.raises(NotSentError):
+            with pytest.raises(NotSentError, match=NAMED) as caught:
                 client.connect(0.4)
-        assert resolver.asked == ["zoo.example"]
+        running = re.search(NAMED, str(caught.value))
+        assert running is not None
+        assert 1.0 <= float(running[1]) <= time.monotonic() - begun + 0.1
+        assert resolver.asked == ["zoo.example"] * MOST_LOOK_UPS
         with resolver:
             pass
         client.connect(PATIENCE)
         client.close()
+
+
+def test_a_first_look_up_is_named_before_an_attempt_has_ended() -> None:
+    with StuckResolver() as resolver:
+        client = Client("zoo.example", session_timeout=60.0, _resolver=resolver)
+        with pytest.raises(NotSentError, match=NAMED):
+            client.connect(0.2)
+        client.close()
+
+
+def test_a_stuck_look_up_does_not_keep_the_next_from_beginning() -> None:
+    """A31: an answer to the second one arrives while the first hangs."""
+    gate = threading.Event()
+    asked: list[str] = []
+
+    def resolver(host: str, port: int) -> Addresses:
+        asked.append(host)
+        if len(asked) == 1:
+            assert gate.wait(PATIENCE)
+        return named(server)
+
+    with FakeServer() as server:
+        with within(5.0), Client("zoo", session_timeout=2.0, _resolver=resolver) as client:
+            client.exists("/")
+            assert len(asked) > 1
+        gate.set()
 
 
 def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next() -> None:

@@ -132,6 +132,12 @@ def test_an_answer_counts_when_the_leader_must_know(
     assert margins == [margin]
 
 
+def test_a_lease_margin_that_was_not_granted_is_reduced() -> None:
+    with Server(tick=0.2) as server:
+        words = ["--session-timeout", "20", "lock", "--lease-margin", "4", "/p", "true"]
+        assert main(["--server", server.hosts, *words]) == 0
+
+
 @pytest.mark.parametrize(
     "words",
     [

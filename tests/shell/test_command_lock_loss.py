@@ -53,7 +53,7 @@ def test_hazard_E4_a_black_hole_ends_the_group_in_time(still: Server, teller: Te
             (node,) = nodes(still)  # still there, so no other contender holds the lock
             assert process.wait(SECONDS) == 122
             assert process.stderr is not None
-            assert "no server has answered in time" in process.stderr.read()
+            assert "no answer has prolonged the session's lease in time" in process.stderr.read()
         assert nodes(still) == [node]
 
 

@@ -25,7 +25,7 @@ NEEDLESS = {
     *("logging", "lzma", "multiprocessing", "random", "shutil", "signal", "ssl"),
     *("subprocess", "tokenize", "typing"),
     *("zkwire.testing", "zkwire.aio", "zkwire.cli.nodes.writing", "zkwire.cli.shell"),
-    *("zkwire.blocking.recipes", "zkwire.net.tls", "zkwire.session.trace"),
+    *("zkwire.blocking.locks", "zkwire.net.tls", "zkwire.session.trace"),
 }
 
 

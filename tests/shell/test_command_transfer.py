@@ -334,3 +334,14 @@ def test_the_largest_node_there_can_be(server: Server, run: Run) -> None:
         assert run(server.hosts, "copy", "/a", "/b").status == 0
         done = run(server.hosts, "copy", "/a", "/bb")
         assert (done.status, "too large" in done.err, client.exists("/bb")) == (2, True, None)
+
+
+def test_a_node_above_the_usual_limit_is_copied_where_the_server_takes_it(run: Run) -> None:
+    limit = 4 << 20
+    with Server(jute_maxbuffer=limit) as server:
+        with Client(server.hosts, send_limit=limit) as client:
+            client.create("/a", bytes(3 << 20))
+        refused = run(server.hosts, "copy", "/a", "/b")
+        assert (refused.status, "--send-limit is 1048575" in refused.err) == (2, True)
+        assert run(server.hosts, "--send-limit", f"{limit}", "copy", "/a", "/b").status == 0
+        assert run(server.hosts, "--send-limit", "1 MB", "ls", "/").status == 2

@@ -29,7 +29,7 @@ TIMEOUT = 1.0
 NOT_PROMISED = {
     "act_at", "callbacks", "chroot", "connection", "dead_at", "hold", "hosts",
     "in_flight", "last_zxid", "lease_holders", "own_frames", "push", "queue", "refused", "resumed",
-    "send_alone", "server", "trace", "unhold", "watch_count",
+    "send_alone", "send_limit", "server", "trace", "unhold", "watch_count",
 }  # fmt: skip
 
 
@@ -166,8 +166,8 @@ def test_the_names_of_a_session() -> None:
 
 def test_the_names_of_what_is_waited_for() -> None:
     rows = table("Requests and watches")
-    hooks = [name for first, *_ in rows[:5] for name in names(first)]
-    assert hooks == ["_submit", "_own", "_chroot", "_acl", "_kind"]
+    hooks = [name for first, *_ in rows[:6] for name in names(first)]
+    assert hooks == ["_submit", "_own", "_chroot", "_acl", "_send_limit", "_kind"]
     assert all(hasattr(Operations, name) for name in hooks)
     for kind in (Request, Watch):
         assert all(hasattr(kind, name) for name in ("ready", "_add_waker", "_drop_waker"))

@@ -21,7 +21,7 @@ from zkwire import (
     Semaphore,
     SequentialLock,
 )
-from zkwire.blocking.recipes import PathLock
+from zkwire.blocking.locks import PathLock
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy.faults import Gate, cut_before, hold
 from zkwire.wire import ops

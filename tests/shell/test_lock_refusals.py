@@ -23,7 +23,7 @@ from zkwire import (
     SequentialLock,
     SetData,
 )
-from zkwire.blocking.recipes import PathLock
+from zkwire.blocking.locks import PathLock
 from zkwire.testing import Server
 
 BUSY = [-118, -122, -127]

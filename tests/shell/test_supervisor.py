@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count as count_up
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ from zkwire import (
 )
 from zkwire.blocking import supervisor as module
 from zkwire.blocking.run import run
-from zkwire.net import client_options
+from zkwire.net import client_options, observe
 from zkwire.net.client import ClientBase
 from zkwire.testing import Server
 
@@ -109,7 +110,7 @@ def test_services_and_leaderships_are_begun_again_in_each_session(
 def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
     server: Server, supervisor: Supervisor
 ) -> None:
-    probes = [Probe(supervisor._sessions) for _ in range(5)]
+    probes = [Probe(supervisor._core) for _ in range(5)]
     clients, left = list[Client](), list[object]()
     for session in supervisor:
         with session as client:
@@ -129,17 +130,17 @@ def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
 def test_a_service_with_an_error_of_its_own_is_not_begun_again(
     server: Server, supervisor: Supervisor
 ) -> None:
-    service = Refuses(supervisor._sessions, ValueError("mine"))
-    assert run(supervisor._sessions.holds(service.over, PATIENCE))
+    service = Refuses(supervisor._core, ValueError("mine"))
+    assert run(supervisor._core.holds(service.over, PATIENCE))
     assert service not in supervisor._algorithm._services
     with pytest.raises(ValueError, match="mine"):
         service._check()
 
 
 def test_a_service_that_is_dismissed_runs_no_longer(server: Server, supervisor: Supervisor) -> None:
-    probe = Probe(supervisor._sessions)
-    assert run(supervisor._sessions.holds(probe.began, PATIENCE))
-    supervisor._sessions.dismiss(probe)
+    probe = Probe(supervisor._core)
+    assert run(supervisor._core.holds(probe.began, PATIENCE))
+    supervisor._core.dismiss(probe)
     poll("it has ended", lambda: not probe.running or None, PATIENCE)
     kill(server, supervisor.client().session_id)
     poll("another session", lambda: supervisor._algorithm._present[0] == 2 or None, PATIENCE)
@@ -252,6 +253,11 @@ except KeyError:
     assert "KeyError: 'mine'" in ran.stderr
 
 
+def test_a_logging_that_is_just_being_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))
+    assert observe._logger(observe.DEBUG) is None
+
+
 def test_a_session_that_ends_is_logged_without_advice(
     server: Server, supervisor: Supervisor, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -351,7 +357,7 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
         for count in count_up():
             with supervisor.watch_data(f"/{number}") as watch:
                 watch.next(PATIENCE)
-            Probe(supervisor._sessions)
+            Probe(supervisor._core)
             if count == 3:
                 ready.release()
 

@@ -18,7 +18,7 @@ from tests.support.simulation_following import (
     following,
 )
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.services.following import ChildrenFollower, DataFollower
+from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.session import own_frames
 from zkwire.testing.simulation import (
     FailedRunError,
@@ -34,7 +34,7 @@ FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 RUNS = int(400 * FACTOR)
 UNTIL_FOUND = int(4000 * FACTOR)
 
-kinds = pytest.mark.parametrize("kind", [DataFollower, ChildrenFollower])
+kinds = pytest.mark.parametrize("kind", [AsyncDataWatch, AsyncChildrenWatch])
 
 
 @kinds
@@ -83,7 +83,7 @@ def test_a_planted_bug_is_found(kind: Kind) -> None:
 def test_a_session_that_begins_without_a_sync_is_found() -> None:
     def search() -> None:
         for seed in range(UNTIL_FOUND):
-            behind(DataFollower, seed, synced=False)
+            behind(AsyncDataWatch, seed, synced=False)
 
     with pytest.raises(ViolationError, match="ORDER"):
         search()

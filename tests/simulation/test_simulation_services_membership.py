@@ -21,8 +21,7 @@ from tests.support.simulation_membership import (
     various_keepers,
 )
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.services.persistent_node import NodeKeeper
-from zkwire.recipes.services.standing_node import StandingKeeper
+from zkwire.recipes.services.persistent_node import AsyncPersistentNode, StandingKeeper
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,
@@ -85,8 +84,8 @@ BEHIND = (
 """The reply to the create is lost, the owner closes, the next server does not know of the node."""
 
 
-@pytest.mark.parametrize("kind", [NodeKeeper, NoSyncBeforeDelete])
-def test_a_server_that_is_behind_does_not_hide_a_node(kind: type[NodeKeeper]) -> None:
+@pytest.mark.parametrize("kind", [AsyncPersistentNode, NoSyncBeforeDelete])
+def test_a_server_that_is_behind_does_not_hide_a_node(kind: type[AsyncPersistentNode]) -> None:
     history = replay(keepers(1, Life(sets=0, stay=0), kind=kind), BEHIND)
     found = history[-1].strip().startswith("LEFT")
     assert found == (kind is NoSyncBeforeDelete), "\n".join(history)

@@ -14,7 +14,7 @@ import pytest
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, answers, requests
 from tests.support.server_control import poll
 from zkwire import Client
-from zkwire.blocking.recipes import Lease, PathLock, Semaphore
+from zkwire.blocking.locks import Lease, PathLock, Semaphore
 from zkwire.testing.proxy import Frame
 
 

@@ -94,7 +94,7 @@ with Supervisor(HOSTS) as supervisor, Cache(supervisor, "/app", on_event=use) as
         """
 client = KazooClient(HOSTS)
 client.start()
-cache = TreeCache(client, "/app")
+cache = AsyncCache(client, "/app")
 cache.listen(use)
 cache.start()
 wait()

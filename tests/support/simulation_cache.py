@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
-from zkwire.recipes.services.cache import TreeCache
+from zkwire.recipes.services.cache import AsyncCache
 from zkwire.recipes.services.cache_event import CacheEvent
-from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.recipes.services.cache_events import AsyncCacheEvents
 from zkwire.recipes.services.cache_reading import Reading
 from zkwire.recipes.services.cache_stale import DATA, STAT, Stale
 from zkwire.recipes.services.cache_tree import CachedNode, Tree
@@ -49,6 +49,15 @@ class OneAfterAnother:
     def operations(self) -> Any:
         return self.client.world.operations
 
+    @property
+    def _sessions(self) -> Any:
+        return self
+
+    _recipe_runtime = _sessions
+
+    def check_callback(self, function: object) -> None:
+        pass
+
     def check(self) -> None:
         pass
 
@@ -81,7 +90,7 @@ class Mirror:
     """A check: what the cache and its readers show."""
 
     def __init__(
-        self, sessions: OneAfterAnother, cache: TreeCache, has: Callable[[str], bool]
+        self, sessions: OneAfterAnother, cache: AsyncCache, has: Callable[[str], bool]
     ) -> None:
         self.sessions = sessions
         self.cache = cache
@@ -218,7 +227,7 @@ def mirror(
         def tell(event: CacheEvent) -> None:
             check.told(event)
 
-        cache = TreeCache(
+        cache = AsyncCache(
             sessions, ROOT, depth=depth, skip=lambda path: path == "/r/no", on_event=tell
         )
         check = Mirror(sessions, cache, has)
@@ -312,7 +321,7 @@ def _late(reading: Reading) -> None:
         _listen(reading)
 
 
-def _latest_before(reader: CacheReader, path: str, before: CachedNode | None) -> None:
+def _latest_before(reader: AsyncCacheEvents, path: str, before: CachedNode | None) -> None:
     if reader._waiting is not None:
         reader._waiting[path] = before
 
@@ -349,7 +358,7 @@ PLANTED = {
         Reading, "_take_back", _dropped, RECURSIVE, ("expire",), MIRROR
     ),
     "a reader is told of one step": Bug(
-        CacheReader, "tell", _latest_before, RECURSIVE, (), {"EVENTS", "ERROR"}
+        AsyncCacheEvents, "tell", _latest_before, RECURSIVE, (), {"EVENTS", "ERROR"}
     ),
 }  # fmt: skip
 """Bugs, each of which a few thousand runs find."""

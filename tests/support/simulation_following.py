@@ -15,7 +15,7 @@ from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.services.following import ChildrenFollower, DataFollower, Follower
+from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch, Follower
 from zkwire.recipes.services.seen import SeenData
 from zkwire.recipes.services.service import SESSION_OVER, Background
 from zkwire.session.watch import Watch
@@ -55,7 +55,7 @@ class Follows:
     """
 
     def __init__(self, kind: Kind) -> None:
-        self._children = issubclass(kind, ChildrenFollower)
+        self._children = issubclass(kind, AsyncChildrenWatch)
         self._was = [MISSING]
         self._at = -1  # in the history
         self._violation: ViolationError | None = None  # of a task, in which it would be an ERROR
@@ -116,7 +116,7 @@ def changes(sim: Simulation, kind: Kind, number: int) -> list[Change]:
                     lambda o, child=child: o.create(child),
                     lambda o, child=child: o.delete(child),
                 )
-                if issubclass(kind, ChildrenFollower)
+                if issubclass(kind, AsyncChildrenWatch)
                 else (
                     lambda o: o.create(PATH, b"new"),
                     lambda o, value=value: o.set_data(PATH, value),
@@ -207,7 +207,7 @@ _OVER = ZooKeeperError("there is no other session")
 
 
 def following(
-    kind: Kind = DataFollower, *, sessions: int = 1, number: int = 4, synced: bool = True
+    kind: Kind = AsyncDataWatch, *, sessions: int = 1, number: int = 4, synced: bool = True
 ) -> Scenario:
     """One writer; one reader, in one session after another."""
 
@@ -245,7 +245,7 @@ class StaysBehind:
 # --- followers with planted bugs ------------------------------------------------------------------
 
 
-class ReadsThenWatches(DataFollower):
+class ReadsThenWatches(AsyncDataWatch):
     """Reads, and sets the watch behind that."""
 
     async def _read(self, operations: Operations, watch: Watch) -> tuple[bytes, Stat]:
@@ -254,7 +254,7 @@ class ReadsThenWatches(DataFollower):
         return state
 
 
-class DropsWhatASlowReaderMisses(DataFollower):
+class DropsWhatASlowReaderMisses(AsyncDataWatch):
     """Takes an event that comes while no reader waits as read."""
 
     async def _serve(self, runtime: Background) -> None:
@@ -272,7 +272,7 @@ class DropsWhatASlowReaderMisses(DataFollower):
                 watch.close()
 
 
-class WaitsBehindALoss(DataFollower):
+class WaitsBehindALoss(AsyncDataWatch):
     """Reads once; where that was lost it has a watch set, and waits for its event."""
 
     async def _look(self, operations: Operations, watch: Watch) -> bool:
@@ -283,7 +283,7 @@ class WaitsBehindALoss(DataFollower):
             return True
 
 
-class MissingIsMissing(DataFollower):
+class MissingIsMissing(AsyncDataWatch):
     """Does not read again where the node was created between its two looks."""
 
     async def _look(self, operations: Operations, watch: Watch) -> bool:
@@ -292,13 +292,13 @@ class MissingIsMissing(DataFollower):
         return True
 
 
-class SkipsNothing(DataFollower):
+class SkipsNothing(AsyncDataWatch):
     """Says that it has seen every state."""
 
     _kind: Any = staticmethod(lambda data, stat, _: SeenData(data, stat, False))
 
 
-class CountsVersionsOnly(DataFollower):
+class CountsVersionsOnly(AsyncDataWatch):
     """Does not look whether it is the same node."""
 
     def _arrived(self, value: Any, stat: Stat | None) -> None:
@@ -308,7 +308,7 @@ class CountsVersionsOnly(DataFollower):
             self._last = self._next = SeenData(value, stat, False)
 
 
-class LeavesItsWatch(DataFollower):
+class LeavesItsWatch(AsyncDataWatch):
     """Does not take its watch back when it is closed."""
 
     async def _serve(self, runtime: Background) -> None:

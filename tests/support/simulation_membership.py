@@ -18,12 +18,11 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.services.group import MemberGroup
+from zkwire.recipes.services.group import AsyncGroup
 from zkwire.recipes.services.member import Member
 from zkwire.recipes.services.node_owner import Wish
-from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.persistent_node import AsyncPersistentNode, StandingKeeper
 from zkwire.recipes.services.service import SESSION_OVER, Background
-from zkwire.recipes.services.standing_node import StandingKeeper
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
@@ -53,7 +52,7 @@ def is_still(sim: Simulation, client: Client) -> bool:
 class Kept:
     """A keeper, its client, and the data that it was given last."""
 
-    keeper: NodeKeeper
+    keeper: AsyncPersistentNode
     client: Client
     data: bytes = b"0"
 
@@ -72,7 +71,7 @@ class KeptNodes:
         self.kept: list[Kept] = []
         self._before: dict[str, tuple[int, int, int]] = {}  # czxid, mzxid and owner
 
-    def add(self, keeper: NodeKeeper, client: Client) -> Kept:
+    def add(self, keeper: AsyncPersistentNode, client: Client) -> Kept:
         self.kept.append(Kept(keeper, client))
         return self.kept[-1]
 
@@ -148,7 +147,9 @@ class Life:
 BRIEF = Life()
 
 
-async def keep(nodes: KeptNodes, client: Client, kind: type[NodeKeeper], life: Life) -> None:
+async def keep(
+    nodes: KeptNodes, client: Client, kind: type[AsyncPersistentNode], life: Life
+) -> None:
     """Keep the node for a while."""
     with suppress(NodeExistsError, OperationTimeoutError, *SESSION_OVER):
         keeper = kind(client.world, NODE, b"0")
@@ -172,7 +173,7 @@ def keepers(
     number: int = 2,
     life: Life = BRIEF,
     *,
-    kind: type[NodeKeeper] = NodeKeeper,
+    kind: type[AsyncPersistentNode] = AsyncPersistentNode,
     prepared: bool = True,
     together: bool = False,
 ) -> Scenario:
@@ -192,7 +193,7 @@ def keepers(
     return scenario
 
 
-def various_keepers(kind: type[NodeKeeper] = NodeKeeper) -> Scenario:
+def various_keepers(kind: type[AsyncPersistentNode] = AsyncPersistentNode) -> Scenario:
     """Owners that differ from seed to seed."""
 
     def scenario(sim: Simulation) -> None:
@@ -218,7 +219,7 @@ def various_keepers(kind: type[NodeKeeper] = NodeKeeper) -> Scenario:
 class Reader:
     """A group object and its client; ``seen``: the newest state of each name in its lists."""
 
-    group: MemberGroup
+    group: AsyncGroup
     client: Client
     seen: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     last: object = None
@@ -237,7 +238,7 @@ class Groups:
         self.readers: list[Reader] = []
         self.unseen = ""  # what a list should have shown
 
-    def add(self, group: MemberGroup, client: Client) -> None:
+    def add(self, group: AsyncGroup, client: Client) -> None:
         self.readers.append(Reader(group, client))
 
     def step(self, sim: Simulation) -> None:
@@ -283,7 +284,7 @@ async def take_part(
     sim: Simulation,
     groups: Groups,
     client: Client,
-    kind: type[MemberGroup],
+    kind: type[AsyncGroup],
     life: Life,
     name: str | None,
 ) -> None:
@@ -306,7 +307,7 @@ async def take_part(
             await group.close(None)
 
 
-async def look(sim: Simulation, groups: Groups, group: MemberGroup) -> None:
+async def look(sim: Simulation, groups: Groups, group: AsyncGroup) -> None:
     """List the members; see SEEN."""
     before = members_in(sim)
     listed = {member.name: member for member in await group.members()}
@@ -324,7 +325,7 @@ def group(
     number: int = 2,
     life: Life = BRIEF,
     *,
-    kind: type[MemberGroup] = MemberGroup,
+    kind: type[AsyncGroup] = AsyncGroup,
     named: bool = False,
 ) -> Scenario:
     """So many members of one group; ``named``: they want one name."""
@@ -339,7 +340,7 @@ def group(
     return scenario
 
 
-def various_group(kind: type[MemberGroup] = MemberGroup) -> Scenario:
+def various_group(kind: type[AsyncGroup] = AsyncGroup) -> Scenario:
     """Members that differ from seed to seed."""
 
     def scenario(sim: Simulation) -> None:
@@ -353,7 +354,7 @@ def various_group(kind: type[MemberGroup] = MemberGroup) -> Scenario:
 # --- planted bugs ---------------------------------------------------------------------------------
 
 
-class ForgetsDoubt(NodeKeeper):
+class ForgetsDoubt(AsyncPersistentNode):
     """A lost create is not looked for: the node is a foreign one then."""
 
     async def _create(self, runtime: Any, data: bytes, watch: Watch) -> Any:
@@ -361,7 +362,7 @@ class ForgetsDoubt(NodeKeeper):
         return await super()._create(runtime, data, watch)
 
 
-class TakesAnything(NodeKeeper):
+class TakesAnything(AsyncPersistentNode):
     """Whatever stands there is its own."""
 
     async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
@@ -369,7 +370,7 @@ class TakesAnything(NodeKeeper):
         return stat is not None
 
 
-class SessionIsOwner(NodeKeeper):
+class SessionIsOwner(AsyncPersistentNode):
     """Does not mind other objects of its client, and takes their nodes for its own."""
 
     async def _serve(self, runtime: Any) -> None:
@@ -384,7 +385,7 @@ class SessionIsOwner(NodeKeeper):
         return await super()._is_own(runtime, stat)
 
 
-class DeletesOnce(NodeKeeper):
+class DeletesOnce(AsyncPersistentNode):
     """Does not repeat a lost delete."""
 
     async def _delete(self, runtime: Any) -> None:
@@ -392,7 +393,7 @@ class DeletesOnce(NodeKeeper):
         self._czxid, self._doubt = 0, False
 
 
-class DeletesBlindly(NodeKeeper):
+class DeletesBlindly(AsyncPersistentNode):
     """Repeats a lost delete without a look."""
 
     async def _delete(self, runtime: Any) -> None:
@@ -404,7 +405,7 @@ class DeletesBlindly(NodeKeeper):
         self._czxid, self._doubt = 0, False
 
 
-class NoSyncBeforeDelete(NodeKeeper):
+class NoSyncBeforeDelete(AsyncPersistentNode):
     """Looks on a server that may not know of the node yet."""
 
     async def _delete(self, runtime: Any) -> None:
@@ -418,7 +419,7 @@ class NoSyncBeforeDelete(NodeKeeper):
         self._czxid, self._doubt = 0, False
 
 
-class OldestWins(NodeKeeper):
+class OldestWins(AsyncPersistentNode):
     """A put back node has the data that it was made with."""
 
     def _settle(self, wishes: tuple[Wish, ...], error: ServerError | None = None) -> None:
@@ -427,7 +428,7 @@ class OldestWins(NodeKeeper):
         self._data = first
 
 
-class LooksWithoutWatch(NodeKeeper):
+class LooksWithoutWatch(AsyncPersistentNode):
     """Makes the node, and does not watch the one that it finds."""
 
     async def _create(self, runtime: Any, data: bytes, watch: Watch) -> Any:
@@ -457,14 +458,14 @@ class LeavesToken(StandingKeeper):
             await runtime.operations.delete(token)
 
 
-class CreatedMeanwhile(MemberGroup):
+class CreatedMeanwhile(AsyncGroup):
     """Does not read the group that was created between two looks."""
 
     async def _list(self, operations: Operations, watch: Watch) -> list[str] | None:
         return await super()._list(operations, watch) or []
 
 
-class KnowsNames(MemberGroup):
+class KnowsNames(AsyncGroup):
     """Does not read the data of a name that it has read."""
 
     def _note(self, watch: Watch) -> None:
@@ -473,7 +474,7 @@ class KnowsNames(MemberGroup):
         self._known = known
 
 
-class NotesLate(MemberGroup):
+class NotesLate(AsyncGroup):
     """Answers with data that changed before the list was read."""
 
     async def _read(self, runtime: Background, watch: Watch) -> None:
@@ -484,7 +485,7 @@ class NotesLate(MemberGroup):
             self._note = note  # type: ignore[method-assign]
 
 
-class AnswersFromMemory(MemberGroup):
+class AnswersFromMemory(AsyncGroup):
     """Answers a request with the list that it has."""
 
     async def members(self, timeout: float | None = None) -> list[Member]:

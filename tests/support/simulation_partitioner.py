@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from tests.support.simulation_cache import OneAfterAnother
 from zkwire.errors import ClientClosedError
 from zkwire.recipes.services import partition
-from zkwire.recipes.services.partition import Partition
-from zkwire.recipes.services.partitioner import Partitioning
+from zkwire.recipes.services.partitioner import AsyncPartitioner
 from zkwire.recipes.services.share import AsyncShare, ShareView
 from zkwire.recipes.services.sharing import Sharing
 from zkwire.recipes.services.tenure import ItemLock, Tenure
@@ -44,9 +43,7 @@ class Worker:
         self.share: AsyncShare | None = None
         self.too_early = ""  # an item that was given out anew
         items = self.rng.sample(ITEMS, len(ITEMS))  # in any order
-        self.partitioning = Partitioning(
-            self.sessions, Partition(PATH, items, name, None), AsyncShare
-        )
+        self.partitioning = AsyncPartitioner(self.sessions, PATH, items, name=name)
         self.clients[0].spawn(self.work())
 
     @property
@@ -229,7 +226,7 @@ def shared_out(members: int = 3, changes: int = 4) -> Scenario:
 # --- planted bugs ---------------------------------------------------------------------------------
 
 _confirm, _hand_out, _next = Sharing._confirm, Sharing._hand_out, Sharing.next
-_look = Partitioning._look
+_look = AsyncPartitioner._look
 
 
 def _unconfirmed(sharing: Sharing) -> None:
@@ -269,7 +266,7 @@ def _own_first(items: Any, members: list[str]) -> dict[str, str]:
 
 
 async def _remembers_the_dead(
-    partitioning: Partitioning, runtime: Any, watch: Any, roll: dict[str, Any]
+    partitioning: AsyncPartitioner, runtime: Any, watch: Any, roll: dict[str, Any]
 ) -> Any:
     """Counts members that are gone."""
     known = dict(roll)
@@ -320,7 +317,7 @@ PLANTED = {
     "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
     "the order of members counts": Bug(partition, "allot", _own_first, (), {"LIVE"}),
     "a share is never empty": Bug(Sharing, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
-    "dead members count": Bug(Partitioning, "_look", _remembers_the_dead, (), {"LIVE"}),
+    "dead members count": Bug(AsyncPartitioner, "_look", _remembers_the_dead, (), {"LIVE"}),
     "a lost item does not come back": Bug(
         Tenure, "_session_ended", _lost_is_kept, ("delete",), {"LIVE"}
     ),

@@ -95,7 +95,14 @@ A_LOCKS = frozenset(
 )
 NO_OPERATIONS = {
     *("add_state_listener", "close", "connect", "credentials", "delete_tree", "detach"),
-    *("ensure_path", "lease_remaining", "pipeline", "remove_state_listener", "session_id"),
+    *(
+        "ensure_path",
+        "lease_margin",
+        "lease_remaining",
+        "pipeline",
+        "remove_state_listener",
+        "session_id",
+    ),
     *("session_timeout", "state", "transaction", "wait_for_state", "walk"),
     *("watch_children", "watch_data"),
 }

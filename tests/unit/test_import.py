@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOT_LOADED = {
     *("asyncio", "concurrent.futures", "contextlib", "dataclasses", "hashlib", "inspect"),
     *("linecache", "logging", "multiprocessing", "random", "selectors", "socket", "ssl"),
-    *("subprocess", "threading", "typing", "zkwire.cli", "zkwire.blocking.recipes"),
+    *("subprocess", "threading", "typing", "zkwire.cli", "zkwire.blocking.locks"),
     *("zkwire.net.sasl", "zkwire.testing", "zkwire.session.trace"),
 }
 

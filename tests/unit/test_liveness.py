@@ -96,18 +96,28 @@ def test_with_a_margin_too_one_answer_makes_a_connection_of_use() -> None:
     assert not live.has_served(101.1)
 
 
-def test_with_a_margin_the_lease_of_a_live_session_lasts() -> None:
-    """A fifth of the timeout, and answers that take a quarter of that; requests come in bursts."""
+@pytest.mark.parametrize("granted", [40.0, 10.0, 2.0, 0.4])
+def test_with_a_margin_the_lease_of_a_live_session_lasts(granted: float) -> None:
+    """A fifth of the timeout, and answers that take a quarter of that; requests come in bursts.
+
+    The server has granted less than what was asked for, or as much.
+    """
+    unit = granted / 10.0
     for busy in (0.0, 1.9, 2.4, 4.4):
-        live = Reported(10.0, 10.0 / LEAST_MARGINS)
+        live = Reported(40.0, 40.0 / LEAST_MARGINS)
         live.open(0.0)
-        live.greeted(10.0)
+        live.greeted(granted)
+        assert live.margin == granted / LEAST_MARGINS
         now = 0.0
-        while now < 60.0:
-            sent_at = live.ping_at if now % 7.0 >= busy else live.last_send + 0.1
-            live.last_send, now = sent_at, sent_at + 0.5
+        while now < 60.0 * unit:
+            sent_at = (
+                live.ping_at if now % (7.0 * unit) >= busy * unit else live.last_send + 0.1 * unit
+            )
+            live.last_send, now = sent_at, sent_at + 0.5 * unit
             live.answered(sent_at, now)
             assert live.lease_deadline > now, (busy, now)
+    live.greeted(60.0)
+    assert live.margin == 40.0 / LEAST_MARGINS, "another server grants more"
 
 
 class LeaseAgainstServer(RuleBasedStateMachine):

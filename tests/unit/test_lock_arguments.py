@@ -55,7 +55,7 @@ def test_a_lock_is_of_a_client_of_its_own_kind(kind: str) -> None:
     for_threads, for_tasks = getattr(zkwire, kind), getattr(zkwire, f"Async{kind}")
     for wrong in ("127.0.0.1:1", None, tasks, blocking):
         if wrong is not blocking:
-            with pytest.raises(TypeError, match="client must be a Client, not "):
+            with pytest.raises(TypeError, match="client must be a Client or a Supervisor, not "):
                 for_threads(wrong, "/lock", *KINDS[kind])
         if wrong is not tasks:
             with pytest.raises(TypeError, match="client must be an AsyncClient, not "):

@@ -266,6 +266,16 @@ def test_known_A34_a_multi_of_a_session_that_has_moved_costs_the_connection(benc
     assert "moved" in (bench.script.session.broken or bench.script.session.last_failure)
 
 
+def test_a_multi_refused_for_a_local_session_says_perhaps(bench: Bench) -> None:
+    call = bench.ask("multi", Create("/a", ephemeral=True))
+    bench.script.flush()
+    bench.script.feed(reply_frame(call.xid, 0x777, 0, error_slot(-112) + END))
+    for error in (call.error(), bench.script.session.ending()):
+        assert isinstance(error, SessionExpiredError)
+        assert "; perhaps it is a local session" in str(error)
+        assert str(error).endswith("localSessionsUpgradingEnabled=true")
+
+
 @pytest.mark.parametrize("code", [-115, -124])
 def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, code: int) -> None:
     call = bench.ask("multi", Delete("/a"), Delete("/b"))

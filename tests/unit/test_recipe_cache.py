@@ -14,7 +14,7 @@ from zkwire.blocking.run import run
 from zkwire.errors import BUSY, NotSentError, error_for
 from zkwire.jute.records import Stat
 from zkwire.recipes.services.cache_event import CacheEvent, between
-from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.recipes.services.cache_events import AsyncCacheEvents
 from zkwire.recipes.services.cache_reading import Reading
 from zkwire.recipes.services.cache_scope import Scope
 from zkwire.recipes.services.cache_stale import CHILDREN, Stale
@@ -118,16 +118,16 @@ def test_a_change_that_comes_while_a_callback_runs_is_told_once() -> None:
 
     def change() -> None:
         nodes["/a"] = node(len(told) + 2)
-        reader.tell("/a", node(1))
-        reader.hand_over()
+        reader._note("/a", node(1))
+        reader._hand_over()
 
     def callback(event: CacheEvent) -> None:
         told.append(event)
         if len(told) == 1:
             change()
 
-    reader = CacheReader(cache, callback)
-    reader.hand_over()
+    reader = AsyncCacheEvents(cache, callback)
+    reader._hand_over()
     while calls:
         calls.popleft()()
     assert [event.kind for event in told] == ["added", "changed"]

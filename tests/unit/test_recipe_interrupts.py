@@ -22,7 +22,7 @@ from tests.unit.test_recipe_steps import (
 )
 from zkwire import AsyncClient, AsyncReentrantLock, AsyncSequentialLock
 from zkwire.aio.waiting import cancelled_by
-from zkwire.blocking.recipes import (
+from zkwire.blocking.locks import (
     BlockingLock,
     MultiLock,
     NonBlockingLock,
@@ -337,7 +337,7 @@ def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:
         AsyncSequentialLock(world, "/a", None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="surrogate"):
         AsyncSequentialLock(world, "/a", "\ud800")
-    with pytest.raises(TypeError, match="must be a Client, not str"):
+    with pytest.raises(TypeError, match="must be a Client or a Supervisor, not str"):
         SequentialLock("localhost", "/a")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="callable"):
         AsyncSequentialLock(world, "/a").lost.add_callback(5)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ from zkwire.recipes.locks.read_write import AsyncReadLock
 from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.recipes.lost import Lost, OwnNodeWatch
-from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.persistent_node import AsyncPersistentNode
 from zkwire.session.watch import Watch
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
@@ -414,7 +414,7 @@ def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> No
 @pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
 def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: ConnectionLossError) -> None:
     world: Any = Runtime()
-    keeper = NodeKeeper(world, "/kept")
+    keeper = AsyncPersistentNode(world, "/kept")
     world.answers["create"] = [lost]  # behind the rehearsal
     with pytest.raises(ConnectionLossError):
         run(keeper._create(world, b"", Watch()))

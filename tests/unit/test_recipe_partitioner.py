@@ -20,7 +20,7 @@ from zkwire.errors import (
 from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.services.allotment import MARK, allot, digest
 from zkwire.recipes.services.partition import Partition
-from zkwire.recipes.services.partitioner import Partitioning
+from zkwire.recipes.services.partitioner import AsyncPartitioner
 from zkwire.recipes.services.problem import Problem
 from zkwire.recipes.services.share import AsyncShare
 from zkwire.recipes.services.sharing import Sharing
@@ -38,6 +38,13 @@ class Sessions:
 
     def check(self) -> None:
         pass
+
+    def check_callback(self, function: object) -> None:
+        pass
+
+    @property
+    def _sessions(self) -> Sessions:
+        return self
 
     def serve(self, service: object) -> None:
         pass
@@ -158,7 +165,7 @@ def test_a_session_that_ends_before_it_has_a_member(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Partition, "join", closing)
     sessions: Any = Sessions()
-    partitioning = Partitioning(sessions, Partition("/p", ["a"], "me", None), AsyncShare)
+    partitioning = AsyncPartitioner(sessions, "/p", ["a"], name="me")
     runtime: Any = None
     run(partitioning._run(runtime))
     assert partitioning._error is None
@@ -178,7 +185,7 @@ def test_members_that_an_outsider_has_deleted() -> None:
         operations = Operations()
 
     sessions: Any = Sessions()
-    partitioning = Partitioning(sessions, Partition("/p", ["a"], "me", None), AsyncShare)
+    partitioning = AsyncPartitioner(sessions, "/p", ["a"], name="me")
     partitioning._member = Member()
     partitioning._plan = run(partitioning._look(World(), Watch(), {}))
     assert partitioning._plan is None
@@ -188,7 +195,7 @@ def test_members_that_an_outsider_has_deleted() -> None:
 
 def test_an_end_of_the_session_ends_what_was_being_closed() -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p", AsyncShare)
+    sharing = Sharing(sessions, "/p")
     sharing._leaving = True
     sharing._session_ended()
     assert sharing._closed
@@ -198,7 +205,7 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sessions: Any = Sessions()
-    sharing, asked = Sharing(sessions, "/p", AsyncShare), list[object]()
+    sharing, asked = Sharing(sessions, "/p"), list[object]()
     share: Any = AsyncShare(sharing, {})
 
     async def until(*_: object) -> bool:
@@ -215,7 +222,7 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
 
 def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p", AsyncShare)
+    sharing = Sharing(sessions, "/p")
     with pytest.raises(ValueError, match="must not be negative"):
         run(sharing.next(-1.0))
     assert sharing._asked is None
@@ -223,7 +230,7 @@ def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
 
 def test_the_error_that_each_call_raises_does_not_grow() -> None:
     sessions: Any = Sessions()
-    sharing, lengths = Sharing(sessions, "/p", AsyncShare), set[int]()
+    sharing, lengths = Sharing(sessions, "/p"), set[int]()
     sharing._error = ValueError("others share out other items")
     for _ in range(3):
         with pytest.raises(ValueError, match="other items") as caught:
@@ -237,7 +244,7 @@ def test_a_loop_ends_quietly_if_the_partitioner_was_closed(
     monkeypatch: pytest.MonkeyPatch, leaving: bool
 ) -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p", AsyncShare)
+    sharing = Sharing(sessions, "/p")
 
     async def closed(*_: object) -> object:
         sharing._leaving = leaving

@@ -14,8 +14,8 @@ import pytest
 from tests.support.scripted import STAT, Answer
 from zkwire import AsyncClient, AsyncReentrantLock, Client
 from zkwire.aio.owners import value_of_each_task
+from zkwire.blocking.locks import MultiLock, ReentrantLock, SequentialLock
 from zkwire.blocking.owners import _Owner, value_of_each_thread
-from zkwire.blocking.recipes import MultiLock, ReentrantLock, SequentialLock
 from zkwire.blocking.run import run
 from zkwire.errors import (
     LockLostError,
@@ -54,6 +54,7 @@ class Runtime:
 
     session_id = OWN
     session_timeout = 9.0
+    send_limit = 0xFFFFF
     operation_timeout = None
     lease_deadline = 100.0
     connection = "the first"
@@ -74,7 +75,7 @@ class Runtime:
     def operations(self) -> Runtime:
         return self
 
-    _recipe_runtime = operations
+    _recipe_runtime = _sessions = operations
 
     def __getattr__(self, name: str) -> Callable[..., Answer]:
         return lambda *arguments, **_: self._answer(name, *arguments)
@@ -326,7 +327,7 @@ def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_
 
     world.usable = False
     world.connected = wait_in_vain  # type: ignore[method-assign]
-    with pytest.raises(LockLostError, match="no server has answered for a session timeout"):
+    with pytest.raises(LockLostError, match="no answer has prolonged it for a session"):
         run(core._release_by(None))
     assert "delete" not in world.asked
     assert not core._engaged

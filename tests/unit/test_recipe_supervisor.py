@@ -506,7 +506,7 @@ class Broken(Exception):
 def led(shell: Shell, function: Callable[[Session], object]) -> SessionSequence:
     face = Face(shell)
     face.lead("/e", function, "me")
-    return face._sessions
+    return face._algorithm
 
 
 def script(*steps: BaseException | None) -> tuple[Callable[[Session], object], list[Session]]:

@@ -61,6 +61,10 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
     def _recipe_runtime(self) -> Runtime:
         return self._driver
 
+    @property
+    def _sessions(self) -> LoopDriver:
+        return self._driver
+
     async def __aenter__(self) -> Self:
         try:
             await self.connect()
@@ -86,7 +90,7 @@ class AsyncTransaction(TransactionBase):
     results: list[Any]
 
     def __init__(self, client: AsyncClient) -> None:
-        super().__init__(client._chroot, client._acl)
+        super().__init__(client._chroot, client._acl, client._send_limit)
         self._client = client
 
     async def commit(self) -> list[Any]:

@@ -137,6 +137,15 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
         self._shell = LoopShell(hosts, self._checked(options))
         self._algorithm = SessionSequence(self._shell)
 
+    @property
+    def _sessions(self) -> SessionSequence:
+        self._algorithm.begin()
+        return self._algorithm
+
+    @property
+    def _recipe_runtime(self) -> Any:
+        return self._algorithm._recipe_runtime
+
     async def wait(self, timeout: float | None = None) -> bool:
         return await self._algorithm.wait(timeout)
 

@@ -45,12 +45,18 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     another client, see :meth:`detach`.  ``follow_reconfig``: take the list of servers from the
     ensemble's configuration when that changes; with ``tls`` in addition to those in ``hosts``, as
     the configuration names the ports without TLS.  ``receive_limit``: the longest reply, in bytes
-    (64 MiB); a longer one ends its operation with ReplyTooLargeError.  ``lease_margin``: seconds,
+    (64 MiB); a longer one ends its operation with ReplyTooLargeError.  ``send_limit``: the longest
+    request, in bytes (1,048,575); a longer one is a ValueError.  More is of use where all servers
+    have a higher ``jute.maxbuffer``, less where theirs is lower, since a server ends the connection
+    on a request that is longer than that.  ``lease_margin``: seconds,
     at most a fifth of the session timeout; locks stay exclusive if a follower crashes right after
     an answer, when this is more than half of the servers' tickTime (take the tickTime).  An answer
     counts for the lease once another has come that much later; pings leave every 1.25 margins, and
-    a server that dies in silence leaves a lock that much less time to find the next.  ``trace``: is
-    called with a :class:`TraceFrame` for each frame in either direction, in the callback thread.
+    a server that dies in silence leaves a lock that much less time to find the next.  The margin is
+    reduced to a fifth of what the server grants, where that is less (see the property).
+
+    ``trace``: is called with a :class:`TraceFrame` for each frame in either direction, in the
+    callback thread.
 
     Nothing is started before the first use.  One I/O thread then serves the session, and a second
     thread calls callbacks if there are any.  A client is one session for life: when that expires,
@@ -80,6 +86,10 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
         from zkwire.blocking.driver import ThreadDriver
 
         return ThreadDriver
+
+    @property
+    def _core(self) -> ThreadDriver:
+        return self._driver
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -163,7 +173,7 @@ class Transaction(TransactionBase):
     results: list[Any]
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client._chroot, client._acl)
+        super().__init__(client._chroot, client._acl, client._send_limit)
         self._client = client
 
     def commit(self) -> list[Any]:

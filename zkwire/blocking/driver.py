@@ -14,6 +14,7 @@ from functools import partial
 from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
 from zkwire.blocking.replies import BlockingReply
+from zkwire.blocking.run import check_callback
 from zkwire.errors import ClientClosedError
 from zkwire.net import exiting
 from zkwire.net.background import Callbacks, report
@@ -51,12 +52,18 @@ class ThreadDriver(LeaderFollower):
     closing: float | None
     threads: object
 
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a function that would have to be awaited."""
+        check_callback(function)
+
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
         self._callbacks = Callbacks(f"{self.name}-callbacks")
         self._dropped = False  # nothing refers to the client any more
         acl = self.operations._acl
-        self.pipeline: Pipeline = Pipeline(self, session.chroot, BlockingReply, acl=acl)
+        self.pipeline: Pipeline = Pipeline(
+            self, session.chroot, BlockingReply, acl=acl, send_limit=session.send_limit
+        )
         exiting.remember(self)
 
     @staticmethod

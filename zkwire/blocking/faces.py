@@ -1,4 +1,4 @@
-"""What the classes for threads in :mod:`zkwire.blocking.recipes` are made of.
+"""What the generated classes for threads are made of.
 
 Each holds the object that does the work, ``_algorithm``, and runs its coroutines in the caller's
 thread.  How a ``with`` survives an interrupt is written here, once for all.
@@ -8,23 +8,33 @@ from __future__ import annotations
 
 from weakref import ref
 
-from zkwire.blocking.client import Client
 from zkwire.blocking.run import run
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Self, TypeVar
-
-    from zkwire.recipes.runtime import Runtime
+    from collections.abc import Iterator
+    from typing import Any, Protocol, Self, TypeVar
 
     T = TypeVar("T")
 
+    class ClientLike(Protocol):
+        """A Client or a Supervisor."""
 
-def runtime_of(client: Client) -> Runtime:
-    """What the recipes ask of the client; TypeError if it is none, or not for threads."""
-    return check_kind("client must be a Client", client, Client)._driver
+        @property
+        def _core(self) -> Any:
+            """What the recipes ask of it."""
+            ...
+
+
+def core_of(client: ClientLike) -> Any:
+    """What the recipes ask of a client; TypeError if it is none, or not for threads."""
+    core = getattr(client, "_core", None)
+    if core is None:
+        wanted = "client must be a Client or a Supervisor"
+        raise TypeError(f"{wanted}, not {type(client).__name__}")
+    return core
 
 
 def algorithms_of(values: tuple[Any, ...], taker: str, kind: type[Any]) -> list[Any]:
@@ -47,6 +57,12 @@ def wrapped(kind: type[T], algorithm: Any) -> Any:
         wrapper._algorithm = algorithm
         algorithm._wrapper = ref(wrapper)
     return wrapper
+
+
+def each_wrapped(kind: type[T], algorithms: Iterator[Any]) -> Iterator[Any]:
+    """The same for each of them, as they come."""
+    for algorithm in algorithms:
+        yield wrapped(kind, algorithm)
 
 
 class With:

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
+def check_callback(callback: Any) -> None:
+    """TypeError for a function that would have to be awaited: threads do not do that."""
+    from inspect import iscoroutinefunction  # not at the top: an import of zkwire is to be quick
+
+    if callable(callback) and any(map(iscoroutinefunction, (callback, type(callback).__call__))):
+        raise TypeError(f"{callback!r} is async: a thread calls it, and nothing awaits it")
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The coroutine's result.  Every await in it must block in place."""
     try:

@@ -8,8 +8,7 @@ from itertools import count
 from random import Random
 
 from zkwire.blocking.client import Client
-from zkwire.blocking.following import check_callback
-from zkwire.blocking.run import blocking, run
+from zkwire.blocking.run import blocking, check_callback, run
 from zkwire.blocking.waiting import Sleeper
 from zkwire.blocking.watching import ThreadNodeWatches
 from zkwire.errors import ForkedError
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from typing import Any, Final, Self, Unpack
 
-    from zkwire.blocking.recipes import SequentialLock
+    from zkwire.blocking.locks import SequentialLock
     from zkwire.net.client_options import ClientOptions
     from zkwire.session.waitable import Waitable
 
@@ -62,7 +61,7 @@ class ThreadShell:
 
     def make_lock(self, client: Client, path: str, text: str) -> SequentialLock:
         """A fair lock of that client."""
-        from zkwire.blocking.recipes import SequentialLock
+        from zkwire.blocking.locks import SequentialLock
 
         return SequentialLock(client, path, text)
 
@@ -138,6 +137,11 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = ThreadShell(hosts, self._checked(options))
         self._algorithm = SessionSequence(self._shell)
+
+    @property
+    def _core(self) -> SessionSequence:
+        self._algorithm.begin()
+        return self._algorithm
 
     wait: Final = blocking(SessionSequence.wait)
 

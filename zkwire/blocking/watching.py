@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from zkwire.recipes.services.seen import NodeWatches
-from zkwire.recipes.view import check_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
-    from zkwire.blocking.following import ChildrenWatch, DataWatch
+    from zkwire.blocking.services import ChildrenWatch, DataWatch
     from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.seen import SeenChildren, SeenData
-    from zkwire.recipes.services.service import Sessions
 
 
 class ThreadNodeWatches(NodeWatches):
@@ -25,9 +24,10 @@ class ThreadNodeWatches(NodeWatches):
         *,
         on_problem: OnProblem | None = None,
     ) -> DataWatch:
-        from zkwire.blocking.following import DataWatch
+        from zkwire.blocking.services import DataWatch
 
-        return DataWatch(self._sessions, path, callback, on_problem)
+        client: Any = self
+        return DataWatch(client, path, callback, on_problem)
 
     def watch_children(
         self,
@@ -36,16 +36,10 @@ class ThreadNodeWatches(NodeWatches):
         *,
         on_problem: OnProblem | None = None,
     ) -> ChildrenWatch:
-        from zkwire.blocking.following import ChildrenWatch
+        from zkwire.blocking.services import ChildrenWatch
 
-        return ChildrenWatch(self._sessions, path, callback, on_problem)
+        client: Any = self
+        return ChildrenWatch(client, path, callback, on_problem)
 
     watch_data.__doc__ = NodeWatches.watch_data.__doc__
     watch_children.__doc__ = NodeWatches.watch_children.__doc__
-
-
-def sessions_of(client: ThreadNodeWatches) -> Sessions:
-    """Where the services of a client or a supervisor run; TypeError if it is neither."""
-    return check_kind(
-        "client must be a Client or a Supervisor", client, ThreadNodeWatches
-    )._sessions

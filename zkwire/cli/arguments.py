@@ -55,6 +55,13 @@ def version(text: str) -> int:
     return number
 
 
+def limit(text: str) -> int:
+    """A number of bytes that a client takes for ``send_limit``."""
+    if not (text.isascii() and text.isdecimal() and 1024 <= int(text) < 1 << 31):
+        raise wrong_word(f"{text!r} is no number of bytes, from 1024 on")
+    return int(text)
+
+
 class Option:
     """An option that each command has; ``kind`` are the other arguments of ``add_argument``."""
 
@@ -85,6 +92,8 @@ CONNECTION = (
             type=duration, metavar="SECS"),
     Option("", "--session-timeout", "the timeout of the session (10)", 10.0,
             type=duration, metavar="SECS"),
+    Option("", "--send-limit", "the longest request (1048575, see jute.maxbuffer)",
+            type=limit, metavar="BYTES"),
     Option("", "--auth", AUTH, metavar="SCHEME:FILE"),
     *TLS,
     _flag("", "--read-only", "a server without its ensemble will do"),

@@ -78,8 +78,13 @@ class Context:
             raise newest._unreachable(seconds) from None
 
     def _client_options(self) -> dict[str, Any]:
+        from zkwire.net.observe import be_silent_without_logging
+
+        be_silent_without_logging()
         options = self.options
+        limit = options.send_limit
         return {
+            **({"send_limit": limit} if limit is not None else {}),
             "session_timeout": options.session_timeout,
             "auth": [*_credentials(options.auth), *self.auth],
             "tls": self.tls,

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 
 from zkwire.errors import UnreachableError
-from zkwire.jute.frames import RECEIVE_LIMIT
+from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
 from zkwire.net.chance import Chance
 from zkwire.net.held import Made, warn_unclosed
 from zkwire.net.options import (
     check_auth,
     check_callable,
     check_lease_margin,
-    check_receive_limit,
+    check_limit,
     check_resume,
     check_sasl,
     check_session_timeout,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Credentials
 
 CLOSE_SECONDS = 1.0
+LONG_LOOK_UP = 1.0  # seconds, after which a look-up says more than the last failure
 _numbers = itertools.count(1)
 
 
@@ -70,6 +71,7 @@ class ClientBase:
         resume: Credentials | None = None,
         follow_reconfig: bool = False,
         receive_limit: int = RECEIVE_LIMIT,
+        send_limit: int = SEND_LIMIT,
         lease_margin: float = 0.0,
         trace: Callable[[TraceFrame], object] | None = None,
         _resolver: Resolver | None = None,
@@ -87,6 +89,7 @@ class ClientBase:
         servers, chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
+        send_limit = check_limit("send_limit", send_limit)
         rng: Any = Chance(_seed)
         self._hosts = hosts
         self._made = Made()
@@ -96,16 +99,18 @@ class ClientBase:
             HostList(servers, rng),
             timeout=timeout,
             chroot=chroot,
-            receive_limit=check_receive_limit(receive_limit),
+            receive_limit=check_limit("receive_limit", receive_limit),
+            send_limit=send_limit,
             sasl=check_sasl(sasl) is not None,
             read_only=bool(read_only),
-            resume=check_resume(resume),
+            resume=check_resume(resume, send_limit),
             lease_margin=check_lease_margin(lease_margin, timeout),
         )
-        for scheme, secret in check_auth(auth):
+        for scheme, secret in check_auth(auth, send_limit):
             session.add_auth(scheme, secret)
         self._session = session
         self._chroot = session.chroot
+        self._send_limit = send_limit
         name = f"zkwire-{next(_numbers)}"
         self._driver = self._driver_class()(
             session,
@@ -140,10 +145,6 @@ class ClientBase:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._hosts} {self.state.value}>"
-
-    @property
-    def _sessions(self) -> Any:
-        return self._driver
 
     @property
     def state(self) -> State:
@@ -188,6 +189,15 @@ class ClientBase:
         """Seconds: what the server granted, before the first connection what was asked for."""
         return self._session.timeout
 
+    @property
+    def lease_margin(self) -> float:
+        """Seconds: what was asked for, but at most a fifth of the session timeout granted.
+
+        A server that grants less than five margins so gets a smaller one, with a WARNING in the
+        log; locks stay exclusive as long as this is more than half of the servers' tickTime.
+        """
+        return self._session.lease_margin
+
     def lease_remaining(self) -> float:
         """Seconds for which the session is surely alive, even if no further answer comes.
 
@@ -214,6 +224,10 @@ class ClientBase:
     def _unreachable(self, seconds: float) -> UnreachableError:
         """The error for no connection in that time."""
         known = self._session.failures.copy()  # the I/O thread may note down another
+        for (host, port), look_up in self._driver.look_ups.copy().items():
+            server, running = f"{host}:{port}", look_up.seconds
+            if running >= LONG_LOOK_UP or (running and server not in known):
+                known[server] = str(look_up)
         failures = [f"{server}: {why}" for server, why in known.items()]
         return UnreachableError(
             f"no server could be reached within {seconds:.1f} s "

@@ -25,5 +25,6 @@ if TYPE_CHECKING:
         read_only: bool
         follow_reconfig: bool
         receive_limit: int
+        send_limit: int
         lease_margin: float
         trace: Callable[[TraceFrame], object] | None

@@ -45,7 +45,6 @@ class Connector:
         self._mutex = driver.mutex
         self._selector = selector
         self.wake = wake
-        self._look_ups: dict[tuple[str, int], LookUp] = {}
         self._first: dict[tuple[str, int], Address | None] = {}  # the address to begin with
         self._heard: set[socket.socket] = set()  # those of attempts, in the selector
         self._peer: Address | None = None  # of the connection
@@ -111,7 +110,8 @@ class Connector:
         with self._mutex:
             connection.closed_because = connection.closed_because or why
             if driver.session.state.usable:  # what was found meanwhile may be long out of date
-                self._look_ups = {t: it for t, it in self._look_ups.items() if it.found is None}
+                for look_up in driver.look_ups.values():
+                    look_up.forget()
             driver.current_connection = None
             if driver.session.refused and driver.session.server is not None:
                 self._first[driver.session.server] = self._peer  # what it does not know is known
@@ -244,14 +244,18 @@ class Connector:
             self.wake()
 
     def _look_up(self, target: tuple[str, int]) -> LookUp:
-        """A look-up of the name: the last one as long as no attempt has used what it found.
+        """The look-ups of the name, one of them begun for this attempt.
 
-        It may never end, and one that takes longer than an attempt is of use to the next.
+        One may never end, and one that takes longer than an attempt is of use to the next.
         """
-        pending = self._look_ups.get(target)
-        if pending is None or pending.used:
-            pending = self._look_ups[target] = LookUp(target, self._driver.resolver, self.wake)
-        return pending
+        driver = self._driver
+        look_up = driver.look_ups.get(target)
+        if look_up is None:
+            look_up = driver.look_ups[target] = LookUp(
+                target, driver.resolver, self.wake, driver.now
+            )
+        look_up.ask()
+        return look_up
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     Resolver = Callable[[str, int], list[Address]]
 
 
+# Of one name, for one client: a look-up cannot be ended, and one that hangs says nothing about the
+# next, which may ask another name server.
+MOST_LOOK_UPS = 3
+
 _HANDSHAKE_BYTES = 16 * 1024
 _LONGEST_POLL = 1e6  # seconds; the system call takes a 32-bit number of milliseconds
 
@@ -51,27 +55,64 @@ def _literal(host: str, port: int) -> list[Address]:
 
 
 class LookUp:
-    """One look-up of a name in a thread of its own; ``found`` is set once, then ``wake`` called.
+    """The look-ups of one name, each in a thread of its own; ``wake`` is called at each one's end.
 
-    ``used``: an attempt has had what was found.
+    ``found``: what the first to end has found, until an attempt has ``used`` it and the next one
+    asks.  The clock ``now`` is in seconds.
     """
 
     def __init__(
-        self, target: tuple[str, int], resolver: Resolver, wake: Callable[[], None]
+        self,
+        target: tuple[str, int],
+        resolver: Resolver,
+        wake: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
         self.found: list[Address] | str | None = None  # str: why there is nothing
         self.used = False
-        self._target, self._resolver, self._wake = target, resolver, wake
+        self._target, self._resolver, self._wake, self._now = target, resolver, wake, now
+        self._running: list[float] = []  # when each has begun, the oldest first
+
+    def ask(self) -> None:
+        """Begin another look-up unless one has found something, or MOST_LOOK_UPS are running."""
+        if self.used:
+            self.forget()
+        if self.found is not None or len(self._running) >= MOST_LOOK_UPS:
+            return
+        begun = self._now()
+        self._running.append(begun)
         try:
-            threading.Thread(target=self._run, name="zkwire-resolve", daemon=True).start()
+            threading.Thread(
+                target=self._run, args=(begun,), name="zkwire-resolve", daemon=True
+            ).start()
         except RuntimeError as error:
+            self._running.remove(begun)
             self.found = str(error)
 
-    def _run(self) -> None:
+    def forget(self) -> None:
+        """What was found is of no use any more."""
+        self.found, self.used = None, False
+
+    @property
+    def seconds(self) -> float:
+        """For how long the oldest look-up has been running; 0 if there is none."""
+        oldest = next(iter(self._running), None)
+        return 0.0 if oldest is None else self._now() - oldest
+
+    def __str__(self) -> str:
+        return (
+            f"the look-up of the name {self._target[0]} has been running for {self.seconds:.1f} s"
+        )
+
+    def _run(self, begun: float) -> None:
+        found: list[Address] | str
         try:
-            self.found = self._resolver(*self._target)
+            found = self._resolver(*self._target)
         except (OSError, ValueError) as error:
-            self.found = f"cannot resolve the name: {error}"
+            found = f"cannot resolve the name: {error}"
+        self._running.remove(begun)
+        if self.found is None:
+            self.found = found
         self._wake()
 
 
@@ -148,7 +189,7 @@ class Dialer:
     def stage(self) -> str:
         """What became of the attempt so far, if it ends now."""
         if self._addresses is None:
-            here = "the name has not been looked up in time"
+            here = str(self._look_up)
         elif self.tls is not None:
             here = "no answer to the TLS handshake"
         else:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.net.connection import Connection
-    from zkwire.net.dial import Resolver
+    from zkwire.net.dial import LookUp, Resolver
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
     from zkwire.recipes.classic.mark import Mark
@@ -97,6 +97,7 @@ class Driver:
         self.tls = tls
         self.sasl = sasl
         self.resolver: Resolver = resolver or resolve
+        self.look_ups: dict[tuple[str, int], LookUp] = {}
         self.now: Any = now or clock
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
@@ -104,14 +105,20 @@ class Driver:
         self.engaged: set[Engaged] = set()
         self.going: set[str] = set()
         self.idle_marks: list[Mark] = []
-        self.operations: Pipeline = Pipeline(self, session.chroot, self._kind, acl=acl, eager=False)
-        self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, acl=acl)
+        make = partial(Pipeline, self, session.chroot, acl=acl, send_limit=session.send_limit)
+        self.operations: Pipeline = make(self._kind, eager=False)
+        self.background: Pipeline = make(BackgroundReply)
         self._rng = rng
         self._attempts = count(1)
 
     @property
     def _recipe_runtime(self) -> Self:
         return self  # in the place of the client
+
+    _sessions = _recipe_runtime
+
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a function of a user's that cannot be called here."""
 
     def cancelled_by(
         self,
@@ -277,6 +284,11 @@ class Driver:
     def session_timeout(self) -> float:
         """The session timeout in seconds."""
         return self.session.timeout
+
+    @property
+    def send_limit(self) -> int:
+        """The bytes of the longest request."""
+        return self.session.send_limit
 
     @property
     def resumed(self) -> bool:

@@ -3,9 +3,9 @@
 Logger ``zkwire``: ERROR for an error of the program's own that ends something, WARNING for what an
 operator has to act on, INFO for what becomes of a session, DEBUG for each attempt to connect and
 each frame; names, numbers and sizes, never payloads or secrets.  A program that has not loaded
-``logging`` wants no INFO or DEBUG, so it is not loaded for them; for the others it is, and writes
-them to the standard error.  Both log and trace are a user's code: they are called in the callback
-thread.
+``logging`` wants no INFO or DEBUG, so it is not loaded for them.  For the others it is, and writes
+them to the standard error; not in the command, which says itself what is refused.  Both log and
+trace are a user's code: they are called in the callback thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Dispatch = Callable[[Callable[[], object]], object]
 
 LOGGER = "zkwire"
-WARNING, INFO, DEBUG = 30, 20, 10  # as in logging
+ERROR, WARNING, INFO, DEBUG = 40, 30, 20, 10  # as in logging
 _ATTEMPTS = frozenset({State.CONNECTING, State.HANDSHAKE})
 
 
@@ -40,6 +40,8 @@ def attach(
 ) -> None:
     """Have the session's states logged and its frames traced, as far as the program wants that."""
     session.observers.add(_StateLog(session, name, dispatch))
+    if session.lease_margin:
+        session.observers.add(_MarginLog(session, name, dispatch))
     wanted = [trace] if trace is not None else []
     if _logger(DEBUG) is not None:
         wanted.append(partial(_log_frame, name))
@@ -64,22 +66,35 @@ def _logger(level: int) -> Any:
     that configures handlers holds that one, and may wait for this client.
     """
     logging: Any = sys.modules.get("logging")
-    logger: Any = logging and _logger_of(logging)
+    usable = hasattr(logging, "getLogger")  # else another thread is just loading it
+    logger: Any = _logger_of(logging) if usable else None
     return logger if logger and logger.getEffectiveLevel() <= level else None
 
 
 def warn(message: str) -> None:
     """Log what an operator has to act on."""
-    import logging
-
-    logging.getLogger(LOGGER).warning("%s", message)
+    _load()
+    _log(WARNING, message)
 
 
 def log_failure(message: str, error: BaseException) -> None:
     """Log an error that ends something, with its traceback."""
-    import logging
+    _load()
+    if (logger := _logger(ERROR)) is not None:
+        logger.error("%s", message, exc_info=error)
 
-    logging.getLogger(LOGGER).error("%s", message, exc_info=error)
+
+_may_load = [True]
+
+
+def be_silent_without_logging() -> None:
+    """For the command: a WARNING or ERROR does not load ``logging``."""
+    _may_load[:] = [False]
+
+
+def _load() -> None:
+    if _may_load[0]:
+        import logging  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 class _StateLog:
@@ -114,6 +129,33 @@ class _StateLog:
         if state.terminal:
             return str(session.ending()).removesuffix(NEW_CLIENT)
         return "{}:{}".format(*session.server) if session.server else "no server"
+
+
+class _MarginLog:
+    """One line when the margin for the lease does not fit into what a server has granted."""
+
+    __slots__ = ("_dispatch", "_known", "_name", "_session", "_wanted")
+
+    def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
+        self._session = session
+        self._name = name
+        self._dispatch = dispatch
+        self._wanted = self._known = session.lease_margin
+
+    def see(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now."""
+        margin = self._session.lease_margin
+        if not state.usable or margin == self._known:
+            return []
+        self._known = margin
+        if margin == self._wanted:
+            return []
+        line = (
+            f"{self._name}: the server has granted a session timeout of {self._session.timeout:g} "
+            f"s, so the lease_margin is {margin:g} s, a fifth of that, and not {self._wanted:g} s: "
+            f"enough if the servers' tickTime is less than {2 * margin:g} s"
+        )
+        return [partial(self._dispatch, partial(_log, WARNING, line))]
 
 
 def _log(level: int, line: str) -> None:

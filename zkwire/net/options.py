@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import AuthPacket, ConnectRequest
-from zkwire.operations.base import LARGEST_BODY, too_large
+from zkwire.operations.base import HEADER_BYTES, too_large
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import Credentials
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
     from zkwire.net.sasl import Mechanism
 
-# The answer to a greeting, and a reply of a few names, fit into less.
-LEAST_RECEIVE_LIMIT = 1024
+# The greetings, and a request or a reply of a few names, fit into less.
+LEAST_LIMIT = 1024
 
 # Seconds.  Unconfigured servers grant 20 ticks (40 s) at most; other clients take milliseconds, so
 # that a larger number is nearly always a mistake, and a timedelta is none.
@@ -59,18 +58,16 @@ def check_lease_margin(margin: float, session_timeout: float) -> float:
     return checked
 
 
-def check_receive_limit(limit: int) -> int:
-    """``limit`` itself if it is a number of bytes that any reply fits into."""
+def check_limit(name: str, limit: int) -> int:
+    """``limit`` itself if it is a number of bytes that the client's own frames fit into."""
     if not isinstance(limit, int) or isinstance(limit, bool):
-        raise TypeError(f"receive_limit must be an int, not {type(limit).__name__}")
-    if not LEAST_RECEIVE_LIMIT <= limit <= 0x7FFFFFFF:
-        raise ValueError(
-            f"receive_limit must be {LEAST_RECEIVE_LIMIT} to 2**31-1 bytes, not {limit}"
-        )
+        raise TypeError(f"{name} must be an int, not {type(limit).__name__}")
+    if not LEAST_LIMIT <= limit <= 0x7FFFFFFF:
+        raise ValueError(f"{name} must be {LEAST_LIMIT} to 2**31-1 bytes, not {limit}")
     return limit
 
 
-def check_auth(auth: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
+def check_auth(auth: Sequence[tuple[str, bytes]], send_limit: int) -> Sequence[tuple[str, bytes]]:
     """``auth`` itself if it is a sequence of (scheme, secret) pairs that can be sent."""
     message = (
         "auth must be a list or tuple of (scheme, secret) pairs, a str and bytes each, such as "
@@ -87,12 +84,12 @@ def check_auth(auth: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]
             body = AuthPacket.pack(0, *pair)
         except ValueError as error:
             raise ValueError(f"auth cannot be sent: {error}") from None
-        if len(body) > LARGEST_BODY:
-            raise too_large(AUTH, None, body)
+        if len(body) + HEADER_BYTES > send_limit:
+            raise too_large(AUTH, None, len(body) + HEADER_BYTES, send_limit)
     return auth
 
 
-def check_resume(resume: Credentials | None) -> Credentials | None:
+def check_resume(resume: Credentials | None, send_limit: int) -> Credentials | None:
     """``resume`` itself if it is what :attr:`Client.credentials` returned."""
     if resume is None:
         return None
@@ -106,7 +103,7 @@ def check_resume(resume: Credentials | None) -> Credentials | None:
         size = len(ConnectRequest.pack(0, 0, 0, *resume, False))
     except ValueError as error:
         raise ValueError(f"resume cannot be sent: {error}") from None
-    if size > SEND_LIMIT:
+    if size > send_limit:
         raise ValueError(f"resume cannot be sent: its password has {len(resume.passwd)} bytes")
     return resume
 

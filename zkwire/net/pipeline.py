@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zkwire.errors import OperationTimeoutError
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations import Operations
 from zkwire.operations.base import Requests
 from zkwire.session.request import Request
@@ -82,11 +83,13 @@ class Pipeline(Submitter, Operations):
         kind: type[Request],
         *,
         acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
+        send_limit: int = SEND_LIMIT,
         eager: bool = True,
     ) -> None:
         self._driver = driver
         self._chroot = chroot
         self._acl = acl
+        self._send_limit = send_limit
         self._kind = kind
         self._eager = eager
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations.multi import WRITES, Recorder
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
@@ -21,8 +22,13 @@ class TransactionBase(Recorder):
     It is sent once: to repeat it after a lost connection, begin a new one.
     """
 
-    def __init__(self, chroot: str, acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
-        super().__init__(chroot, WRITES, acl)
+    def __init__(
+        self,
+        chroot: str,
+        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
+        send_limit: int = SEND_LIMIT,
+    ) -> None:
+        super().__init__(chroot, WRITES, acl, send_limit)
         self.results: list[Any] = []
         self._committed = False
 

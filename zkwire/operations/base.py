@@ -45,22 +45,22 @@ if TYPE_CHECKING:
 
 
 # A request's xid and opcode count towards the server's limit as well.
-_HEADER_BYTES = 8
-LARGEST_BODY = SEND_LIMIT - _HEADER_BYTES
+HEADER_BYTES = 8
 # On a new connection set_watches sets the watch again: its path, in one of five lists, and a zxid.
 _SET_AGAIN_BYTES = 8 + 5 * 4
-LARGEST_WATCHING = LARGEST_BODY - _SET_AGAIN_BYTES
 
 
 class Requests:
     """What the operations have in common.
 
-    A client sets ``_chroot``, ``_acl`` (the access list of nodes created without one) and ``_kind``
-    (its class of requests), and defines ``_submit`` and ``_own``.
+    A client sets ``_chroot``, ``_acl`` (the access list of nodes created without one),
+    ``_send_limit`` (the bytes of the longest request) and ``_kind`` (its class of requests), and
+    defines ``_submit`` and ``_own``.
     """
 
     _chroot = ""
     _acl: Sequence[ACL] = OPEN_ACL_UNSAFE
+    _send_limit: int = SEND_LIMIT
     _kind: type[Request] = Request
 
     def _submit(self, request: Request) -> Any:
@@ -98,16 +98,16 @@ class Requests:
         if watch is not None:
             assert op.watch is not None
             return self._send_watching(op, path, body, finish, watch, full, op.watch, own_czxid)
-        if len(body) > LARGEST_BODY:
-            raise too_large(op, path, body)
+        if len(body) + HEADER_BYTES > self._send_limit:
+            raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
         return self._submit(self._kind(op, path, body, finish))
 
     def _send(
         self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None
     ) -> Any:
         """Submit an encoded request if it is not too large."""
-        if len(body) > LARGEST_BODY:
-            raise too_large(op, path, body)
+        if len(body) + HEADER_BYTES > self._send_limit:
+            raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
         return self._submit(self._kind(op, path, body, finish))
 
     def _send_watching(
@@ -122,15 +122,12 @@ class Requests:
         own_czxid: int | None = None,
     ) -> Any:
         """Submit an encoded request that sets a watch on the server's path ``full``."""
-        if len(body) > LARGEST_WATCHING:
-            raise too_large(op, path, body, _SET_AGAIN_BYTES)
+        size = len(body) + HEADER_BYTES + _SET_AGAIN_BYTES
+        if size > self._send_limit:
+            raise too_large(op, path, size, self._send_limit, again=True)
         target = as_watch(watch)
         self._own(target)
         return self._submit(self._kind(op, path, body, finish, target, full, kind, own_czxid))
-
-
-def _send_nothing(_: object) -> None:
-    pass
 
 
 def rehearse(operations: T) -> T:
@@ -139,21 +136,25 @@ def rehearse(operations: T) -> T:
     A request that is too large, say, is a ValueError.  A watch must not be asked for.
     """
     rehearsal: Any = object.__new__(type(operations))
-    state: dict[str, Any] = vars(operations)
-    vars(rehearsal).update(state)
-    rehearsal._submit = _send_nothing
+    rehearsal.__dict__ = {**vars(operations), "_submit": _submit_nothing}
     return rehearsal
 
 
-def too_large(op: Op, path: str | None, body: bytes, again: int = 0) -> ValueError:
-    """The error for a request that is too large: a server would close the connection.
+def _submit_nothing(request: Request) -> None:
+    """What a rehearsal does with a request."""
 
-    With ``again``, the number of bytes more: for the request that sets its watch again later.
+
+def too_large(
+    op: Op, path: str | None, size: int, limit: int, *, again: bool = False
+) -> ValueError:
+    """The error for a request that is too large for this client.
+
+    ``again``: ``size`` is that of the request that sets its watch again later.
     """
     which = "set_watches on a new connection would have" if again else "the request has"
     return ValueError(
-        f"{op.name} {path or ''}: {which} {len(body) + _HEADER_BYTES + again} bytes; servers "
-        f"close the connection on more than {SEND_LIMIT} (jute.maxbuffer)"
+        f"{op.name} {path or ''}: {which} {size} bytes, and this client's send_limit is {limit}; "
+        "with a higher one, the servers' jute.maxbuffer decides"
     )
 
 

@@ -12,6 +12,7 @@ from struct import Struct
 from types import NoneType
 
 from zkwire.errors import MultiError, ProtocolError, RuntimeInconsistencyError, ServerError
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.multi import pack_multi
 from zkwire.jute.record import Record
 from zkwire.jute.records import (
@@ -61,9 +62,16 @@ class Recorder(Nodes):
 
     _kind = RecordedCall
 
-    def __init__(self, chroot: str, allowed: set[Op], acl: Sequence[ACL] = OPEN_ACL_UNSAFE) -> None:
+    def __init__(
+        self,
+        chroot: str,
+        allowed: set[Op],
+        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
+        send_limit: int = SEND_LIMIT,
+    ) -> None:
         self._chroot = chroot
         self._acl = acl
+        self._send_limit = send_limit
         self._allowed = allowed
         self.requests: list[Request] = []
 
@@ -197,7 +205,7 @@ class Multi(Requests):
         return self._multi(ops.MULTI_READ, _READS, operations)
 
     def _multi(self, op: Op, allowed: set[Op], operations: Iterable[Operation]) -> Any:
-        recorder = Recorder(self._chroot, allowed, self._acl)
+        recorder = Recorder(self._chroot, allowed, self._acl, self._send_limit)
         if isinstance(operations, Operation):
             raise TypeError(f"operations must be a list, also of one: {operations!r}")
         for operation in operations:

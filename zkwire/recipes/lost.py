@@ -1,8 +1,8 @@
 """How a holder learns that it holds no longer.
 
-A lock is lost when its session is over, when the session may have expired because no server has
-answered for a session timeout, or when its node is deleted.  Each of these reaches the holder
-without its asking; none of them is ever taken back.
+A lock is lost when its session is over, when the session may have expired because no answer has
+prolonged its lease for a session timeout, or when its node is deleted.  Each of these reaches the
+holder without its asking; none of them is ever taken back.
 """
 
 from __future__ import annotations

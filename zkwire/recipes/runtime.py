@@ -33,8 +33,13 @@ if TYPE_CHECKING:
         """An AsyncClient, or what stands in its place."""
 
         @property
-        def _recipe_runtime(self) -> Runtime:
-            """What recipes ask of it."""
+        def _recipe_runtime(self) -> Any:
+            """What recipes ask of it: a :class:`Runtime`."""
+            ...
+
+        @property
+        def _sessions(self) -> Any:
+            """Where services run: :class:`zkwire.recipes.services.service.Sessions`."""
             ...
 
     class Engaged(Protocol):
@@ -105,6 +110,11 @@ if TYPE_CHECKING:
         @property
         def session_timeout(self) -> float:
             """The session timeout in seconds."""
+            ...
+
+        @property
+        def send_limit(self) -> int:
+            """The bytes of the longest request."""
             ...
 
         @property

@@ -23,7 +23,7 @@ def check_kind(wanted: str, value: object, kind: type[T]) -> T:
     return value
 
 
-class _Itself:
+class Itself:
     """An attribute that is the object itself until another value is stored: no reference cycle."""
 
     def __get__(self, instance: object, owner: object = None) -> object:
@@ -33,7 +33,7 @@ class _Itself:
 class PathView:
     """What stands on one path."""
 
-    _algorithm: Any = _Itself()
+    _algorithm: Any = Itself()
 
     @property
     def path(self) -> str:
@@ -44,7 +44,7 @@ class PathView:
 class ServiceView:
     """What every service shows of itself."""
 
-    _algorithm: Any = _Itself()
+    _algorithm: Any = Itself()
 
     @property
     def problem(self) -> Exception | None:
@@ -59,7 +59,7 @@ class ServiceView:
 class View:
     """What every lock shows."""
 
-    _algorithm: Any = _Itself()
+    _algorithm: Any = Itself()
 
     @property
     def held(self) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from zkwire.jute.frames import FrameSplitter
 from zkwire.session import outcomes
 from zkwire.session.handshake import Handshake
+from zkwire.session.liveness import LAPSED
 from zkwire.session.status import SessionStatus
 from zkwire.wire.model import State
 
@@ -114,4 +115,4 @@ class SessionLife(SessionStatus):
     def _lapse(self, now: float) -> None:
         """What is held must not outlive the session's lease."""
         if self._lease_holders.holders and now >= self.lease_deadline:
-            self._lease_holders.lose_all(outcomes.LAPSED)
+            self._lease_holders.lose_all(LAPSED)

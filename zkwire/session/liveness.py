@@ -70,9 +70,14 @@ STEADY = 1.0
 # Seconds from ping to ping, in margins: an answer confirms the one before if it arrives within a
 # quarter of a margin.
 _PINGS_APART = 1.25
-# A session timeout of fewer margins is refused: up to twice two ping intervals pass before an
+# A session timeout has at least so many margins: up to twice two ping intervals pass before an
 # answer counts.
 LEAST_MARGINS = 5
+
+LAPSED = (
+    "the session's lease has ended: no answer has prolonged it for a session timeout, and the "
+    "session may have expired"
+)
 
 
 class Liveness:
@@ -83,11 +88,12 @@ class Liveness:
 
     __slots__ = (
         "_contact", "_counts", "_opened", "_pings", "_proof_at", "_trickle", "last_answer",
-        "last_receive", "last_send", "timeout",
+        "last_receive", "last_send", "margin", "timeout",
     )  # fmt: skip
 
     def __init__(self, timeout: float) -> None:
         self.timeout: float = timeout
+        self.margin: float = 0.0
         self._contact = -math.inf  # when the last answered request was sent
         self.open(0.0)
 
@@ -196,13 +202,22 @@ class Reported(Liveness):
     An answer counts once the same server has answered a request sent ``margin`` seconds after it: a
     server that was alive then, and in touch with its leader, has reported the client meanwhile, if
     the margin is more than half a tick.  Hence pings a little more than a margin apart.
+
+    A server that grants less than five margins gets a smaller one, or else every lease would end
+    while each ping is answered.  That is more than half a tick if more than 2.5 ticks are granted,
+    and no server grants less than 2 unless its ``maxSessionTimeout`` says so.
     """
 
-    __slots__ = ("_answered_at", "_margin", "_sent_at")
+    __slots__ = ("_answered_at", "_sent_at", "_wanted")
 
     def __init__(self, timeout: float, margin: float) -> None:
-        self._margin = margin
         super().__init__(timeout)
+        self.margin = self._wanted = margin
+
+    def greeted(self, timeout: float, *, read_only: bool = False) -> None:
+        """The server has accepted the session: the margin is at most a fifth of its timeout."""
+        super().greeted(timeout, read_only=read_only)
+        self.margin = min(self._wanted, timeout / LEAST_MARGINS)
 
     def open(self, now: float) -> None:
         """A new connection: whether the last server has reported its answers stays unknown."""
@@ -211,7 +226,7 @@ class Reported(Liveness):
 
     def answered(self, sent_at: float, now: float) -> None:
         """A request sent at ``sent_at`` has been answered: an earlier one may count now."""
-        reported = sent_at >= self._answered_at + self._margin
+        reported = sent_at >= self._answered_at + self.margin
         super().answered(self._sent_at if reported else -math.inf, now)
         if reported:
             self._sent_at, self._answered_at = sent_at, now
@@ -222,7 +237,7 @@ class Reported(Liveness):
 
     @property
     def _ping_interval(self) -> float:
-        return min(self.timeout / 3, _PINGS_APART * self._margin)
+        return min(self.timeout / 3, _PINGS_APART * self.margin)
 
 
 class LeaseHolders:

@@ -7,6 +7,7 @@ caller to do next.  It must not know when that happens; all of these texts stand
 from __future__ import annotations
 
 from zkwire.errors import (
+    PERHAPS_LOCAL,
     AuthFailedError,
     ClientClosedError,
     GarbledError,
@@ -36,6 +37,7 @@ TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
     State.AUTH_FAILED: (AuthFailedError, "the server rejected the credentials"),
     State.CLOSED: (ClientClosedError, "the client is closed"),
 }
+PERHAPS_EXPIRED = f"{TERMINAL[State.EXPIRED][1]}; {PERHAPS_LOCAL}"
 NOT_RESUMED = (
     f"the session cannot be resumed: it is over, or these are not its id and password{NEW_CLIENT}"
 )
@@ -58,8 +60,10 @@ _UNPROVEN = (
     " and did not answer the SASL login (perhaps the user name or the password is wrong, to which "
     "ZooKeeper 3.4 says nothing)"
 )
+_TOO_LARGE = ", perhaps because of the {} bytes of this request: servers do so above jute.maxbuffer"
+_LARGE = 64 * 1024  # bytes; hardly any server's limit is below
+_HEADER_BYTES = 8
 CLOSING = "the client is being closed"
-LAPSED = "no server has answered for a session timeout; the session may have expired"
 WITHDRAWN = Failed(NotSentError, "withdrawn before it was sent", False)
 
 
@@ -108,6 +112,9 @@ def broken(request: Request, written: int, why: str, garbled: bool) -> Failed:
     executes whole frames only, so a request whose last byte was not taken is not executed.
     ``garbled``: the reason was bytes that are not the protocol's.
     """
+    size = len(request.body) + _HEADER_BYTES
+    if size >= _LARGE and why in (CLOSED, RESET):
+        why += _TOO_LARGE.format(size)
     if not (request.sent and request.end <= written):
         message = f"the connection broke ({why}) before it was sent: repeat it freely"
         return Failed(NotSentError, message, False)

@@ -275,6 +275,8 @@ class Session(CallersSide):
         self.in_flight.popleft()  # interrupt-safe: late
         if self._watches.requests:
             self._tell_server()
+        if code == SESSION_EXPIRED and op is ops.MULTI:
+            self._reason = outcomes.PERHAPS_EXPIRED
         if code:
             self._react(code)
         elif op is ops.CLOSE_SESSION:

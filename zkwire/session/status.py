@@ -7,7 +7,7 @@ clock, which must not stop or be set.
 
 from __future__ import annotations
 
-from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter
+from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter
 from zkwire.session.alarms import Alarms
 from zkwire.session.handshake import Handshake, Identity
 from zkwire.session.liveness import LeaseHolders, Liveness, Reported
@@ -36,7 +36,8 @@ class SessionStatus:
 
     ``timeout`` is the session timeout in seconds that is asked for.  ``sasl``: the shell has a
     mechanism.  ``read_only``: a server that has lost the ensemble is accepted.  ``resume``: the
-    session to continue.  ``lease_margin``: see :class:`zkwire.session.liveness.Reported`.
+    session to continue.  ``lease_margin``, in seconds: see
+    :class:`zkwire.session.liveness.Reported`.
     ``first_xid`` is for tests of the wrap.
     """
 
@@ -47,6 +48,7 @@ class SessionStatus:
         timeout: float,
         chroot: str = "",
         receive_limit: int = RECEIVE_LIMIT,
+        send_limit: int = SEND_LIMIT,
         sasl: bool = False,
         read_only: bool = False,
         resume: Credentials | None = None,
@@ -76,7 +78,8 @@ class SessionStatus:
         self._requests = RequestQueue(first_xid)
         self.queue: deque[Request] = self._requests.queue
         self.in_flight: deque[Request] = self._requests.unanswered
-        self._watches = WatchManager(chroot, self.callbacks)
+        self.send_limit: int = send_limit
+        self._watches = WatchManager(chroot, self.callbacks, send_limit)
         self._unknown = UnknownOperations()
         self._address: object = None  # of the connection
         self._closed_by: object = None  # the address whose server has closed the last one
@@ -109,6 +112,11 @@ class SessionStatus:
     def timeout(self) -> float:
         """The session timeout in seconds: the one asked for, later the one granted."""
         return self._live.timeout
+
+    @property
+    def lease_margin(self) -> float:
+        """The lease margin in seconds: the one wanted, at most a fifth of the timeout granted."""
+        return self._live.margin
 
     @property
     def last_zxid(self) -> int:

@@ -31,9 +31,10 @@ from zkwire.errors import (
     SessionMovedError,
     ThrottledOpError,
 )
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import RemoveWatchesRequest, SetWatches
 from zkwire.session.request import ANSWERED, Answered, Refused, Request
-from zkwire.session.watch_table import WatchTable
+from zkwire.session.watch_table import BATCH_BYTES, OTHER_BYTES, WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State, WatchType
 from zkwire.wire.ops import LASTING, WatchKind
@@ -99,8 +100,8 @@ class WatchManager:
         "requests", "table",
     )  # fmt: skip
 
-    def __init__(self, chroot: str, callbacks: list[Waker]) -> None:
-        self.table: WatchTable = WatchTable()
+    def __init__(self, chroot: str, callbacks: list[Waker], send_limit: int = SEND_LIMIT) -> None:
+        self.table: WatchTable = WatchTable(min(BATCH_BYTES, send_limit - OTHER_BYTES))
         self.requests: list[Request] = []
         self._chroot = chroot
         self._callbacks = callbacks

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # A set_watches frame must stay far below a server's limit of 1 MiB (ZOOKEEPER-706).
 BATCH_BYTES = 128 * 1024
+# Of such a frame, beside the paths: the header, a zxid and the lengths of five lists.
+OTHER_BYTES = 8 + 8 + 5 * 4
 _LAST = (WatchKind.CHILD, True)  # a child watch on the path of a recursive one
 
 _CONCERNED: dict[int, tuple[WatchKind, ...]] = {
@@ -42,9 +44,10 @@ _CONCERNED: dict[int, tuple[WatchKind, ...]] = {
 class WatchTable:
     """All watches that are set, by kind and by the server's path."""
 
-    __slots__ = ("_concerned", "_recursive", "_set")
+    __slots__ = ("_batch_bytes", "_concerned", "_recursive", "_set")
 
-    def __init__(self) -> None:
+    def __init__(self, batch_bytes: int = BATCH_BYTES) -> None:
+        self._batch_bytes = batch_bytes
         self._set: dict[WatchKind, Paths] = {kind: {} for kind in WatchKind}
         # For each event: which tables it concerns, and whether it spends their watches.
         self._concerned: dict[int, list[tuple[WatchKind, Paths, bool]]] = {
@@ -143,7 +146,7 @@ class WatchTable:
             paths.clear()
 
     def batches(self) -> Iterator[Batch]:
-        """The paths to set again, by kind, in pieces of about BATCH_BYTES.
+        """The paths to set again, by kind, in pieces of so many bytes, or of a longer path.
 
         Before 3.9 a server keeps one mode for each path of a connection, and the last one wins.  So
         persistent watches come last; only a child watch on the path of a recursive one follows, as
@@ -152,8 +155,8 @@ class WatchTable:
         recursive = self._recursive
         last = [path for path in self._set[WatchKind.CHILD] if path in recursive]
         first = ((k, p) for k in WatchKind for p in self._set[k] if (k, p in recursive) != _LAST)
-        yield from _pieces(first)
-        yield from _pieces((WatchKind.CHILD, path) for path in last)
+        yield from _pieces(first, self._batch_bytes)
+        yield from _pieces(((WatchKind.CHILD, path) for path in last), self._batch_bytes)
 
 
 def _each_once(found: list[Told]) -> list[Told]:
@@ -164,11 +167,11 @@ def _each_once(found: list[Told]) -> list[Told]:
     return list(once.values())
 
 
-def _pieces(places: Iterable[Place]) -> Iterator[Batch]:
+def _pieces(places: Iterable[Place], most: int) -> Iterator[Batch]:
     lists, size = _no_paths(), 0
     for kind, path in places:
         cost = len(path.encode()) + 4
-        if size and size + cost > BATCH_BYTES:
+        if size and size + cost > most:
             yield lists
             lists, size = _no_paths(), 0
         lists[kind].append(path)

@@ -22,6 +22,7 @@ from zkwire.cli.exits import (
 )
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.net.options import check_lease_margin
+from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.wire.paths import check_path
 
 TYPE_CHECKING = False
@@ -133,7 +134,8 @@ def _limits(asked: Namespace, timeout: float) -> tuple[float, float]:
         raise UsageError(
             f"--kill-after {kill_after:g} is not below half the session timeout, {timeout:g} s"
         )
-    pings = max(timeout / 3, asked.lease_margin * PINGS_APART)
+    lease_margin = min(asked.lease_margin, timeout / LEAST_MARGINS)
+    pings = max(timeout / 3, lease_margin * PINGS_APART)
     if kill_after + margin + pings > timeout * (1 - LEFT):
         raise UsageError(
             f"--kill-after {kill_after:g} and --margin {margin:g} leave too little of the session "

@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from signal import Signals
 
+NOT_PROLONGED = "no answer has prolonged the session's lease in time"
+
 
 class Deadline:
     """The two times for one command, in seconds; ``kill_after`` 0: KILL alone."""

@@ -6,7 +6,7 @@ import os
 import select
 import sys
 
-from zkwire.cli.lock.deadline import Deadline
+from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
 from zkwire.cli.output import hex_id
 from zkwire.net.pacing import clock
 
@@ -42,7 +42,7 @@ def hold(grant: Grant, signals: Signals, margin: float) -> str | None:
         if grant.lock.lost.is_set():
             deadline.lose()
         if deadline.due(clock()):
-            return grant.lock.lost.reason or "no server has answered in time"
+            return grant.lock.lost.reason or NOT_PROLONGED
         pause = max(0.0, min(grant.longest_wait, deadline.next - clock()))
         ready = {fd for fd, _ in poll.poll(pause * 1000)}
         if any(signals.take()) or (0 in ready and _ended()):

@@ -12,7 +12,7 @@ import select
 from signal import SIGCONT
 
 from zkwire.cli.lock.child import Child
-from zkwire.cli.lock.deadline import Deadline
+from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
 from zkwire.cli.lock.signals import FOR_COMMAND
 from zkwire.cli.lock.stand_by import Watchdog
 from zkwire.cli.output import hex_id
@@ -123,7 +123,7 @@ class Running:
         if self._watchdog is not None:
             self._watchdog.tell(self._child.targets(), self._deadline)
         if self._deadline.ending and self.loss is None:  # last: a reader of it may be slow
-            self._lose(lost.reason or "no server has answered in time")
+            self._lose(lost.reason or NOT_PROLONGED)
 
     def _lose(self, reason: str) -> None:
         self.loss = reason

@@ -30,7 +30,11 @@ def resolved(
         with news:
             news.notify_all()
 
-    lookups = [(server, LookUp(server, resolve, wake)) for server in dict.fromkeys(servers)]
+    lookups = [
+        (server, LookUp(server, resolve, wake, time.monotonic)) for server in dict.fromkeys(servers)
+    ]
+    for _, lookup in lookups:
+        lookup.ask()
     with news:
         news.wait_for(
             lambda: all(lookup.found is not None for _, lookup in lookups),

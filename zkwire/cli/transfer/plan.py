@@ -9,7 +9,7 @@ from zkwire.cli.transfer.node import Node, ancestors, below, has_hidden_hash
 from zkwire.cli.transfer.reading import TreeReader
 from zkwire.cli.transfer.window import Window, result
 from zkwire.errors import NodeExistsError, NoNodeError, ServerError
-from zkwire.operations.base import LARGEST_BODY
+from zkwire.operations.base import HEADER_BYTES
 from zkwire.wire.model import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = False
@@ -148,9 +148,12 @@ class Plan:
                 f"the hash of a password is hidden in the ACL of {node.path}: read the tree with "
                 "--auth of a user that may change the ACL, or choose --acl open or creator"
             )
-        size = _request_bytes(path, node.data, self.acl(node))
-        if size > LARGEST_BODY:
-            raise ValueError(f"{path} is too large: {size} bytes of at most {LARGEST_BODY}")
+        size = _request_bytes(path, node.data, self.acl(node)) + HEADER_BYTES
+        limit = self.place.client._send_limit
+        if size > limit:
+            raise ValueError(
+                f"{path} is too large: its request has {size} bytes, and --send-limit is {limit}"
+            )
         return node
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from zkwire.errors import OperationTimeoutError, ZooKeeperError
 from zkwire.jute.record import Record
-from zkwire.operations.base import LARGEST_BODY
 from zkwire.operations.checks import check_data
 from zkwire.recipes.runtime import in_time
 from zkwire.recipes.trees import ensure_path
@@ -33,8 +32,7 @@ _PREFIX = "entry-"
 _PRIORITY = slice(len(_PREFIX), len(_PREFIX) + 3)
 _LOWEST = 999
 _NAME_LENGTH = len(_PREFIX) + len("100-") + SEQUENCE_DIGITS
-MOST_BYTES = LARGEST_BODY - 8192
-"""Of an item; the rest of a request is for paths and access lists."""
+_OTHER_BYTES = 8192
 
 
 class QueueEmptyError(OperationTimeoutError):
@@ -114,11 +112,17 @@ def item(name: str, data: bytes, stat: Stat, lost: Lost | None = None) -> QueueI
     return QueueItem(data, int(name[_PRIORITY]), name, stat.czxid, deliveries, lost)
 
 
-def check_item(data: bytes) -> bytes:
-    """``data`` if it can be an item."""
-    if len(check_data(data)) > MOST_BYTES:
+def most_bytes(send_limit: int) -> int:
+    """Of an item, where requests have so many; the rest is for paths and access lists."""
+    return send_limit - min(_OTHER_BYTES, send_limit // 2)
+
+
+def check_item(data: bytes, send_limit: int) -> bytes:
+    """``data`` if it can be an item, where requests have so many bytes."""
+    most = most_bytes(send_limit)
+    if len(check_data(data)) > most:
         raise ValueError(
-            f"an item has at most {MOST_BYTES} bytes, not {len(data)}: put the data elsewhere, and "
-            "its name into the queue"
+            f"with this client's send_limit, {send_limit}, an item has at most {most} bytes, not "
+            f"{len(data)}: put the data elsewhere, and its name into the queue"
         )
     return data

@@ -81,12 +81,13 @@ class PuttingQueue(PathView):
         whether some may have been put; these are the first ones.  See :meth:`put`.
         """
         beginning = f"{self._layout.items}/{prefix(priority)}"
-        checked = [check_item(data) for data in items]
+        limit = self._runtime.send_limit
+        checked = [check_item(data, limit) for data in items]
         zxids: list[int] = []
         deadline = within(self._runtime, timeout)
         mark = await self._marks.lend(deadline)
         try:
-            for together in _together(checked):
+            for together in _together(checked, limit):
                 zxid = await self._add(mark, beginning, together, deadline)
                 zxids += [zxid] * len(together)
                 deadline = within(self._runtime, timeout)
@@ -141,12 +142,17 @@ class PuttingQueue(PathView):
                 await self._layout.provide(self._runtime, self._acl, deadline)
 
 
-def _together(items: list[bytes]) -> Iterator[list[bytes]]:
-    """The items in groups that go into one request each."""
+def _together(items: list[bytes], send_limit: int) -> Iterator[list[bytes]]:
+    """The items in groups that go into one request each.
+
+    A quarter of its bytes, at most, are data, and each item has its share of the rest.
+    """
+    most = min(TOGETHER, send_limit // 1024)
+    most_of_data = min(TOGETHER_BYTES, send_limit // 4)
     group: list[bytes] = []
     size = 0
     for data in items:
-        if group and (len(group) == TOGETHER or size + len(data) > TOGETHER_BYTES):
+        if group and (len(group) == most or size + len(data) > most_of_data):
             yield group
             group, size = [], 0
         group.append(data)

@@ -9,6 +9,7 @@ from zkwire.errors import BadVersionError, LockLostError, MultiError, NoNodeErro
 from zkwire.operations.multi import Check
 from zkwire.recipes.locks.claim import Claim
 from zkwire.recipes.runtime import in_time
+from zkwire.session.liveness import LAPSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class GuardedClaim(Claim):
         if attempt is None or attempt.node is None:
             raise RuntimeError("this lock object does not hold the lock")
         if not self._holds:
-            raise self._lost_before(self._lost.reason or "no server has answered in time", "used")
+            raise self._lost_before(self._lost.reason or LAPSED, "used")
         return self._proof(attempt)
 
     def _lost_before(self, reason: str, done: str = "released") -> LockLostError:

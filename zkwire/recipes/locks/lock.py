@@ -32,6 +32,7 @@ from zkwire.recipes.alone import alone
 from zkwire.recipes.attempt import NOT_NOW, Attempt, LockInUseError
 from zkwire.recipes.locks.acquirable import Acquirable
 from zkwire.recipes.locks.guarded import GuardedClaim
+from zkwire.session.liveness import LAPSED
 
 
 class AsyncPathLock(GuardedClaim, Acquirable):
@@ -167,7 +168,7 @@ class AsyncPathLock(GuardedClaim, Acquirable):
         if self._lost._reason is not None:
             raise self._lost_before(self._lost._reason)
         if self._runtime.now() >= self._runtime.lease_deadline:
-            raise self._lost_before("no server has answered for a session timeout")
+            raise self._lost_before(LAPSED)
 
     def _in_doubt(self) -> OperationTimeoutError:
         return OperationTimeoutError(

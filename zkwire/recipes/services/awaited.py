@@ -22,14 +22,28 @@ class AwaitedService(Service):
         """Begin to close, in the background: where nothing may await.  Idempotent."""
         raise NotImplementedError
 
+    async def close(self, timeout: float | None = 10.0) -> None:
+        """End it, within ``timeout`` seconds."""
+        raise NotImplementedError
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        try:
+            await self.close()
+        except OperationTimeoutError:
+            if kind is None:
+                raise
+
+    def _abandon(self) -> None:
+        self._leave()
+
     async def _left(self, path: str, limit: float | None) -> None:
         """Wait for the end of one that is ``_leaving``; raises the error that has kept it."""
-        earlier = self._error
-        in_time = self._over or await self._outcome(lambda: False, limit)
-        if self._error is not earlier and self._error is not None:
-            raise self._error
-        if self._problem is not None and not self._over:
-            raise self._problem
+        if self._over:
+            return
+        in_time, refusal = await self._outcome(lambda: False, limit)
+        kept_by = self._error or (None if self._over else refusal or self._problem)
+        if kept_by is not None:
+            raise kept_by
         if not in_time:
             message = "it did not end in time, and goes on to do so in the background"
             raise OperationTimeoutError(message, op="close", path=path, maybe_applied=True)

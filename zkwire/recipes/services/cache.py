@@ -11,11 +11,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from zkwire.errors import UnimplementedError
-from zkwire.recipes.services.cache_events import CacheReader
+from zkwire.recipes.services.cache_events import AsyncCacheEvents
 from zkwire.recipes.services.cache_reading import AGAIN, Reading
 from zkwire.recipes.services.cache_scope import Scope, check_function, check_limit
 from zkwire.recipes.services.cache_tree import Tree
-from zkwire.recipes.services.service import Condition, Service
+from zkwire.recipes.services.service import Condition, Service, sessions_of
 from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.watch import Watch
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.recipes.services.cache_event import CacheEvent
     from zkwire.recipes.services.cache_tree import CachedNode
     from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.service import Background, Sessions
+    from zkwire.recipes.services.service import Background
 
 
 class CacheView(PathView, ServiceView):
@@ -90,14 +91,39 @@ class CacheView(PathView, ServiceView):
         return self._algorithm._is_fresh
 
 
-class TreeCache(CacheView, Service):
-    """The algorithm of a cache; see :class:`zkwire.Cache`."""
+class AsyncCache(CacheView, Service):
+    """A mirror of a node (``depth=0``), its children (1) or its whole tree (None).
+
+        async with AsyncCache(client, "/services") as services:
+            await services.wait_ready(10)
+            print(services.children("/services"))
+            async for event in services.events():
+                print(event.kind, event.path, event.data)
+
+    It starts at once, reads in the background, and is kept up to date by watches: a lost connection
+    is no error, and with a supervisor neither is the end of a session.  It shows what its server
+    has told, a moment behind the ensemble.  A node's ``data`` and ``stat`` are of one moment, two
+    nodes may be of two.
+
+    ``skip(path)`` leaves out a node below ``path`` and all below it where it returns true.  It is
+    called by the thread that does I/O: it must be quick and ask no client.  ``max_bytes`` is a
+    limit to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes
+    ``value`` of a node's data, when that is asked for.  ``on_event`` is called with each
+    :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
+    may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
+
+    A node that the client may not read is left out.  A new access list alone is no change.  The
+    number of children in a stat is right where the children belong to the cache.
+
+    Raises ValueError for a path that is not absolute or a negative limit, TypeError for what is no
+    function, ClientClosedError or the like if the client has ended.
+    """
 
     _called = "Cache"
 
     def __init__(
         self,
-        sessions: Sessions,
+        client: AsyncClientLike,
         path: str,
         *,
         depth: int | None = None,
@@ -110,20 +136,22 @@ class TreeCache(CacheView, Service):
         check_limit("max_bytes", max_bytes)
         check_function("decode", decode)
         check_function("on_event", on_event)
+        sessions = sessions_of(client)
+        sessions.check_callback(on_event)
         super().__init__(sessions, on_problem)
         self._scope = Scope(path, depth, skip)
         self._path = self._scope.root
         self._tree = Tree(self._tell, decode, max_bytes)
         self._reading = Reading(self._tree, self._scope)
-        self._readers: list[CacheReader] = []
+        self._readers: list[AsyncCacheEvents] = []
         self._runtime: Any = None  # that it runs in at this moment
         self._watch: Any = None
         self._is_ready = False
         self._fresh_asked = False
         self._asked = Condition(lambda: self._fresh_asked)
-        self._wanted = Condition(lambda: any(reader.wants for reader in list(self._readers)))
+        self._wanted = Condition(lambda: any(reader._wants for reader in list(self._readers)))
         if on_event is not None:
-            self._readers.append(CacheReader(self, on_event))
+            self._readers.append(AsyncCacheEvents(self, on_event))
         self._begin()
 
     # --- the session's side -----------------------------------------------------------------------
@@ -138,7 +166,7 @@ class TreeCache(CacheView, Service):
                 self._runtime = runtime
                 while not reading.unwatched:
                     for reader in list(self._readers):
-                        reader.hand_over()
+                        reader._hand_over()
                     if reading.done:
                         self._is_right()
                         reading.quiet = self._is_ready = True
@@ -172,7 +200,7 @@ class TreeCache(CacheView, Service):
 
     def _tell(self, path: str, before: CachedNode | None) -> None:
         for reader in list(self._readers):
-            reader.tell(path, before)
+            reader._note(path, before)
 
     # --- the reader's side ------------------------------------------------------------------------
 
@@ -187,6 +215,12 @@ class TreeCache(CacheView, Service):
         super()._check_memory()
         if self._problem is not None and not self._is_ready:
             raise self._problem
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        self.close()
+
+    def _abandon(self) -> None:
+        self.close()
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
@@ -207,7 +241,7 @@ class TreeCache(CacheView, Service):
         self._asked.notify()
         return await self._until(lambda: self._is_fresh, timeout)
 
-    def events(self) -> CacheReader:
+    def events(self) -> AsyncCacheEvents:
         """The changes, for ever: an iterator of :class:`CacheEvent`.
 
         First each node that is there is ``added``; then follows what changes.  Changes of a path
@@ -215,12 +249,12 @@ class TreeCache(CacheView, Service):
         iterator gets all events, and ends with the cache.  ``next(timeout)`` waits for one event.
         """
         self._check()
-        reader = CacheReader(self)
+        reader = AsyncCacheEvents(self)
         self._readers.append(reader)
         self._wanted.notify()
         return reader
 
-    def _drop(self, reader: CacheReader) -> None:
+    def _drop(self, reader: AsyncCacheEvents) -> None:
         with suppress(ValueError):
             self._readers.remove(reader)
 

@@ -28,11 +28,11 @@ _AT_ONCE = 100
 _FEW = 1000
 
 
-class CacheReader:
-    """The changes of a cache for one reader; see :meth:`Cache.events`."""
+class AsyncCacheEvents:
+    """The changes of a cache for one reader; see :meth:`AsyncCache.events`."""
 
     def __init__(self, cache: Any, callback: Callable[[CacheEvent], object] | None = None) -> None:
-        self._cache = cache  # a TreeCache
+        self._cache = cache  # a AsyncCache
         self._callback = callback
         self._waiting: dict[str, CachedNode | None] | None = None  # before it has begun
         self._behind = False
@@ -41,7 +41,7 @@ class CacheReader:
 
     # --- the background's side --------------------------------------------------------------------
 
-    def tell(self, path: str, before: CachedNode | None) -> None:
+    def _note(self, path: str, before: CachedNode | None) -> None:
         """A node has changed; ``before`` is what it was."""
         waiting = self._waiting
         if waiting is None:
@@ -52,13 +52,13 @@ class CacheReader:
             self._behind = True
 
     @property
-    def wants(self) -> bool:
+    def _wants(self) -> bool:
         """Whether there is something to hand over."""
         return not self._handed and (self._waiting is None or self._behind or bool(self._waiting))
 
-    def hand_over(self) -> None:
+    def _hand_over(self) -> None:
         """Hand over what waits, but for what has come to nothing, if it is wanted."""
-        if not self.wants:
+        if not self._wants:
             return
         nodes = self._cache._tree.nodes
         if self._waiting is None:

@@ -22,6 +22,7 @@ from operator import attrgetter
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError
 from zkwire.recipes.services.seen import SeenChildren, SeenData
 from zkwire.recipes.services.state_reader import StateReader
+from zkwire.recipes.view import ServiceView
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations
+    from zkwire.recipes.runtime import AsyncClientLike
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Background
 
 
-class Follower(StateReader):
+class Follower(ServiceView, StateReader):
     """What data and children have in common."""
 
     _kind: Any  # of the states: SeenData or SeenChildren
@@ -98,8 +101,18 @@ class Follower(StateReader):
             self._sessions.dispatch(self._call)
 
 
-class DataFollower(Follower):
-    """The data of one node."""
+class AsyncDataWatch(Follower):
+    """The data of a node for ever; see :meth:`zkwire.AsyncClient.watch_data`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            client: AsyncClientLike,
+            path: str,
+            callback: Callable[[SeenData], object] | None = None,
+            on_problem: OnProblem | None = None,
+        ) -> None: ...
 
     _called = "watch_data"
     _kind = SeenData
@@ -115,8 +128,18 @@ class DataFollower(Follower):
         def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
 
 
-class ChildrenFollower(Follower):
-    """The names of one node's children."""
+class AsyncChildrenWatch(Follower):
+    """The names of a node's children for ever; see :meth:`zkwire.AsyncClient.watch_children`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            client: AsyncClientLike,
+            path: str,
+            callback: Callable[[SeenChildren], object] | None = None,
+            on_problem: OnProblem | None = None,
+        ) -> None: ...
 
     _called = "watch_children"
     _kind = SeenChildren

@@ -27,19 +27,46 @@ from contextlib import closing, suppress
 from zkwire.errors import BUSY, ConnectionLossError, NoAuthError, NoNodeError
 from zkwire.recipes.services.member import Member
 from zkwire.recipes.services.members import GroupOwner
+from zkwire.recipes.services.service import sessions_of
 from zkwire.recipes.trees import WINDOW
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL
     from zkwire.operations import Operations
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.recipes.services.members import ListRequest
+    from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Background
 
 
-class MemberGroup(GroupOwner):
-    """See the module's docstring."""
+class AsyncGroup(GroupOwner):
+    """The members of a group, each with its data: to join them, and to know them.
+
+        async with AsyncGroup(supervisor, "/services/web") as group:
+            await group.join(b"10.0.0.5:8080")
+            async for members in group.changes():
+                balance(members)
+
+    A member is an ephemeral node below ``path``, kept as an :class:`AsyncPersistentNode` is;
+    kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
+    members and for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
+    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        *,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        super().__init__(sessions_of(client), path, acl, on_problem)
 
     async def _serve(self, runtime: Background) -> None:
         self._names, self._known = None, {}

@@ -184,11 +184,6 @@ class SupervisorView:
     _algorithm: SessionSequence
     _shell: Any
 
-    @property
-    def _sessions(self) -> SessionSequence:
-        self._algorithm.begin()
-        return self._algorithm
-
     @staticmethod
     def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
         if "resume" in options:

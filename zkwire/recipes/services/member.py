@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkwire.jute.record import Record
 from zkwire.operations.checks import check_text
 from zkwire.recipes.services.node_owner import ID_LIKE
-from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.persistent_node import AsyncPersistentNode
 from zkwire.wire.paths import check_path
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ class Member(Record):
     fence: int
 
 
-class UnnamedKeeper(NodeKeeper):
+class UnnamedKeeper(AsyncPersistentNode):
     """A member whose name its first session makes; until then its path is the group's."""
 
     _named = False

@@ -11,15 +11,15 @@ from zkwire.errors import OperationTimeoutError
 from zkwire.operations.checks import check_acl
 from zkwire.recipes.services.awaited import AwaitedService
 from zkwire.recipes.services.member import UnnamedKeeper, check_name
-from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.persistent_node import AsyncPersistentNode
 from zkwire.recipes.services.service import SESSION_OVER, Condition, until_closed
+from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
-    from typing import Any
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.services.member import Member
@@ -36,7 +36,7 @@ class ListRequest:
         self.members: tuple[Member, ...] | None = None
 
 
-class GroupOwner(AwaitedService):
+class GroupOwner(PathView, ServiceView, AwaitedService):
     """What callers do; the session's side is a subclass's.  It is served when it is first read."""
 
     _called = "Group"
@@ -51,7 +51,7 @@ class GroupOwner(AwaitedService):
         super().__init__(sessions, on_problem)
         self._path = check_below_root(path, "a group")
         self._acl = None if acl is None else check_acl(acl)
-        self._joined: list[NodeKeeper] = []
+        self._joined: list[AsyncPersistentNode] = []
         self._requests: list[ListRequest] = []
         self._members: tuple[Member, ...] | None = None  # the newest list
         self._names: list[str] | None = None  # of the members; None: stale
@@ -72,7 +72,7 @@ class GroupOwner(AwaitedService):
 
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
-    ) -> Any:
+    ) -> AsyncPersistentNode:
         """Be a member from now on, in each session; returns the membership, a PersistentNode.
 
         It waits for the node to be there, at most ``timeout`` seconds, and returns the membership
@@ -86,11 +86,14 @@ class GroupOwner(AwaitedService):
         """
         self._check()
         if name is None:
-            kind: type[NodeKeeper] = UnnamedKeeper
+            kind: type[AsyncPersistentNode] = UnnamedKeeper
             path = self._path
         else:
-            kind, path = NodeKeeper, f"{self._path}/{check_name('the name of a member', name)}"
-        keeper = kind(self._sessions, path, data, self._acl, self._part_problem)
+            kind, path = (
+                AsyncPersistentNode,
+                f"{self._path}/{check_name('the name of a member', name)}",
+            )
+        keeper = kind(self._sessions, path, data, acl=self._acl, on_problem=self._part_problem)
         try:
             self._joined = [other for other in self._joined if not other._over] + [keeper]
             await keeper.wait_present(timeout)

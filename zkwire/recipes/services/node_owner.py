@@ -92,7 +92,7 @@ class NodeView(PathView, ServiceView):
         return f"<{type(self).__name__} {self.path}{state}>"
 
 
-class NodeOwner(AwaitedService):
+class NodeOwner(NodeView, AwaitedService):
     """What callers do; the session's side is a subclass's."""
 
     _called = "PersistentNode"

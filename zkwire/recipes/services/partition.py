@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from zkwire.operations.checks import check_acl
 from zkwire.recipes.services.allotment import MARK, allot, digest
 from zkwire.recipes.services.member import check_name
-from zkwire.recipes.services.persistent_node import NodeKeeper
+from zkwire.recipes.services.persistent_node import AsyncPersistentNode
 from zkwire.recipes.services.tenure import Tenure
 from zkwire.wire.paths import check_below_root
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.service import Background
 
 
-class MemberKeeper(NodeKeeper):
+class MemberKeeper(AsyncPersistentNode):
     """The node of a member; ``tell`` is told each change."""
 
     _called = "Partitioner's node"
@@ -67,7 +67,7 @@ class Partition:
         self.name = self.name or runtime.unique()
         sessions: Any = runtime  # the driver behind it is one
         path = f"{self.members}/{self.name}"
-        member = MemberKeeper(sessions, path, self.data, self.acl)
+        member = MemberKeeper(sessions, path, self.data, acl=self.acl)
         member._tell, member._trouble = tell, trouble
         return member
 

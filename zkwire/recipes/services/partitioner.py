@@ -25,20 +25,22 @@ from contextlib import closing, suppress
 
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
 from zkwire.recipes.runtime import persist
+from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.problem import Problem
+from zkwire.recipes.services.service import sessions_of
 from zkwire.recipes.services.sharing import Sharing
 from zkwire.recipes.view import PathView, ServiceView
 from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any, Literal
 
-    from zkwire.recipes.services.partition import Partition
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.service import Service, Sessions
-    from zkwire.recipes.services.share import ShareView
+    from zkwire.recipes.services.service import Service
     from zkwire.recipes.services.tenure import Tenure
 
     State = Literal["allocating", "acquired", "releasing", "failed", "closed"]
@@ -74,18 +76,43 @@ class PartitionerView(PathView, ServiceView):
         return f"<{type(self).__name__} {self.path} {self.state}>"
 
 
-class Partitioning(Sharing):
-    """The algorithm of a partitioner; see :class:`zkwire.Partitioner`."""
+class AsyncPartitioner(PartitionerView, Sharing):
+    """Shares out items among all members that have been given the same ones.
+
+        async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
+            async for share in partitioner:
+                workers.start(share)
+                await share.wait()
+                await workers.stop(share.leaving)
+
+    An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
+    its fence, higher than those of all owners before.  When members come, leave or die, the items
+    are shared out anew, evenly, and few of them move.  One that is to move goes on being this
+    member's until the loop asks for the next share: that confirms that work on it has stopped.
+
+    ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
+    session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
+    ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
+    is made); while another session has a member of that name, this one waits.  ``acl``: for the
+    nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
+    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
+
+    Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
+    TypeError for what is no str.
+    """
 
     def __init__(
         self,
-        sessions: Sessions,
-        partition: Partition,
-        share: type[ShareView],
+        client: AsyncClientLike,
+        path: str,
+        items: Iterable[str],
+        *,
+        name: str | None = None,
+        acl: Sequence[ACL] | None = None,
         on_problem: OnProblem | None = None,
     ) -> None:
-        super().__init__(sessions, partition.path, share, on_problem)
-        self._partition = partition
+        self._partition = partition = Partition(path, items, name, acl)
+        super().__init__(sessions_of(client), partition.path, on_problem)
         self._member: Any = None
         self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
         self._tenures: dict[str, Tenure] = {}

@@ -14,6 +14,14 @@ Invariants:
 * ``_doubt`` is True from a create that may have made the node until a look has told.
 * The value that was set last is on the server when its ``set_data`` returns, or a later one.
 
+**Of no session** (:class:`StandingKeeper`): a node that stays when a session ends, and is known
+again in the next.  Its owner is 0 like that of every such node, so what makes it makes a token in
+the same transaction: an ephemeral node beside it, named by an id of its own, with the same czxid.
+The token proves which node is its own, even if the reply to the create was lost, and is deleted
+when that is known.  The token ends with the session.  So if a session expires after a lost reply to
+a create, a node that this create has made is foreign in the next session: it is reported, and
+stays.
+
 A server compares versions, not czxids.  So if an outsider deletes the node and another contender
 creates one in the same round trip in which this object writes or deletes, and both nodes have the
 same version, the other contender's is hit.
@@ -21,25 +29,68 @@ same version, the other contender's is hit.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
-from zkwire.errors import NodeExistsError, NoNodeError, NotReadOnlyError, ZooKeeperError
+from zkwire.errors import (
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    NotReadOnlyError,
+    ZooKeeperError,
+)
+from zkwire.operations.base import rehearse
+from zkwire.operations.multi import Create
 from zkwire.recipes.runtime import newest
-from zkwire.recipes.services.node_owner import LOOK_AGAIN, NodeOwner
+from zkwire.recipes.services.node_owner import ID_LIKE, LOOK_AGAIN, NodeOwner
+from zkwire.recipes.services.service import sessions_of
 from zkwire.recipes.trees import ensure_path
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-    from typing import Any
+    from collections.abc import Awaitable, Sequence
+    from typing import Any, Self
 
-    from zkwire.jute.records import Stat
+    from zkwire.jute.records import ACL, Stat
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.runtime import AsyncClientLike
+    from zkwire.recipes.services.problem import OnProblem
 
 
-class NodeKeeper(NodeOwner):
-    """An ephemeral node that is kept; see the module's docstring."""
+class AsyncPersistentNode(NodeOwner):
+    """A node that is there for as long as this object wants it, whatever deletes it.
+
+        async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
+            await serve()
+
+    It is put back when an outsider has deleted it and, with a supervisor, in each new session;
+    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
+    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
+    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
+    without closing its client is foreign, too, until that process's session times out.  Data that
+    an outsider writes into it stay until ``set_data``, or until it is put back.
+
+    ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
+    ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
+    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
+    """
+
+    def __new__(cls, *_: Any, ephemeral: bool = True, **__: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
+        kind: type[Any] = cls if ephemeral else StandingKeeper
+        return object.__new__(kind)
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = True,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        super().__init__(sessions_of(client), path, data, acl, on_problem)
 
     _czxid = 0  # of its own node, if one may stand there
     _doubt = False
@@ -47,7 +98,7 @@ class NodeKeeper(NodeOwner):
 
     async def _serve(self, runtime: Any) -> None:
         engaged: set[Any] = runtime.engaged
-        others = [k for k in list(engaged) if isinstance(k, NodeKeeper) and k is not self]
+        others = [k for k in list(engaged) if isinstance(k, AsyncPersistentNode) and k is not self]
         if any(other._path == self._path for other in others) and not self._leaving:
             raise NodeExistsError(f"{self._path}: another object of this client keeps this node")
         engaged.add(self)
@@ -154,3 +205,52 @@ class NodeKeeper(NodeOwner):
             self._czxid = 0
         if self._leaving and not self._czxid:
             self._end()
+
+
+TOKEN = "-zkwire-"
+"""What stands between the node's name and the id in the name of a token."""
+
+
+class StandingKeeper(AsyncPersistentNode):
+    """A node of no session; see the module's docstring."""
+
+    _ephemeral = False
+    _token = ""  # the path of a token that may be there
+
+    def _make(self, runtime: Any, data: bytes) -> Awaitable[object]:
+        if not self._token:
+            self._token = f"{self._path}{TOKEN}{runtime.unique()}"
+        return self._both_made(runtime, runtime.operations.multi(self._both(data, self._token)))
+
+    def _both(self, data: bytes, token: str) -> list[Operation]:
+        return [Create(self._path, data, self._acl), Create(token, b"", self._acl, ephemeral=True)]
+
+    def _rehearse(self, data: bytes) -> None:
+        token = f"{self._path}{TOKEN}{ID_LIKE}"
+        rehearse(self._sessions.operations).multi(self._both(data, token))
+
+    async def _both_made(self, runtime: Any, made: Awaitable[object]) -> None:
+        try:
+            await made
+        except MultiError as error:
+            if error.index == 1:  # of an earlier create, whose node is gone
+                await self._drop_token(runtime)
+            raise error._culprit from None
+
+    async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
+        if self._token:
+            token = await runtime.operations.exists(self._token)
+            if stat is not None and token is not None and token.czxid == stat.czxid:
+                self._czxid = stat.czxid
+            await self._drop_token(runtime)
+        self._doubt = False
+        return stat is not None and stat.czxid == self._czxid
+
+    async def _drop_token(self, runtime: Any) -> None:
+        with suppress(NoNodeError):
+            await runtime.operations.delete(self._token)
+        self._token = ""
+
+    def _session_ended(self) -> None:
+        self._token = ""
+        super()._session_ended()

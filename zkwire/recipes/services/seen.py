@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import Stat
     from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.service import Sessions
 
 
 class SeenData(Record):
@@ -42,11 +41,6 @@ class SeenChildren(Record):
 
 class NodeWatches:
     """What clients and supervisors have in common: watches for ever."""
-
-    @property
-    def _sessions(self) -> Sessions:
-        """Where a service runs."""
-        raise NotImplementedError
 
     def watch_data(
         self,

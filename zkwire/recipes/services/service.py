@@ -40,6 +40,7 @@ from zkwire.errors import (
     ServerError,
     SessionExpiredError,
 )
+from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.services.problem import Problem, check_on_problem
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
@@ -47,10 +48,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
     from types import TracebackType
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, Protocol, Self, TypeVar
 
     from zkwire.operations import Operations, Reply
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.recipes.services.problem import OnProblem
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    class Sessions(Protocol):
+    class Sessions(AsyncClientLike, Protocol):
         """One session, or with a supervisor one after another."""
 
         @property
@@ -100,6 +101,19 @@ if TYPE_CHECKING:
         def dispatch(self, function: Callable[[], object]) -> None:
             """Call a user's function, in order, where a user's code may run."""
             ...
+
+        def check_callback(self, function: Any) -> None:
+            """TypeError for a function of a user's that cannot be called there."""
+            ...
+
+
+def sessions_of(client: AsyncClientLike) -> Sessions:
+    """Where the services of a client run; TypeError if it is none, or not for asyncio."""
+    sessions: Sessions | None = getattr(client, "_sessions", None)
+    if sessions is None:
+        wanted = "client must be an AsyncClient or an AsyncSupervisor"
+        raise TypeError(f"{wanted}, not {type(client).__name__}")
+    return sessions
 
 
 SESSION_OVER = (SessionExpiredError, ClientClosedError, AuthFailedError)
@@ -158,6 +172,8 @@ class Background:
     def _recipe_runtime(self) -> Any:
         return self
 
+    _sessions = _recipe_runtime
+
     async def connected(self, deadline: float | None) -> None:
         """Wait for a usable connection."""
         change: Waitable = self.session.change
@@ -180,7 +196,7 @@ class Background:
             await self._runtime.any_of(*conditions)
 
 
-class Service:
+class Service(Enterable):
     """Something that shall be true; see the module's docstring.
 
     Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
@@ -192,6 +208,7 @@ class Service:
 
     def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
         check_on_problem(on_problem)
+        sessions.check_callback(on_problem)
         self._sessions = sessions
         self._closed = False
         self._error: Exception | None = None
@@ -201,6 +218,17 @@ class Service:
         self._asked_try, self._begun_try, self._refused_try = 0, 0, -1
         self._hurry = Condition(lambda: self._asked_try > self._begun_try)
         self._waiting: dict[Condition, None] = {}
+
+    @property
+    def _owned(self) -> bool:
+        return True  # from its first moment on
+
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> Self: ...
+
+    async def _enter_body(self) -> Self:
+        return self
 
     # --- the session's side -----------------------------------------------------------------------
 
@@ -324,18 +352,33 @@ class Service:
         """Whether it holds within the time; raises what has ended the service, and a refusal."""
         limit = check_timeout("timeout", timeout)
         self._check()
-        in_time = await self._outcome(holds, limit)
+        in_time, refusal = await self._outcome(holds, limit)
         self._check()
-        problem = self._problem
-        if problem is not None and not holds():
-            raise problem.with_traceback(None)
+        if not (in_time or refusal):
+            refusal = self._problem
+        if refusal is not None and not holds():
+            raise refusal.with_traceback(None)
         return in_time
 
-    async def _outcome(self, holds: Callable[[], bool], limit: float | None) -> bool:
-        """Wait until it holds, the service is over or is refused anew; False if none comes."""
+    async def _outcome(
+        self, holds: Callable[[], bool], limit: float | None
+    ) -> tuple[bool, Exception | None]:
+        """Wait until it holds, or the service is over or refused anew.
+
+        Whether one of these has come in time, and the refusal if there was one.
+        """
+        refusal: Exception | None = None
+
+        def ends() -> bool:
+            nonlocal refusal
+            if self._is_refused:
+                refusal = self._problem
+            return self._over or holds() or refusal is not None
+
         self._retry()
-        with self._notified(lambda: self._over or holds() or self._is_refused) as condition:
-            return await self._sessions.holds(condition, limit)
+        with self._notified(ends) as condition:
+            in_time = await self._sessions.holds(condition, limit)
+        return in_time, refusal
 
     @contextmanager
     def _notified(self, holds: Callable[[], bool]) -> Generator[Condition, None, None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkwire.errors import LockLostError
+from zkwire.recipes.view import Itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,25 +20,23 @@ if TYPE_CHECKING:
 
 
 class ShareView(Mapping[str, int]):
-    """The items of one member, each with its fence.  Nothing here waits, or asks a server."""
+    """What a share shows.  Nothing here waits, or asks a server."""
 
-    def __init__(self, partitioning: Any, tenures: dict[str, Tenure]) -> None:
-        self._partitioning = partitioning
-        self._tenures = tenures
-        self._fences = {item: tenure.lock.fence for item, tenure in sorted(tenures.items())}
-        self._told: list[frozenset[str]] = []  # the first one counts
+    _algorithm: Any = Itself()
 
     def __getitem__(self, item: str) -> int:
-        return self._fences[item]
+        fence: int = self._algorithm._fences[item]
+        return fence
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fences)
+        return iter(self._algorithm._fences)
 
     def __len__(self) -> int:
-        return len(self._fences)
+        return len(self._algorithm._fences)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(self)}{' changed' * bool(self._told)}>"
+        changed = " changed" * bool(self._algorithm._told)
+        return f"<{type(self).__name__} {', '.join(self)}{changed}>"
 
     @property
     def changed(self) -> bool:
@@ -45,11 +44,7 @@ class ShareView(Mapping[str, int]):
 
         Items are to be given up (``leaving``), or more are there.
         """
-        if not self._told and self._stale:
-            self._told.append(
-                frozenset(i for i, tenure in self._tenures.items() if not self._keeps(tenure))
-            )
-        return bool(self._told)
+        return self._algorithm._has_changed()
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -58,7 +53,7 @@ class ShareView(Mapping[str, int]):
         None before the share has ``changed``; from then on always the same.  The next ``next``
         confirms that the work has stopped, and only then another member gets the items.
         """
-        return self._told[0] if self.changed else frozenset()
+        return self._algorithm._told[0] if self.changed else frozenset()
 
     @property
     def lost(self) -> frozenset[str]:
@@ -66,14 +61,32 @@ class ShareView(Mapping[str, int]):
 
         It is exact at this moment, even if no other thread of this process has run since.
         """
-        return frozenset(item for item, tenure in self._tenures.items() if not tenure.held)
+        tenures: dict[str, Tenure] = self._algorithm._tenures
+        return frozenset(item for item, tenure in tenures.items() if not tenure.held)
 
     def check(self, item: str) -> None:
         """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
-        tenure = self._tenures[item]
+        tenure = self._algorithm._tenures[item]
         if not tenure.held:
             why = f"{item!r} is no longer this member's"
             raise LockLostError(why, session_id=tenure.lock._runtime.session_id)
+
+
+class AsyncShare(ShareView):
+    """The items of one member, each with its fence, as an :class:`AsyncPartitioner` has them."""
+
+    def __init__(self, partitioning: Any, tenures: dict[str, Tenure]) -> None:
+        self._partitioning = partitioning
+        self._tenures = tenures
+        self._fences = {item: tenure.lock.fence for item, tenure in sorted(tenures.items())}
+        self._told: list[frozenset[str]] = []  # the first one counts
+
+    def _has_changed(self) -> bool:
+        if not self._told and self._stale:
+            self._told.append(
+                frozenset(i for i, tenure in self._tenures.items() if not self._keeps(tenure))
+            )
+        return bool(self._told)
 
     @property
     def _stale(self) -> bool:
@@ -87,10 +100,6 @@ class ShareView(Mapping[str, int]):
 
     def _keeps(self, tenure: Tenure) -> bool:
         return tenure.wanted and tenure.held and not self._partitioning._leaving
-
-
-class AsyncShare(ShareView):
-    """The items of one member, as an :class:`AsyncPartitioner` hands them out."""
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.

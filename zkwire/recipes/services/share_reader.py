@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Sessions
-    from zkwire.recipes.services.share import ShareView
+    from zkwire.recipes.services.share import AsyncShare
 
 
 class Asked:
@@ -32,9 +32,9 @@ class Asked:
 
     __slots__ = ("changed", "keep", "share")
 
-    def __init__(self, share: ShareView | None) -> None:
+    def __init__(self, share: AsyncShare | None) -> None:
         told = [] if share is None else share._told[:1]
-        self.share: ShareView | None = share
+        self.share: AsyncShare | None = share
         self.keep: frozenset[str] = frozenset(share or ()).difference(*told)
         self.changed: bool = bool(told)
 
@@ -59,7 +59,7 @@ class ShareReader(AwaitedService):
         self._dirty = True
         self._todo.notify()
 
-    async def next(self, timeout: float | None = None) -> Any:
+    async def next(self, timeout: float | None = None) -> AsyncShare | None:
         """The next share; None if ``timeout`` seconds pass without one.
 
         It is an empty one only if work on everything has to stop that is not known to have stopped.
@@ -94,10 +94,10 @@ class ShareReader(AwaitedService):
         finally:
             self._reading = False
 
-    def __aiter__(self) -> AsyncGenerator[Any, None]:
+    def __aiter__(self) -> AsyncGenerator[AsyncShare, None]:
         return until_closed(self.next, lambda: self._leaving)
 
-    async def _until_changed(self, share: ShareView, timeout: float | None) -> bool:
+    async def _until_changed(self, share: AsyncShare, timeout: float | None) -> bool:
         """Wait until the share has changed, at most so long; whether it has."""
         with self._notified(lambda: share._stale) as stale:
             await self._sessions.holds(stale, check_timeout("timeout", timeout))

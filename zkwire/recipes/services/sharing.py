@@ -9,13 +9,13 @@ Invariants, beside those of :mod:`zkwire.recipes.services.partitioner`:
 
 from __future__ import annotations
 
+from zkwire.recipes.services.share import AsyncShare
 from zkwire.recipes.services.share_reader import ShareReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.service import Sessions
-    from zkwire.recipes.services.share import ShareView
     from zkwire.recipes.services.share_reader import Asked
     from zkwire.recipes.services.tenure import Tenure
 
@@ -27,11 +27,9 @@ class Sharing(ShareReader):
         self,
         sessions: Sessions,
         path: str,
-        kind: type[ShareView],
         on_problem: OnProblem | None = None,
     ) -> None:
         super().__init__(sessions, path, on_problem)
-        self._kind = kind
         self._given: dict[str, Tenure] = {}
         self._news = False  # there is something that the reader's share does not say
         self._state = "allocating"
@@ -66,7 +64,7 @@ class Sharing(ShareReader):
         differs = share is None or now != share._tenures
         if asked is not None and (now or self._given) and (asked.changed or differs):
             self._given.update(gains)
-            self._next, gains = self._kind(self, now), {}
+            self._next, gains = AsyncShare(self, now), {}
         latest = share if self._next is None else self._next
         self._news = bool(gains) or any(item not in (latest or ()) for item in self._given)
         releasing = any(owned.get(item) is not tenure for item, tenure in self._given.items())

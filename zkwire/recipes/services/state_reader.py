@@ -7,7 +7,7 @@ holds, delivers in ``_next`` and says so, or has the callback called.
 
 from __future__ import annotations
 
-from zkwire.recipes.services.service import Condition, Service, until_closed
+from zkwire.recipes.services.service import Condition, Service, sessions_of, until_closed
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.paths import check_path
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from typing import Any
 
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.service import Sessions
 
 
 class StateReader(Service):
@@ -25,13 +25,15 @@ class StateReader(Service):
 
     def __init__(
         self,
-        sessions: Sessions,
+        client: AsyncClientLike,
         path: str,
         callback: Callable[[Any], object] | None = None,
         on_problem: OnProblem | None = None,
     ) -> None:
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback must be callable: {callback!r}")
+        sessions = sessions_of(client)
+        sessions.check_callback(callback)
         super().__init__(sessions, on_problem)
         self._path = check_path(path)
         self._callback: Any = callback
@@ -46,8 +48,17 @@ class StateReader(Service):
         """Call the callback; the next read follows its end."""
         if self._closed:
             return None
+        result: Any = None
         try:
-            return self._callback(self._next)
+            result = self._callback(self._next)
+        finally:
+            if not hasattr(result, "__await__"):
+                self._take()
+        return self._until_end(result) if hasattr(result, "__await__") else None
+
+    async def _until_end(self, callback: Any) -> None:
+        try:
+            await callback
         finally:
             self._take()
 
@@ -88,6 +99,12 @@ class StateReader(Service):
         return until_closed(
             self.next, lambda: self._closed, lambda: None if self._readers else self.close()
         )
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        self.close()
+
+    def _abandon(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""

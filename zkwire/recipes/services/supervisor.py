@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 class SessionSequence(Succession):
     """The sessions of a supervisor, seen from outside."""
 
+    @property
+    def _sessions(self) -> SessionSequence:
+        return self  # in the place of the supervisor
+
+    @property
+    def _recipe_runtime(self) -> Any:
+        raise TypeError("client must be a client, not a supervisor: use supervisor.client()")
+
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a function of a user's that the shell cannot call."""
+        self._shell.check_function(function)
+
     def check(self) -> None:
         """Raise ForkedError in a forked child, RuntimeError in another event loop."""
         self._shell.check()

@@ -49,6 +49,10 @@ if TYPE_CHECKING:
             """Acquire the lock, call the function with it, release it."""
             ...
 
+        def check_function(self, function: Any) -> None:
+            """TypeError for a user's function that the shell cannot call."""
+            ...
+
         def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
             """Run ``work()`` in a thread or a task of its own."""
             ...

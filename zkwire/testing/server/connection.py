@@ -58,6 +58,7 @@ class Connection:
         *,
         member: int = 0,
         credentials: Credentials | None = None,
+        longest: int = SEND_LIMIT,
     ) -> None:
         self.number: int = number
         self.member: int = member
@@ -73,7 +74,7 @@ class Connection:
         self.mute: bool = False  # a fault swallows all output
         self.reset: bool = False  # a fault ends the connection with RST
         self._on_output = on_output
-        self._splitter = FrameSplitter(SEND_LIMIT)
+        self._splitter = FrameSplitter(longest)
 
     def split(self, data: bytes) -> Iterator[bytes]:
         """The frames without their lengths that ``data`` completes; a bad length is the end.

@@ -108,7 +108,13 @@ class Processor:
             ipv6=not self.rules.before_39,
             super_password=self.rules.super_password,
         )
-        connection = Connection(self._accepted, self._mark, member=member, credentials=credentials)
+        connection = Connection(
+            self._accepted,
+            self._mark,
+            member=member,
+            credentials=credentials,
+            longest=self.rules.jute_maxbuffer,
+        )
         self._accepted += 1
         self.connections.add(connection)
         self._limit_handshake(connection, now)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, TypedDict
 
+from zkwire.jute.frames import SEND_LIMIT
 from zkwire.wire import ops
 
 Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
@@ -41,6 +42,7 @@ class Behaviour(TypedDict, total=False):
     ``reconfig`` switches reconfiguration on.
     ``handshake_timeout``: a connection without a session is closed after this many seconds, or up
     to twice as many.
+    ``jute_maxbuffer``: a request of more bytes ends its connection.
     """
 
     version: Version
@@ -53,6 +55,7 @@ class Behaviour(TypedDict, total=False):
     super_password: str | None
     reconfig: bool
     handshake_timeout: float
+    jute_maxbuffer: int
 
 
 class Rules:
@@ -71,6 +74,7 @@ class Rules:
         super_password: str | None = None,
         reconfig: bool = False,
         handshake_timeout: float = 10.0,
+        jute_maxbuffer: int = SEND_LIMIT,
     ) -> None:
         if version not in _VERSIONS:
             raise ValueError(f"unknown version {version!r}: not one of {', '.join(_VERSIONS)}")
@@ -85,6 +89,7 @@ class Rules:
         self.super_password = super_password
         self.reconfig = reconfig
         self.handshake_timeout = handshake_timeout
+        self.jute_maxbuffer = jute_maxbuffer
         at = tuple(map(int, version.split(".")))
         later = [op for op in (*ops.OPS.values(), DELETE_CONTAINER) if op.release[:2] > at]
         self.unknown: frozenset[int] = frozenset(unknown_opcodes) | {op.opcode for op in later}

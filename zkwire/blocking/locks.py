@@ -5,13 +5,8 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 
 from __future__ import annotations
 
-from zkwire.blocking.faces import Entered, Sized, With, algorithms_of, runtime_of, wrapped
-from zkwire.blocking.run import iterate, run
-from zkwire.recipes.classic.barrier import AsyncBarrier
-from zkwire.recipes.classic.counter import AsyncCounter, CounterView
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
-from zkwire.recipes.classic.once_per import AsyncOncePer
-from zkwire.recipes.classic.queue_taking import AsyncQueue
+from zkwire.blocking.faces import Entered, With, algorithms_of, core_of, wrapped
+from zkwire.blocking.run import run
 from zkwire.recipes.locks.election import AsyncElection
 from zkwire.recipes.locks.lease import AsyncLease
 from zkwire.recipes.locks.lock import AsyncPathLock
@@ -25,342 +20,14 @@ from zkwire.recipes.view import LockView, PathView, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
-    from datetime import timedelta
-    from typing import Any, Literal, Self
+    from typing import Any, Self
 
-    from zkwire.blocking.client import Client
+    from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.classic.queue_items import QueueItem
     from zkwire.recipes.locks.contenders import Contender
-
-
-class Barrier(PathView):
-    """A barrier that holds up all that come while it is closed.
-
-        barrier = Barrier(client, "/maintenance")
-        barrier.close()       # from here on the others wait
-        ...
-        barrier.open()
-
-        barrier.wait(60)      # the others: True when it is open
-
-    It is closed while its node is there, whatever becomes of the client that has closed it.  Any
-    client may close or open it.  kazoo's Barrier and Curator's DistributedBarrier are the same.
-
-    Raises ValueError for a bad path.
-    """
-
-    _algorithm: AsyncBarrier
-
-    def __init__(self, client: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._algorithm = AsyncBarrier(runtime_of(client), path, acl=acl)
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close the barrier; nothing happens if it is closed.
-
-        A lost connection is no error: the request is repeated, until a server has answered.  If the
-        lost one was executed and another client has opened the barrier since, the repetition closes
-        it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``: call it again, or ``open``.
-        """
-        run(self._algorithm.close(timeout))
-
-    def open(self, timeout: float | None = None) -> None:
-        """Open the barrier for all that wait; nothing happens if it is open.
-
-        Ends as :meth:`close` does; a repetition opens again what another client has closed since.
-        NotEmptyError if the node has children: it is then no barrier.
-        """
-        run(self._algorithm.open(timeout))
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
-
-        Without a limit it waits as long as it takes; with 0 it looks once, for which a server has
-        the ``operation_timeout``, without one two session timeouts.  A lost connection is no error,
-        and no watch stays behind.
-        """
-        return run(self._algorithm.wait(timeout))
-
-
-class Counter(CounterView):
-    """A number that many clients change; each change is made exactly once.
-
-        counter = Counter(client, "/orders/count")
-        number = counter.add(1)
-
-    ``add`` returns the new number, and has added exactly once, however often the connection was
-    lost meanwhile.  Threads may share a counter.  The node is made by the first change; where there
-    is none the number is 0.  Below it stands an ephemeral node for each client that has changed it.
-
-    ``format``: ``"text"`` is decimal digits, of any length, as kazoo's Counter writes them;
-    ``"int32"`` and ``"int64"`` are those of Curator's SharedCount and DistributedAtomicLong.
-
-    Raises ValueError for a bad path or format.
-    """
-
-    _algorithm: AsyncCounter
-
-    def __init__(
-        self,
-        client: Client,
-        path: str,
-        *,
-        format: Literal["text", "int32", "int64"] = "text",
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        self._algorithm = AsyncCounter(runtime_of(client), path, format=format, acl=acl)
-
-    def get(self, timeout: float | None = None) -> int:
-        """The number, as the client's server has it; 0 if there is no node.
-
-        ``client.sync(path)`` before it makes that the newest.  Raises ValueError if the data is no
-        number of this format.  A lost connection is no error.  OperationTimeoutError after
-        ``timeout`` seconds, without one after the ``operation_timeout``.
-        """
-        return run(self._algorithm.get(timeout))
-
-    def add(self, number: int = 1, timeout: float | None = None) -> int:
-        """Add ``number``, which may be negative, exactly once; the new number.
-
-        A lost connection is no error: on the next one it is seen whether the change was made.
-        Raises OverflowError if the new number does not fit the format, ValueError if the data is no
-        number of it, SequenceExhaustedError after 2**31 - 1 changes of one node; nothing is changed
-        then.
-
-        OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``; it, and what ends the session, says by ``maybe_applied`` if the
-        change may have been made or may still be; so may one be that was cancelled or interrupted.
-        Then nothing tells which but the number itself, where a caller knows what it can be.
-        """
-        return run(self._algorithm.add(number, timeout))
-
-    def set(self, value: int, timeout: float | None = None) -> None:
-        """Set the number, exactly once, whatever it is.  Ends as :meth:`add` does."""
-        run(self._algorithm.set(value, timeout))
-
-    def compare_and_set(self, expected: int, new: int, timeout: float | None = None) -> bool:
-        """Set the number to ``new`` if it is ``expected``, exactly once; whether it was.
-
-        Where there is no node the number is 0.  Ends as :meth:`add` does.
-        """
-        return run(self._algorithm.compare_and_set(expected, new, timeout))
-
-
-class DoubleBarrier(PathView, With):
-    """One member of a group that begins a piece of work together and ends it together.
-
-        with DoubleBarrier(client, "/step-1", 16):
-            work()
-
-    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
-    have left or died.  An error in the body of the ``with`` leaves without a wait for the
-    others.  An object is one member: each thread has its own, and may enter again when it has left.
-
-    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
-    """
-
-    _algorithm: AsyncDoubleBarrier
-
-    def __init__(
-        self,
-        client: Client,
-        path: str,
-        count: int,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        self._algorithm = AsyncDoubleBarrier(runtime_of(client), path, count, text, acl=acl)
-
-    def enter(self, timeout: float | None = None) -> bool:
-        """Enter together with ``count`` members; False if there was no round within ``timeout``.
-
-        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
-        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
-        deleted.  A round that had begun at this very moment counts it as one that has left.
-
-        RuntimeError if this object is inside, or in use by another thread or task.
-        """
-        return run(self._algorithm.enter(timeout))
-
-    def leave(self, timeout: float | None = None) -> bool:
-        """Leave, and wait until all members of the round have; False if they have not in time.
-
-        It has left in any case, also when this raises, is cancelled or interrupted: its node is
-        deleted, at the latest with its session, and no other member waits for it.  A member that
-        has died counts as one that has left.  RuntimeError if this object is not inside.
-        """
-        return run(self._algorithm.leave(timeout))
-
-
-class OncePer(PathView):
-    """Run something at most once per period, over all machines.
-
-        hourly = OncePer(client, "/jobs/clean-up", timedelta(hours=1))
-        if hourly.claim():
-            clean_up()
-
-    Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
-    one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
-    another one claim at once.  ``period`` is in seconds, or a timedelta; all should name the same.
-    ``text`` stands in the node, behind the claim's id.
-
-    Raises ValueError or TypeError for bad arguments.
-    """
-
-    _algorithm: AsyncOncePer
-
-    def __init__(
-        self,
-        client: Client,
-        path: str,
-        period: float | timedelta,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        self._algorithm = AsyncOncePer(runtime_of(client), path, period, text, acl=acl)
-
-    def claim(self, timeout: float | None = None) -> bool:
-        """Whether it is this caller's turn: True once in each period, for one caller of all.
-
-        A lost connection is no error: on the next one it is seen whether the claim was made.
-        OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``.  When this raises, is cancelled or interrupted, nothing is claimed:
-        what may have been is given back in the background.  The end of the session is the one
-        exception: with ``maybe_applied`` the period may be claimed, and its work is not done.
-        """
-        return run(self._algorithm.claim(timeout))
-
-    def give_back(self, timeout: float | None = None) -> None:
-        """Let another caller claim at once: the work was not done.
-
-        Nothing happens if the period is over and another has claimed.  RuntimeError if this object
-        has claimed nothing.  Ends as :meth:`claim` does; what is not done in time is done in the
-        background.
-        """
-        run(self._algorithm.give_back(timeout))
-
-
-class Queue(PathView, Sized):
-    """A queue in which each item is put once, and removed by one consumer.
-
-        queue = Queue(client, "/jobs")
-        queue.put(b"resize image 7")
-
-        with queue.take() as item:
-            work(item.data)
-
-    Any number of threads and processes put and take; one object serves all threads of a client.
-    A lost connection is no error of any call: what became of a request is found out on the next
-    one.  ``get`` removes an item at once, ``take`` when the work on it is done.
-
-    ``flat``: the items are children of ``path`` itself, as those of kazoo's Queue are; else the
-    layout is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
-    ``acl``: the access list of all nodes, None for the client's.
-
-    A queue lives in the memory of every server, and all its names go into one reply: it is for
-    thousands of small items, not for millions.
-    """
-
-    _algorithm: AsyncQueue
-
-    def __init__(
-        self,
-        client: Client,
-        path: str,
-        *,
-        flat: bool = False,
-        max_items: int | None = None,
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        self._algorithm = AsyncQueue(
-            runtime_of(client), path, flat=flat, max_items=max_items, acl=acl
-        )
-
-    def __repr__(self) -> str:
-        """Return repr(self)."""
-        return self._algorithm.__repr__()
-
-    def take(self, timeout: float | None = None) -> AbstractContextManager[QueueItem]:
-        """The first item, claimed for the body of a ``with`` and removed when that ends well.
-
-            with queue.take() as item:
-                work(item.data)
-
-        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
-        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
-        claimed.
-
-        When the body raises, the item is given back, at its place in the order.  So it is when this
-        program ends or its session expires: the claim is an ephemeral node.  The work may then be
-        done twice, which ``item.deliveries`` shows.
-
-        The end of the ``with`` removes item and claim in one request that proves the claim.
-        LockLostError: the claim was lost before that (the session had expired, an outsider has
-        deleted it), the item was not removed, and another consumer may have it.  (With
-        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
-        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
-        doubt whether the item was removed; if not, it is given back in the background.
-        """
-        return Entered(self._algorithm.take(timeout), self)
-
-    def get(self, timeout: float | None = None) -> QueueItem:
-        """Remove the first item, and return it.
-
-        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
-        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
-        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
-
-        A lost connection is no error: whether this call has removed the item is found out on the
-        next one.  But an item that is removed is in the hands of this program alone: if that ends
-        before its work is done, or if this call is cancelled or interrupted or ends with
-        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
-        no item may be lost, use :meth:`take`.
-        """
-        return run(self._algorithm.get(timeout))
-
-    def __iter__(self) -> Iterator[QueueItem]:
-        """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
-        return iterate(self._algorithm.__aiter__())
-
-    def peek(self, *, timeout: float | None = None) -> QueueItem | None:
-        """The first item that no consumer has claimed, which stays in the queue; None without."""
-        return run(self._algorithm.peek(timeout=timeout))
-
-    def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
-        """Put an item into the queue, exactly once; returns its zxid.
-
-        Items of a lower ``priority``, 0 to 999, come first, those of one priority in the order of
-        their puts.  The zxid rises from put to put, and ``item.zxid`` of the consumer is the same
-        (0 if an outsider has written into the node that would tell).
-
-        A lost connection is no error: whether the item was put is found out on the next one, within
-        ``timeout`` seconds, by default the client's ``operation_timeout``.  OperationTimeoutError,
-        SessionExpiredError or a cancellation leave it in doubt if ``maybe_applied``: the item was
-        put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
-        producers each may be too late to see that.  ValueError if the item is too large.
-        """
-        return run(self._algorithm.put(data, priority, timeout=timeout))
-
-    def put_many(
-        self, items: Iterable[bytes], priority: int = 100, *, timeout: float | None = None
-    ) -> list[int]:
-        """Put the items in this order, each exactly once; returns the zxid of each.
-
-        Up to 100, or 256 KiB, are put in one request: all of these or none, with one zxid, and
-        nothing between them.  ``timeout`` is for each request.  An error says by ``maybe_applied``
-        whether some may have been put; these are the first ones.  See :meth:`put`.
-        """
-        return run(self._algorithm.put_many(items, priority, timeout=timeout))
-
-    def size(self, *, timeout: float | None = None) -> int:
-        """How many items there are, claimed ones included."""
-        return run(self._algorithm.size(timeout=timeout))
 
 
 class PathLock(LockView, With):
@@ -501,9 +168,9 @@ class SequentialLock(QueueLock):
     _algorithm: AsyncSequentialLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._algorithm = AsyncSequentialLock(runtime_of(client), path, text, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._algorithm = AsyncSequentialLock(core_of(client), path, text, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class Election(PathView):
@@ -519,9 +186,9 @@ class Election(PathView):
     _algorithm: AsyncElection
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._algorithm = AsyncElection(runtime_of(client), path, text, acl=acl)
+        self._algorithm = AsyncElection(core_of(client), path, text, acl=acl)
 
     def lead(self) -> SequentialLock:
         """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
@@ -650,9 +317,9 @@ class ReadWriteLock(PathView):
     _algorithm: AsyncReadWriteLock
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._algorithm = AsyncReadWriteLock(runtime_of(client), path, text, acl=acl)
+        self._algorithm = AsyncReadWriteLock(core_of(client), path, text, acl=acl)
 
     @property
     def read(self) -> ReadLock:
@@ -690,9 +357,9 @@ class ReentrantLock(PathView, View, With):
     _algorithm: AsyncReentrantLock
 
     def __init__(
-        self, client: Client, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
     ) -> None:
-        self._algorithm = AsyncReentrantLock(runtime_of(client), path, text, acl=acl)
+        self._algorithm = AsyncReentrantLock(core_of(client), path, text, acl=acl)
 
     @property
     def lock(self) -> SequentialLock:
@@ -752,14 +419,14 @@ class Semaphore(PathView):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientLike,
         path: str,
         count: int,
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        self._algorithm = AsyncSemaphore(runtime_of(client), path, count, text, acl=acl)
+        self._algorithm = AsyncSemaphore(core_of(client), path, count, text, acl=acl)
 
     @property
     def count(self) -> int:
@@ -796,8 +463,8 @@ class BlockingLock(PathLock):
 
     _algorithm: AsyncBlockingLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, client: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._algorithm = AsyncBlockingLock(runtime_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+    def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        self._algorithm = AsyncBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class NonBlockingLock(PathLock):
@@ -809,8 +476,8 @@ class NonBlockingLock(PathLock):
 
     _algorithm: AsyncNonBlockingLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, client: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._algorithm = AsyncNonBlockingLock(runtime_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+    def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        self._algorithm = AsyncNonBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 Lock = SequentialLock

@@ -1,0 +1,30 @@
+"""What docs/compatibility.md says of the servers' settings: of some, on the release at hand."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.matrix import settings, settings_table
+from tests.support.secure_servers import available
+from tests.support.server_control import ZooKeeperServer
+
+QUICK = [case for case in settings.CASES if case.quick]
+
+
+@pytest.mark.apache
+def test_settings_are_met_as_the_table_says(zookeeper: ZooKeeperServer) -> None:
+    line = "{}.{}.".format(*zookeeper.release)
+    columns = [found for name, found in settings_table.stored().items() if name.startswith(line)]
+    if not columns:
+        pytest.skip(f"the table has no {line}x: {', '.join(settings_table.stored())}")
+    with available(), ThreadPoolExecutor(3) as pool:
+        found = dict(zip([c.title for c in QUICK], pool.map(settings.outcomes, QUICK), strict=True))
+    assert found == {case.title: columns[0][case.title] for case in QUICK}
+
+
+def test_settings_table_is_what_is_stored() -> None:
+    document = settings_table.DOCUMENT.read_text()
+    assert settings_table.replaced(document, settings_table.stored()) == document
+    assert settings_table.BEGIN in document

@@ -1,0 +1,430 @@
+"""The recipes, for threads.  Written by `tools/generate.py`: do not edit.
+
+Each class runs the coroutines of the class ``Async…`` of the same name in the caller's thread.
+"""
+
+from __future__ import annotations
+
+from zkwire.blocking.faces import With, core_of, each_wrapped, wrapped
+from zkwire.blocking.run import iterate, run
+from zkwire.recipes.services.cache import AsyncCache, CacheView
+from zkwire.recipes.services.cache_events import AsyncCacheEvents
+from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
+from zkwire.recipes.services.group import AsyncGroup
+from zkwire.recipes.services.node_owner import NodeView
+from zkwire.recipes.services.partitioner import AsyncPartitioner, PartitionerView
+from zkwire.recipes.services.persistent_node import AsyncPersistentNode
+from zkwire.recipes.services.share import AsyncShare, ShareView
+from zkwire.recipes.view import PathView, ServiceView
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from zkwire.blocking.faces import ClientLike
+    from zkwire.jute.records import ACL
+    from zkwire.recipes.services.cache_event import CacheEvent
+    from zkwire.recipes.services.member import Member
+    from zkwire.recipes.services.problem import OnProblem
+    from zkwire.recipes.services.seen import SeenChildren, SeenData
+
+
+class CacheEvents:
+    """The changes of a cache for one reader; see :meth:`Cache.events`."""
+
+    _algorithm: AsyncCacheEvents
+
+    def next(self, timeout: float | None = None) -> CacheEvent | None:
+        """The next event; None if ``timeout`` seconds pass without one.
+
+        A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
+        NoAuthError if the cache's own node may not be read, and a later call may succeed;
+        ClientClosedError behind ``close``.
+        """
+        return run(self._algorithm.next(timeout))
+
+    def __iter__(self) -> Iterator[CacheEvent]:
+        return iterate(self._algorithm.__aiter__())
+
+    def close(self) -> None:
+        """Events are kept no longer.  Idempotent."""
+        self._algorithm.close()
+
+
+class Cache(CacheView, With):
+    """A mirror of a node (``depth=0``), its children (1) or its whole tree (None).
+
+        with Cache(client, "/services") as services:
+            services.wait_ready(10)
+            print(services.children("/services"))
+            for event in services.events():
+                print(event.kind, event.path, event.data)
+
+    It starts at once, reads in the background, and is kept up to date by watches: a lost connection
+    is no error, and with a supervisor neither is the end of a session.  It shows what its server
+    has told, a moment behind the ensemble.  A node's ``data`` and ``stat`` are of one moment, two
+    nodes may be of two.
+
+    ``skip(path)`` leaves out a node below ``path`` and all below it where it returns true.  It is
+    called by the thread that does I/O: it must be quick and ask no client.  ``max_bytes`` is a
+    limit to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes
+    ``value`` of a node's data, when that is asked for.  ``on_event`` is called with each
+    :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
+    may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
+
+    A node that the client may not read is left out.  A new access list alone is no change.  The
+    number of children in a stat is right where the children belong to the cache.
+
+    Raises ValueError for a path that is not absolute or a negative limit, TypeError for what is no
+    function, ClientClosedError or the like if the client has ended.
+    """
+
+    _algorithm: AsyncCache
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        *,
+        depth: int | None = None,
+        skip: Callable[[str], object] | None = None,
+        max_bytes: int | None = None,
+        decode: Callable[[bytes], Any] | None = None,
+        on_event: Callable[[CacheEvent], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncCache(
+            core_of(client),
+            path,
+            depth=depth,
+            skip=skip,
+            max_bytes=max_bytes,
+            decode=decode,
+            on_event=on_event,
+            on_problem=on_problem,
+        )
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
+
+        Raises NoAuthError if the cache's own node may not be read, and a later call may succeed;
+        what has ended the cache (ClientClosedError, CacheFullError), and what has ended the client
+        or the supervisor before that.
+        """
+        return run(self._algorithm.wait_ready(timeout))
+
+    def wait_fresh(self, timeout: float | None = None) -> bool:
+        """Wait until the cache is ``fresh``, at most ``timeout`` seconds; whether it is.
+
+        After an outage: until the differences have been read.  Raises what :meth:`wait_ready`
+        raises.
+        """
+        return run(self._algorithm.wait_fresh(timeout))
+
+    def events(self) -> CacheEvents:
+        """The changes, for ever: an iterator of :class:`CacheEvent`.
+
+        First each node that is there is ``added``; then follows what changes.  Changes of a path
+        that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each
+        iterator gets all events, and ends with the cache.  ``next(timeout)`` waits for one event.
+        """
+        return wrapped(CacheEvents, self._algorithm.events())
+
+    def close(self) -> None:
+        """Stop: no watch stays on the server, iterators end, and nothing is answered any more.
+
+        Idempotent.
+        """
+        self._algorithm.close()
+
+
+class DataWatch(ServiceView, With):
+    """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
+
+    _algorithm: AsyncDataWatch
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        callback: Callable[[SeenData], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem)
+
+    def next(self, timeout: float | None = None) -> SeenData | None:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
+        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        is a callback.
+        """
+        return run(self._algorithm.next(timeout))
+
+    def __iter__(self) -> Iterator[SeenData]:
+        return iterate(self._algorithm.__aiter__())
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()
+
+
+class ChildrenWatch(ServiceView, With):
+    """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
+
+    _algorithm: AsyncChildrenWatch
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        callback: Callable[[SeenChildren], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncChildrenWatch(core_of(client), path, callback, on_problem)
+
+    def next(self, timeout: float | None = None) -> SeenChildren | None:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
+        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        is a callback.
+        """
+        return run(self._algorithm.next(timeout))
+
+    def __iter__(self) -> Iterator[SeenChildren]:
+        return iterate(self._algorithm.__aiter__())
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()
+
+
+class Group(PathView, ServiceView, With):
+    """The members of a group, each with its data: to join them, and to know them.
+
+        with Group(supervisor, "/services/web") as group:
+            group.join(b"10.0.0.5:8080")
+            for members in group.changes():
+                balance(members)
+
+    A member is an ephemeral node below ``path``, kept as an :class:`PersistentNode` is;
+    kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
+    members and for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
+    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
+    """
+
+    _algorithm: AsyncGroup
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        *,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncGroup(core_of(client), path, acl=acl, on_problem=on_problem)
+
+    def join(
+        self, data: bytes = b"", name: str | None = None, timeout: float | None = None
+    ) -> PersistentNode:
+        """Be a member from now on, in each session; returns the membership, a PersistentNode.
+
+        It waits for the node to be there, at most ``timeout`` seconds, and returns the membership
+        in either case (``present``).  ``name``: without one it is made; a name that a foreign node
+        has is waited for (``conflict``).  ``close`` of the membership, or :meth:`leave`, ends it.
+
+        ValueError for a name that is empty or has a ``/``.  NodeExistsError if this client has a
+        member of that name already.  Raises what has ended the client, or the supervisor, and what
+        a server refuses the node with; then it is no membership, and nothing of it stays.  What is
+        refused later does not end a membership: its ``problem`` says so, and the group's.
+        """
+        return wrapped(PersistentNode, run(self._algorithm.join(data, name, timeout)))
+
+    def leave(self, timeout: float | None = 10.0) -> None:
+        """End all memberships that this object has joined; like ``PersistentNode.close``."""
+        run(self._algorithm.leave(timeout))
+
+    def members(self, timeout: float | None = None) -> list[Member]:
+        """The members as the server has them, at this call or later, the longest-standing first.
+
+        Only what has changed since the last call is read again: from this call until :meth:`close`
+        the group is watched.  A lost connection is no error.  OperationTimeoutError after
+        ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
+        group may not be read; a later call may succeed.  A member that may not is left out, with a
+        warning in the log.
+        """
+        return run(self._algorithm.members(timeout))
+
+    def changes(self) -> Iterator[list[Member]]:
+        """The list of members, for ever: as it is now, then whenever it is another.
+
+        A reader that is slow gets the newest list when it asks for it, not those between.  A change
+        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
+        """
+        return iterate(self._algorithm.changes())
+
+    def wait_for(self, count: int, timeout: float | None = None) -> bool:
+        """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
+        return run(self._algorithm.wait_for(count, timeout))
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """:meth:`leave`, and watch no longer.  Idempotent."""
+        run(self._algorithm.close(timeout))
+
+
+class PersistentNode(NodeView, With):
+    """A node that is there for as long as this object wants it, whatever deletes it.
+
+        with PersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
+            serve()
+
+    It is put back when an outsider has deleted it and, with a supervisor, in each new session;
+    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
+    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
+    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
+    without closing its client is foreign, too, until that process's session times out.  Data that
+    an outsider writes into it stay until ``set_data``, or until it is put back.
+
+    ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
+    ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
+    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
+    """
+
+    _algorithm: AsyncPersistentNode
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = True,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncPersistentNode(
+            core_of(client), path, data, ephemeral=ephemeral, acl=acl, on_problem=on_problem
+        )
+
+    def wait_present(self, timeout: float | None = None) -> bool:
+        """Wait until the node is there; False if ``timeout`` seconds pass without it.
+
+        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
+        client, or the supervisor; NoAuthError and what else a server refuses the node with;
+        NodeExistsError while another object of the same client keeps this path.  After a refusal
+        the node is still tried, and a later call may succeed.
+        """
+        return run(self._algorithm.wait_present(timeout))
+
+    def set_data(self, data: bytes, timeout: float | None = None) -> None:
+        """Change the node's data, for good: returns when that, or later data, is on the server.
+
+        OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
+        as soon as that is possible.  A lost connection is no error.  Raises what
+        :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
+        data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
+        more than this client can send.
+        """
+        run(self._algorithm.set_data(data, timeout))
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+
+        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
+        background, and an ephemeral node goes with the session at the latest.  So it does after a
+        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
+        that is not ephemeral has children.  Of such a node it also raises what has ended the
+        session or the client before.
+        """
+        run(self._algorithm.close(timeout))
+
+
+class Partitioner(PartitionerView, With):
+    """Shares out items among all members that have been given the same ones.
+
+        with Partitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
+            for share in partitioner:
+                workers.start(share)
+                share.wait()
+                workers.stop(share.leaving)
+
+    An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
+    its fence, higher than those of all owners before.  When members come, leave or die, the items
+    are shared out anew, evenly, and few of them move.  One that is to move goes on being this
+    member's until the loop asks for the next share: that confirms that work on it has stopped.
+
+    ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
+    session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
+    ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
+    is made); while another session has a member of that name, this one waits.  ``acl``: for the
+    nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
+    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
+
+    Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
+    TypeError for what is no str.
+    """
+
+    _algorithm: AsyncPartitioner
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        items: Iterable[str],
+        *,
+        name: str | None = None,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncPartitioner(
+            core_of(client), path, items, name=name, acl=acl, on_problem=on_problem
+        )
+
+    def next(self, timeout: float | None = None) -> Share | None:
+        """The next share; None if ``timeout`` seconds pass without one.
+
+        It is an empty one only if work on everything has to stop that is not known to have stopped.
+
+        Asking for it confirms that work has stopped on every item that was in an earlier share and
+        not in the last one, and on those that the last one has named as ``leaving``.  The lock of
+        such an item is released then, and not before.  The last share counts on, without them, when
+        this returns None; with 0 the answer is there for a later call.
+
+        A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
+        if older members share out other items; NoAuthError and what else a server refuses a node
+        with, unless there is a share to return: a later call may have one; ClientClosedError behind
+        :meth:`close`; RuntimeError while another reader waits.
+        """
+        return wrapped(Share, run(self._algorithm.next(timeout)))
+
+    def __iter__(self) -> Iterator[Share]:
+        return each_wrapped(Share, iterate(self._algorithm.__aiter__()))
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Let all items go and leave the group.  Idempotent.
+
+        To be called when work on all items has stopped: it confirms that.  OperationTimeoutError if
+        it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
+        session at the latest.
+        """
+        run(self._algorithm.close(timeout))
+
+
+class Share(ShareView):
+    """The items of one member, each with its fence, as an :class:`Partitioner` has them."""
+
+    _algorithm: AsyncShare
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
+
+        It has, too, when the session or the client is over: then all items are lost.
+        """
+        return run(self._algorithm.wait(timeout))
