@@ -1,4 +1,4 @@
-"""The playground of playground.md: its form in the page, and for that Pyodide and zkwire's source.
+"""The playground of playground.md: its form, and what that runs: Pyodide and Python's source.
 
 `check.py` puts Pyodide into `build/`, see `tests/check/pyodide.py`; without it the page says that
 it cannot run, and this is a warning.
@@ -19,6 +19,7 @@ from tests.check import pyodide
 PAGE = "playground"
 ROOT = Path(__file__).resolve().parents[2]
 FORM = Path(__file__).with_suffix(".html")
+CODE = ROOT / "docs" / "playground"
 
 
 def complete(app: Sphinx, doctree: nodes.document) -> None:
@@ -48,7 +49,7 @@ def provide(app: Sphinx, error: Exception | None) -> None:
     else:
         logging.getLogger(__name__).warning("no Pyodide: python3 check.py site fetches it")
     with ZipFile(static / "zkwire.zip", "w") as archive:
-        for file in sorted((ROOT / "zkwire").rglob("*.py")):
+        for file in sorted([*(ROOT / "zkwire").rglob("*.py"), *CODE.glob("*.py")]):
             member = ZipInfo(str(file.relative_to(ROOT)))  # without a date: the same each time
             archive.writestr(member, file.read_bytes(), ZIP_DEFLATED)
 

@@ -8,7 +8,7 @@ const ready = (async () => {
   ]);
   python.unpackArchive(archive, "zip", { extractDir: "/zkwire" });
   python.runPython('import sys; sys.path.insert(0, "/zkwire")');
-  return python.pyimport("zkwire.cli.lessons.playground");
+  return python.pyimport("docs.playground.playground");
 })();
 
 self.onmessage = async ({ data: { number, asked } }) => {

@@ -1,5 +1,5 @@
 // The playground: shows the frames that zkwire's own code has made, and asks it for other runs.
-// What there is to decide is decided in zkwire/cli/lessons/playground.py.
+// What there is to decide is decided in docs/playground/playground.py.
 "use strict";
 
 (() => {

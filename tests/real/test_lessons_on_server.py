@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
-from zkwire.cli.lessons.event import PROSE, Event
+from zkwire.cli.lessons.events import PROSE, Event
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.lessons.server_stage import ServerStage
 from zkwire.cli.lessons.stage import Stage

@@ -29,9 +29,8 @@ from zkwire import (
     State,
 )
 from zkwire.cli.main import main
-from zkwire.cli.spy.details import Privacy
 from zkwire.cli.spy.faults import Faults
-from zkwire.cli.spy.records import Recorder
+from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import Tap
 from zkwire.testing import Server
 
@@ -50,7 +49,7 @@ client.stop()
 client.close()
 sys.exit(7)
 """
-FORMATS = {"text": "txt", "jsonl": "jsonl", "mermaid": "mmd", "svg": "svg", "html": "html"}
+FORMATS = {"text": "txt", "jsonl": "jsonl", "svg": "svg"}
 # What a run says apart from its times, ids, ports, and which end is the first to close.
 MEANING = ("n", "conn", "dir", "op", "path", "created", "flags", "error", "fault", "lost")
 

@@ -168,7 +168,7 @@ def test_wrong_arguments_are_said() -> None:
     assert zkwire("demo", "--server", "no:port:here").returncode == 2
     alone = zkwire()
     assert (alone.returncode, alone.stdout) == (2, "")
-    assert re.findall(r"^  (\w+)  ", alone.stderr, re.MULTILINE) == list(TABLE)
+    assert set(TABLE) <= set(alone.stderr.split())
 
 
 def test_who_has_seen_enough_ends_it_silently() -> None:

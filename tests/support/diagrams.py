@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from math import log
 
 from tests.unit.test_layers import PACKAGE, ROOMS, Package, arrows_of, room
-from zkwire.cli.spy.picture import STYLE, as_xml
+from zkwire.cli.picture import STYLE, as_xml
 from zkwire.session.states import TRANSITIONS
 from zkwire.wire.model import State
 

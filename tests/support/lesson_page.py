@@ -63,11 +63,11 @@ def written() -> str:
     return _PART.sub(lambda part: parts[part[1]](), PATH.read_text())
 
 
-def drawn(form: str, *words: str) -> str:
-    """What a lesson writes into a file."""
+def drawn(*words: str) -> str:
+    """The picture of a lesson."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "lesson"
-        output_of("lesson", *words, f"--{form}", str(file))
+        output_of("lesson", *words, "--svg", str(file))
         return file.read_text()
 
 

@@ -15,12 +15,12 @@ from tests.support.diagrams import plot, rooms, states
 from tests.support.lesson_page import drawn as lesson_drawn
 from tests.support.speed_pictures import OPERATIONS, flame, speed_plot
 from zkwire import AsyncSequentialLock, State, Watch
-from zkwire.cli.lessons.event import TABLE, Event
+from zkwire.cli.lessons.events import TABLE, Event
 from zkwire.cli.lessons.herd import LESSON as HERD
 from zkwire.cli.lessons.herd import Queue
 from zkwire.cli.lessons.picture import picture_of
 from zkwire.cli.lessons.stage import Stage
-from zkwire.cli.spy.picture import svg
+from zkwire.cli.picture import svg
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs"
 
@@ -124,15 +124,15 @@ PICTURES: dict[str, Callable[[], str]] = {
         "W, which watches; O, which writes while W is away; a server",
         events_of(_outage),
     ),
-    "lesson-lost-reply": lambda: lesson_drawn("svg", "lost-reply"),
+    "lesson-lost-reply": lambda: lesson_drawn("lost-reply"),
     "herd": lambda: drawn(
         "One release: three are woken, or one",
         "A holds a lock, and B, C and D wait for it; a server",
         events_of(_release),
     ),
     "herd-plot": _plot,
-    "holder-with-fence": lambda: lesson_drawn("svg", "paused-holder"),
-    "holder-without-fence": lambda: lesson_drawn("svg", "paused-holder", "--no-token"),
+    "holder-with-fence": lambda: lesson_drawn("paused-holder"),
+    "holder-without-fence": lambda: lesson_drawn("paused-holder", "--no-token"),
     "states": states,
     "rooms": rooms,
     "speed-plot": speed_plot,

@@ -20,7 +20,7 @@ from benchmarks.figures import BEGIN, END, PEERS
 from benchmarks.where import KEPT
 from tests.support.diagrams import box, drawing, words
 from tests.unit.test_layers import ROOMS
-from zkwire.cli.spy.picture import PER_CHARACTER, as_xml
+from zkwire.cli.picture import PER_CHARACTER, as_xml
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "benchmarks" / "README.md"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from zkwire import Create, SetData, Watch
 from zkwire.cli.lessons.stage import Stage
-from zkwire.cli.spy.details import Privacy, rows_of
 from zkwire.cli.spy.message import Message
+from zkwire.cli.spy.records import Privacy, rows_of
 from zkwire.testing.proxy.frames import Frame
 
 PATH = Path(__file__).resolve().parents[2] / "docs" / "wire.md"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.unit.test_jute_records import GOLDEN, sample_of
 from zkwire.cli.main import main
-from zkwire.cli.spy.details import Privacy, details, rows_of
-from zkwire.cli.spy.guess import frames_in, message_of, messages_of
+from zkwire.cli.spy.decode import frames_in, message_of, messages_of
 from zkwire.cli.spy.message import Message
+from zkwire.cli.spy.records import Privacy, details, rows_of
 from zkwire.jute.frames import frame
 from zkwire.jute.records import RemoveWatchesRequest, ReplyHeader, RequestHeader
 from zkwire.wire.ops import OPS, Op

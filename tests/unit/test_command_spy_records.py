@@ -15,15 +15,12 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.cli.main import main
-from zkwire.cli.spy.details import Privacy
 from zkwire.cli.spy.faults import Faults
-from zkwire.cli.spy.filters import Filter
-from zkwire.cli.spy.outputs import draw
+from zkwire.cli.spy.outputs import Filter, Group, Stats
 from zkwire.cli.spy.reading import records_of
-from zkwire.cli.spy.records import Recorder
-from zkwire.cli.spy.stats import Group, Stats
+from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import Event
-from zkwire.cli.spy.text import in_ascii, line, table
+from zkwire.cli.spy.text import as_svg, in_ascii, line, table
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.testing.proxy.conversation import Conversation
@@ -120,9 +117,8 @@ def forms(records: list[Record]) -> dict[str, str]:
     """Every form that a recording can take."""
     text = [line(record, width) for record in records for width in (80, 120)]
     tables = [row for record in records for row in table(record)]
-    drawings = {name: draw(name, records) for name in ("mermaid", "svg", "html")}
     jsonl = "".join(json.dumps(record) + "\n" for record in records)
-    return {"text": "\n".join(text + tables), "jsonl": jsonl, **drawings}
+    return {"text": "\n".join(text + tables), "jsonl": jsonl, "svg": as_svg(records)}
 
 
 def spellings(secret: bytes) -> list[str]:
@@ -154,7 +150,7 @@ def test_a_recording_with_secrets_is_replayed_without(
 ) -> None:
     file = tmp_path / "run.jsonl"
     file.write_text(forms(records_with(Privacy("hex", 99, secrets=True)))["jsonl"])
-    for form in ("text", "jsonl", "mermaid", "svg", "html"):
+    for form in ("text", "jsonl", "svg"):
         assert main(["spy", "--hex", "--read", str(file), "-f", form]) == 0
         text = capsys.readouterr().out
         for secret in (PASSWORD, SECRET, HASH.encode()):
@@ -182,39 +178,22 @@ def test_a_recording_is_replayed_as_it_was(
     records = records_with(Privacy())
     written = forms(records)
     (tmp_path / "run.jsonl").write_text(written["jsonl"])
-    for form in ("jsonl", "mermaid", "svg", "html"):
+    for form in ("jsonl", "svg"):
         assert main(["spy", "--pings", "--read", str(tmp_path / "run.jsonl"), "-f", form]) == 0
         assert capsys.readouterr().out == written[form]
 
 
-def test_drawings_are_plain_xml() -> None:
-    for name in ("svg", "html"):
-        text = forms(records_with(Privacy()))[name]
-        root = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
-        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
-        assert "script" not in tags
-        assert not any(
-            "href" in key or key.startswith("on")
-            for e in root.iter()
-            for key in e.keys()  # noqa: SIM118
-        )
-        assert text.count("http") == text.count("http://www.w3.org/2000/svg") == 1
-        assert "prefers-color-scheme:dark" in text
-
-
-def test_what_is_left_out_is_said() -> None:
+def test_a_drawing_is_plain_xml_and_says_what_is_left_out() -> None:
     records = records_with(Privacy())
-    for name in ("mermaid", "svg", "html"):
-        assert "17 more are left out" in draw(name, records, 17)
-        assert "left out" not in draw(name, records)
-
-
-def test_mermaid_has_no_special_characters() -> None:
-    for step in forms(records_with(Privacy()))["mermaid"].splitlines()[1:]:
-        text = step.partition(": ")[2]
-        assert not set("<>;`%") & set(
-            text.replace("#59;", "").replace("#lt;", "").replace("#gt;", "").replace("#35;", "")
-        )
+    text = forms(records)["svg"]
+    root = ElementTree.fromstring(text)
+    assert "script" not in {element.tag.rpartition("}")[2] for element in root.iter()}
+    keys = [key for element in root.iter() for key in element.attrib]
+    assert not any("href" in key or key.startswith("on") for key in keys)
+    assert text.count("http") == text.count("http://www.w3.org/2000/svg") == 1
+    assert "prefers-color-scheme:dark" in text
+    assert "17 more are left out" in as_svg(records, 17)
+    assert "left out" not in text
 
 
 @pytest.mark.parametrize(
@@ -362,7 +341,6 @@ def test_the_page_shows_the_recording(capsys: pytest.CaptureFixture[str]) -> Non
     docs = Path(__file__).resolve().parents[2] / "docs"
     page = (docs / "command.md").read_text()
     shown = {"svg": (docs / "spy.svg").read_text()}
-    shown["mermaid"] = page.split("<!-- mermaid: spy -->\n```mermaid\n")[1].split("```")[0]
     shown["text"] = (
         page.split("<!-- recording: spy -->\n```\n")[1].split("```")[0].split("\n", 1)[1]
     )

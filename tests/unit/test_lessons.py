@@ -92,11 +92,10 @@ def test_each_question_is_answered_where_the_page_says() -> None:
         assert words in " ".join(section.split()), question
 
 
-@pytest.mark.parametrize("form", ["svg", "html"])
 @pytest.mark.parametrize("name", sorted(TABLE.keys() - {"herd"}))  # the slowest
-def test_a_drawing_is_xml_that_needs_nothing_from_elsewhere(name: str, form: str) -> None:
-    text = lesson_page.drawn(form, name)
-    ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+def test_a_drawing_is_xml_that_needs_nothing_from_elsewhere(name: str) -> None:
+    text = lesson_page.drawn(name)
+    ElementTree.fromstring(text)
     assert "<script" not in text
     assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
 
@@ -134,7 +133,7 @@ def test_no_output_has_a_password(
     page = tmp_path / "page"
     shown = ""
     for name in ("handshake", "session-move", "connected-is-not-ready"):
-        for words in (["--json", "--bytes"], ["--bytes", "--html", str(page)]):
+        for words in (["--json", "--bytes"], ["--bytes", "--svg", str(page)]):
             assert main(["lesson", name, *words]) == 0
         shown += capsys.readouterr().out + page.read_text()
     assert passwords
@@ -160,8 +159,8 @@ def test_a_step_waits_for_enter_at_each_question_and_paragraph(
     [
         (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
         (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
-        (["--all", "--svg", "x.svg"], "one lesson makes a drawing or a page: name it"),
-        (["--svg", "x.svg"], "one lesson makes a drawing or a page: name it"),
+        (["--all", "--svg", "x.svg"], "one lesson makes a drawing: name it"),
+        (["--svg", "x.svg"], "one lesson makes a drawing: name it"),
         (["watch-gap", "--writes", "many"], "--writes: 'many' is no number"),
     ],
 )

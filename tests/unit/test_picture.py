@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support import lesson_page
-from zkwire.cli.spy.picture import BAND, PER_CHARACTER, TOP, Band, Picture, Step, svg
+from zkwire.cli.picture import BAND, PER_CHARACTER, TOP, Band, Picture, Step, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -70,7 +70,7 @@ def test_time_to_scale_gives_seconds_their_length_and_each_step_a_row() -> None:
 
 
 def test_a_lesson_shows_outages_and_locks_as_bands() -> None:
-    text = lesson_page.drawn("svg", "paused-holder")
+    text = lesson_page.drawn("paused-holder")
     labels = re.findall(r'rotate\(-90\)" text-anchor="middle">(.*?)<', text)
     assert sorted(labels) == ["expired", "fence 0x5", "fence 0x6", "no connection", "stands still"]
     held = boxes(ElementTree.fromstring(text), "held")
@@ -78,7 +78,7 @@ def test_a_lesson_shows_outages_and_locks_as_bands() -> None:
 
 
 def test_a_client_whose_frames_are_folded_is_no_longer_without_a_connection() -> None:
-    root = ElementTree.fromstring(lesson_page.drawn("svg", "session-move"))
+    root = ElementTree.fromstring(lesson_page.drawn("session-move"))
     (a, c), height = boxes(root, "blind"), float(root.get("height", 0))
     assert a[3] < c[1]
     assert c[3] < height - 30

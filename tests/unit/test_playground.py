@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from zkwire.cli.lessons import playground
-from zkwire.cli.lessons.bug import NAMES
+from docs.playground import playground
+from docs.playground.bug import NAMES
 from zkwire.cli.lessons.lesson import TABLE, find
 
 

@@ -23,7 +23,7 @@ _LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def ending() -> Generator[None]:
     """Within it SIGTERM and SIGHUP are as Ctrl-C."""
-    with _handled(_LIKE_CTRL_C, lambda number, _: _interrupt(number)):
+    with handled(_LIKE_CTRL_C, lambda number, _: _interrupt(number)):
         yield
 
 
@@ -32,7 +32,7 @@ def delayed() -> Generator[None]:
     """Within it none of the three comes; at its end the first that has come does."""
     came: list[int] = []
     try:
-        with _handled((signal.SIGINT, *_LIKE_CTRL_C), lambda number, _: came.append(number)):
+        with handled((signal.SIGINT, *_LIKE_CTRL_C), lambda number, _: came.append(number)):
             yield
     finally:
         if came:
@@ -44,7 +44,7 @@ def _interrupt(number: int) -> None:
 
 
 @contextmanager
-def _handled(numbers: tuple[int, ...], handler: Callable[[int, object], object]) -> Generator[None]:
+def handled(numbers: tuple[int, ...], handler: Callable[[int, object], object]) -> Generator[None]:
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in numbers:

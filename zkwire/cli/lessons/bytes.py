@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import pack, unpack_from
 
+from zkwire.cli.lessons.events import error_name
 from zkwire.cli.lessons.lesson import Flag, Lesson
-from zkwire.cli.lessons.words import error_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -26,6 +26,11 @@ class Flag(NamedTuple):
     choices: tuple[str, ...] | None = None
     needs: str = ""
 
+    @property
+    def dest(self) -> str:
+        """Its name among the parsed arguments."""
+        return self.name.removeprefix("--").replace("-", "_")
+
 
 class Lesson(NamedTuple):
     """One lesson.

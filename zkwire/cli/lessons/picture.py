@@ -1,86 +1,31 @@
-"""A lesson as a picture, and as a page with the picture, the words and the bytes of each frame.
+"""A lesson as a picture: a row for each event, and a bar for what lasts.
 
-The picture is drawn by :mod:`zkwire.cli.spy.picture`, a row for each event; pings are folded.
+Pings are folded into the silence between two rows.  The bars are outages, expired sessions,
+processes that stand still, and locks.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
-from zkwire.cli.lessons.bands import Bands
-from zkwire.cli.lessons.event import (
-    ASK,
+from zkwire.cli.lessons.events import (
     CUT,
     END,
-    EXPECT,
     FOLD,
+    FRAME,
     FREE,
     GO,
     HELD,
     NOTE,
     PROSE,
-    SAY,
     SERVER,
     STOP,
-    TABLE,
     Event,
 )  # fmt: skip
-from zkwire.cli.spy.details import Privacy, rows_of
-from zkwire.cli.spy.drawing import HEAD, PAGE, table_rows
-from zkwire.cli.spy.message import Message
-from zkwire.cli.spy.picture import Picture, Step, as_xml, svg
-from zkwire.cli.spy.records import KINDS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from zkwire.cli.lessons.bug import Bug
-    from zkwire.cli.lessons.lesson import Lesson
-    from zkwire.testing.proxy.frames import Frame
+from zkwire.cli.picture import Band, Picture, Step
 
 GAP = 1.0  # seconds in which nothing happens that are drawn
 MOST = 300
-_LONG = re.compile(r"[^\s/]{25,}")  # the name of a node
-_PRIVACY = Privacy("hex", 32)
-
-
-def byte_table(frame: Frame) -> list[list[Any]]:
-    """Offset, bytes, name, value and note of each field; passwords are hidden."""
-    kind = KINDS.get(frame.kind, "request" if frame.direction == "c2s" else "reply")
-    return rows_of(Message(frame.raw, frame.direction, kind, frame.opcode), _PRIVACY)
-
-
-def as_svg(name: str, lesson: Lesson, events: list[Event]) -> str:
-    """The picture; of more than ``MOST`` rows it says how many are left out."""
-    return svg(_picture(name, lesson, events))
-
-
-def as_frames(name: str, lesson: Lesson | Bug, events: list[Event]) -> Iterator[tuple[int, str]]:
-    """How many events, and the picture of them, behind each event but a ping.
-
-    What has happened so far is at its place in the picture of the whole.  Long names are shortened
-    in their middle; the whole is shown by a viewer that hovers over it.
-    """
-    picture = _picture(name, lesson, events)
-    picture = picture._replace(steps=tuple(map(_shortened, picture.steps)))
-    lanes = list(picture.lanes)
-    for number, event in enumerate(events, 1):
-        if event.frame is None or event.frame.kind != "ping":
-            rows = [_step(e, lanes) for e in _folded(events[:number])]
-            shown = len(rows) - rows.count(None)
-            yield number, svg(picture._replace(shown=min(shown, len(picture.steps))))
-
-
-def _shortened(step: Step) -> Step:
-    label = _LONG.sub(lambda found: f"{found[0][:8]}…{found[0][-14:]}", step.label)
-    return step if label == step.label else step._replace(label=label, more=step.label)
-
-
-def _picture(name: str, lesson: Lesson | Bug, events: list[Event]) -> Picture:
-    title = f"zkwire lesson {name}: {lesson.title}"
-    return picture_of(title, lesson.cast, events, lesson.servers)
 
 
 def picture_of(
@@ -92,111 +37,112 @@ def picture_of(
     pings_of: str = "",
     scale: float = 0.0,
 ) -> Picture:
-    """Events as a picture; pings of the client ``pings_of`` have rows; ``scale``: see Picture."""
+    """Events as a picture; of more than ``MOST`` rows it says how many are left out.
+
+    Pings of the client ``pings_of`` have rows.  ``scale``: see Picture.
+    """
     names = [f"S{n + 1}" for n in range(servers)] if servers > 1 else ["server"]
     seen = dict.fromkeys(name for event in events for name in event.actor.split())
     lanes = [*(name for name in seen if "/" not in name), *names]  # not those of a crowd
-    bands = Bands(lanes)
+    bands = _Bands(lanes)
     steps: list[Step] = []
-    for event in _folded(events, pings_of, scaled=bool(scale)):
-        step = _step(event, lanes)
-        if isinstance(event, Event):
+    for event, step in rows_of(events, lanes, pings_of, scaled=bool(scale)):
+        if event is not None:
             bands.see(event, len(steps))
         steps += [step] if step is not None else []
     if len(steps) > MOST:
         left = len(steps) - MOST
         steps[MOST:] = [Step("", "gap", None, None, f"{left} more are left out")]
-    shown = tuple(band for band in bands.all() if band.begin < len(steps))
-    shown = tuple(b._replace(end=None) if (b.end or 0) >= len(steps) else b for b in shown)
+    shown = [band for band in bands.all() if band.begin < len(steps)]
+    shown = [b._replace(end=None) if (b.end or 0) >= len(steps) else b for b in shown]
     about = f"{about}; {len(steps)} steps."
-    return Picture(title, about, tuple(lanes), tuple(steps), bands=shown, scale=scale)
+    return Picture(title, about, tuple(lanes), tuple(steps), bands=tuple(shown), scale=scale)
 
 
-def _folded(
-    events: list[Event], pings_of: str = "", *, scaled: bool = False
-) -> Iterator[Event | Step]:
-    """The events, with a row for the pings and the time between those that have one."""
+def rows_of(
+    events: list[Event], lanes: list[str], pings_of: str = "", *, scaled: bool = False
+) -> Iterator[tuple[Event | None, Step | None]]:
+    """The events, each with its row if it has one, and rows for the time between them."""
     before, pings = 0.0, 0
     for event in events:
-        ping = event.frame is not None and event.frame.kind == "ping"
-        if ping and event.actor != pings_of:
-            assert event.frame is not None
-            pings += event.frame.direction == "c2s"
+        frame = event.frame
+        if frame is not None and frame.kind == "ping" and event.actor != pings_of:
+            pings += frame.direction == "c2s"
             continue
         if event.kind in PROSE:
             continue
-        if not scaled:
-            between = [f"{event.time - before:.1f} s"] if event.time - before > GAP else []
-            between += [f"{pings} ping{'s' * (pings > 1)}"] if pings else []
-            if between:
-                yield Step("", "gap", None, None, ", ".join(between))
+        between = [f"{event.time - before:.1f} s"] if event.time - before > GAP else []
+        between += [f"{pings} ping{'s' * (pings > 1)}"] if pings else []
+        if between and not scaled:
+            yield None, Step("", "gap", None, None, ", ".join(between))
         before, pings = event.time, 0
-        yield event
-
-
-def _step(event: Event | Step, lanes: list[str]) -> Step | None:
-    if isinstance(event, Step):
-        return event
-    step = _row(event, lanes)
-    return step._replace(at=event.time) if step is not None else None
+        step = _row(event, lanes)
+        yield event, step and step._replace(at=event.time)
 
 
 def _row(event: Event, lanes: list[str]) -> Step | None:
-    time = f"+{event.time:.3f}"
+    time, text, more = f"+{event.time:.3f}", event.text, event.detail
     if event.kind == FOLD:
-        return Step(time, "gap", None, None, event.text)
+        return Step(time, "gap", None, None, text)
     if event.kind == SERVER:
-        return Step(time, "open", lanes.index(event.server), None, event.text, more=event.detail)
+        return Step(time, "open", lanes.index(event.server), None, text, more=more)
     if event.actor not in lanes:
         return None
     client = lanes.index(event.actor)
     if event.kind in (STOP, GO, HELD, FREE, NOTE):
-        bad = not event.passed
-        return Step(time, "note", client, None, event.text, bad, event.detail)
+        return Step(time, "note", client, None, text, not event.passed, more)
     if event.kind in (CUT, END):
-        return Step(time, "close", client, None, event.text, bad=True)
+        return Step(time, "close", client, None, text, bad=True)
     if event.frame is None:
         return None
     frame, server = event.frame, lanes.index(event.server)
     if frame.direction == "c2s":
-        return Step(time, "request", client, server, event.text, more=event.detail)
+        return Step(time, "request", client, server, text, more=more)
     kind = "event" if frame.kind == "notification" else "reply"
-    return Step(time, kind, server, client, event.text, bool(frame.error), event.detail)
+    return Step(time, kind, server, client, text, bool(frame.error), more)
 
 
-def as_html(name: str, lesson: Lesson, events: list[Event]) -> str:
-    """The page, without a script and without anything from elsewhere."""
-    title = as_xml(f"zkwire lesson {name}: {lesson.title}")
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8"/>',
-        '<meta name="viewport" content="width=device-width"/>',
-        f"<title>{title}</title><style>{PAGE}</style></head><body>",
-        f"<h1>{title}</h1>",
-        f'<div class="picture">{as_svg(name, lesson, events)}</div>',
-        "<h2>Step by step</h2>",
-        *filter(None, map(_part, events)),
-        f"<p><strong>Remember: {as_xml(lesson.remember)}</strong></p>",
-        f"<p>In your code: {as_xml(lesson.in_code)}</p>",
-    ]
-    return "\n".join([*parts, "</body></html>", ""])
+class _Bands:
+    """The bands so far; the rows of steps count from 0."""
 
+    def __init__(self, lanes: list[str]) -> None:
+        self._lanes = lanes
+        self._open: dict[tuple[str, str], Band] = {}
+        self._done: list[Band] = []
 
-def _part(event: Event) -> str:
-    text = as_xml(event.text)
-    if event.kind == ASK:
-        return f"<p><strong>? {text}</strong></p>"
-    if event.kind in (SAY, EXPECT):
-        sign = "" if event.kind == SAY else "✓ " if event.passed else "✗ "
-        return f"<p>{sign}{text}</p>"
-    if event.kind == TABLE:
-        rows = ("".join(f"<td>{as_xml(str(cell))}</td>" for cell in row) for row in event.rows)
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-    if event.frame is None:
-        return f"<p>+{event.time:.3f} {text}</p>"
-    if event.frame.kind == "ping":
-        return ""
-    arrow = "→" if event.frame.direction == "c2s" else "←"
-    summary = f"+{event.time:.3f} {as_xml(event.actor)} {arrow} {text}  {as_xml(event.detail)}"
-    table = f"<table>{HEAD}{table_rows(byte_table(event.frame))}</table>"
-    return f"<details><summary>{summary}</summary>{table}</details>"
+    def see(self, event: Event, row: int) -> None:
+        """An event that is drawn in this row, or behind the one before."""
+        if event.kind == FOLD:  # frames of these clients have passed: they had a connection
+            for name in event.actor.split():
+                self._end("blind", name, row)
+            return
+        name, frame = event.actor, event.frame
+        if name not in self._lanes or event.server not in {"", *self._lanes}:
+            return
+        if event.kind in (CUT, END):
+            self._begin("blind", name, row, "no connection")
+        elif event.kind == FRAME and frame is not None and frame.kind == "connect":
+            if frame.direction == "s2c" and "session 0" not in event.text:
+                self._end("blind", name, row)
+                self._end("over", name, row)
+        elif event.kind == SERVER and "expires" in event.text:
+            self._begin("over", name, row, "expired")
+        elif event.kind == STOP:
+            self._begin("doubt", name, row, " ".join(event.text.split()[2:]))
+        elif event.kind == HELD:
+            self._begin("held", name, row, event.detail)
+        elif event.kind in (GO, FREE):
+            self._end("doubt" if event.kind == GO else "held", name, row)
+
+    def all(self) -> list[Band]:
+        """All bands, those that have not ended to the end of the picture."""
+        bands = [*self._done, *self._open.values()]
+        return sorted(bands, key=lambda band: (band.begin, band.lane, band.kind))
+
+    def _begin(self, kind: str, name: str, row: int, label: str) -> None:
+        self._open.setdefault((kind, name), Band(self._lanes.index(name), row, None, kind, label))
+
+    def _end(self, kind: str, name: str, row: int) -> None:
+        band = self._open.pop((kind, name), None)
+        if band is not None and row > band.begin:
+            self._done.append(band._replace(end=row))

@@ -6,20 +6,48 @@ for a server that is somewhere else.
 
 from __future__ import annotations
 
-from zkwire.cli.lessons.play import Activity, Cut, Play, Wire
-from zkwire.cli.lessons.record import Record
+from argparse import Namespace
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from zkwire.cli.lessons.events import (
+    CUT,
+    END,
+    FRAME,
+    FREE,
+    GO,
+    HELD,
+    SERVER,
+    STOP,
+    Event,
+    Record,
+    described,
+)
+from zkwire.session.waitable import Waitable
+from zkwire.testing.proxy.conversation import Conversation
+from zkwire.testing.proxy.frames import OPCODES
+from zkwire.testing.simulation import InTurn, Simulation, Step, ViolationError
 from zkwire.testing.simulation.asyncio_client import SimulatedClient
-from zkwire.testing.simulation.client import Step, Suspend
+from zkwire.testing.simulation.client import Client, Link, Suspend
+from zkwire.testing.simulation.stage import START
+from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
+from zkwire.wire.model import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Coroutine, Sequence
-    from typing import Any
-
     from zkwire import Credentials
-    from zkwire.cli.lessons.event import Event
-    from zkwire.cli.lessons.play import Followed
+    from zkwire.testing.proxy.frames import Direction, Frame
+    from zkwire.testing.server.connection import Connection
+    from zkwire.testing.server.tree import DataTree
+
+    class Followed(Protocol):
+        """A lock."""
+
+        @property
+        def held(self) -> bool: ...
+        @property
+        def fence(self) -> int: ...
+
 
 TICK = 2.0
 _SETTLED = 0.2
@@ -129,3 +157,320 @@ class Stage(Record):
 def _number(server: str) -> int:
     """The number of the server that is called S1, S2, ..."""
     return int(server.removeprefix("S")) - 1
+
+
+# --- play -----------------------------------------------------------------------------------------
+# The simulation that a lesson runs in: it chooses the steps and tells each thing that happens.
+#
+# The network takes a millisecond for what it carries, and carries one thing at a time; nothing else
+# takes time, so the same lesson is the same to the byte.  A cut happens where a lesson has asked
+# for it.  This module must not know how anything is shown.
+
+LATENCY = 0.001  # seconds
+LONGEST = 600.0  # seconds on the virtual clock
+MOST_STEPS = 100_000
+_TRAVELS = frozenset({"up", "down", "late", "dial", "eof"})
+_ENDS = frozenset({"time", "expire"})  # a session may expire in these
+
+
+class Cut(NamedTuple):
+    """A connection that will be lost at this request: ``before`` it is sent, with the request
+    (``lost``), or ``after`` the server has executed it."""
+
+    client: Client
+    when: str
+    op: str
+
+
+class Activity(Waitable):
+    """A coroutine that runs beside the lesson; await it for its result."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        super().__init__()
+        self._coroutine = coroutine
+        self._ended = False
+        self._result: Any = None
+        self.error: Exception | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has ended."""
+        return self._ended
+
+    async def run(self) -> None:
+        """For the simulation: its steps."""
+        try:
+            self._result = await self._coroutine
+        except Exception as error:
+            self.error = error
+        finally:
+            self._ended = True
+            for waker in self._take_wakers():
+                waker()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        while not self._ended:
+            yield self
+        if self.error is not None:
+            raise self.error
+        return self._result
+
+
+class Wire:
+    """A connection without a client: bytes go to the server, frames come back."""
+
+    def __init__(self, play: Play, client: Client, link: Link) -> None:
+        self._play, self._client, self._link = play, client, link
+
+    def send(self, data: bytes) -> list[bytes]:
+        """Send bytes; returns the frames that the server answers."""
+        play, link = self._play, self._link
+        link.up.append([data])
+        play.tell_frames(self._client, link, "up")
+        play.pass_time(LATENCY)
+        play.processor.receive(link.connection, link.take(), play.now)
+        play.collect()
+        play.pass_time(LATENCY)
+        play.tell_frames(self._client, link, "down")
+        answers = list(link.down)
+        link.down.clear()
+        return answers
+
+
+class Play(Simulation):
+    """See the module's docstring.  ``tell`` gets each event, ``between`` comes before each step.
+
+    Other ``options`` are those of a simulation.
+    """
+
+    def __init__(
+        self, tell: Callable[[Event], object], *, tick: float, servers: int, **options: Any
+    ) -> None:
+        super().__init__(tick=tick, servers=servers, frames=False, **options)
+        self.tell = tell
+        self.between: Callable[[], object] = lambda: None
+        self.cuts: list[Cut] = []
+        self._talks: dict[Connection, Conversation] = {}
+        self._director = Client(self, "lesson", "")
+        self._frozen: dict[int, DataTree] = {}
+        self._followed: list[tuple[Client, Followed]] = []
+        self._known: dict[object, str] = {}  # what has been told of a client or a lock
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return self.now - START
+
+    def enter(
+        self, name: str, server: int, auth: Sequence[tuple[str, bytes]], **options: Any
+    ) -> Client:
+        """A new client, which begins to connect to this server."""
+        client = Client(self, name, "", **options)
+        client.session.hosts.prefer(("server", server))
+        for scheme, secret in auth:
+            client.session.add_auth(scheme, secret)
+        self.clients.append(client)
+        self._by_name[name] = client
+        client.session.start(self.now)
+        return client
+
+    def wire(self, name: str) -> Wire:
+        """A bare connection to the first server."""
+        client = Client(self, name, "")
+        link = client.link = Link(self.processor.connect(now=self.now))
+        self._of_connection[link.connection] = client
+        return Wire(self, client, link)
+
+    def follow(self, client: Client, lock: Followed) -> None:
+        """Tell when the client holds this lock, and when no longer."""
+        self._followed.append((client, lock))
+        self.add_task(
+            self._director, self._leases(client), f"leases of {client.name}", background=True
+        )
+
+    async def _leases(self, client: Client) -> None:
+        """Have time make a stop at each moment at which the client's lease may end."""
+        while True:
+            await Suspend(max(client.session.lease_deadline, self.now + 1.0))
+
+    def look(self) -> None:
+        """Tell of what has changed without a frame: clients that stand still, and locks."""
+        for client in self.clients:
+            still = "network" if client.silent_until is not None else ""
+            still = "process" if client.paused_until is not None else still
+            if still != self._known.get(client, ""):
+                what = f"{client.name}'s {still or self._known[client]}"
+                stands = "is silent" if still == "network" else "stands still"
+                kind, does = (STOP, stands) if still else (GO, "goes on")
+                self._known[client] = still
+                self._tell(kind, f"{what} {does}", client, client.link)
+        for client, lock in self._followed:
+            held = f"fence {lock.fence:#x}" if lock.held else ""
+            if held != self._known.get(lock, ""):
+                self._known[lock] = held
+                kind, does = (HELD, "holds") if held else (FREE, "no longer holds")
+                self._tell(kind, f"{client.name} {does} the lock", client, client.link, held)
+
+    def freeze(self, server: int) -> None:
+        """Connections to this server find the nodes as they are now."""
+        history = TreeHistory(wanted=True)
+        history.remember(self.tree)
+        self._frozen[server] = history.oldest(0, self.tree)
+
+    def steps(self) -> list[Step]:
+        """The possible steps, without the one in which a server that is behind catches up."""
+        return [step for step in super().steps() if step.kind != "apply"]
+
+    def play(self, lesson: Coroutine[Any, Any, object]) -> None:
+        """Run a lesson to its end; raises what has ended it."""
+        task = self.add_task(self._director, lesson, "lesson", background=False)
+        turns = InTurn()
+        try:
+            while not task.done:
+                self.between()
+                self.look()
+                step = turns.next(self)
+                if step is None or self.elapsed > LONGEST or len(self.done) > MOST_STEPS:
+                    raise ViolationError("LIVE", f"{self.elapsed:.0f} s have passed without an end")
+                self.perform(step)
+                self.look()
+                for client in self.clients:
+                    session = client.session
+                    if (session.has_output or session.callbacks) and client.running:
+                        client.call_due()
+                        client.flush()
+        finally:
+            self.drop_tasks(self.tasks)
+        if task.error is not None:
+            raise task.error
+
+    def perform(self, step: Step) -> None:
+        """Perform one step, and tell what happens in it."""
+        client = self._by_name.get(step.subject)
+        if step.kind == "resume":
+            super().perform(step)
+            self.look()
+            mine = [s for s in self.steps() if s.kind == "run" and self.client_of(s) is client]
+            for first in mine[:1]:  # code that was stopped goes on before it hears of anything
+                super().perform(first)
+            return
+        if step.kind in _TRAVELS:
+            self.pass_time(LATENCY)
+        link = client.link if client is not None else None
+        if step.kind in _ENDS:
+            self._telling_ends(lambda: super(Play, self).perform(step))
+            return
+        if client is None or link is None:
+            super().perform(step)
+            if client is not None and client.link is not None:
+                self._meet(client.link)
+            return
+        cut = self._cut_at(client, link) if step.kind == "up" else None
+        if cut is not None and cut.when != "after":
+            self.cut(client, cut.when)
+            return
+        self.tell_frames(client, link, step.kind)
+        before = self.tree.zxid
+        super().perform(step)
+        if cut is not None:
+            if self.tree.zxid > before:
+                words = "executed, and the answer will be lost"
+                self._tell(SERVER, words, client, link, f"zxid {self.tree.zxid:#x}")
+            self.cut(client, "after")
+        elif client.link is None and step.kind == "eof":
+            self._tell(END, f"{client.name} sees the connection end, no word why", client, link)
+        elif client.link is None:
+            why = client.session.last_failure.partition(": ")[2]
+            text = f"{client.name} ends the connection"
+            text += f": {why}" if why and not client.session.ended else ""
+            self._tell(CUT, text, client, link)
+
+    def cut(self, client: Client, when: str = "lost") -> None:
+        """The connection of a client is lost now."""
+        link = client.link
+        if link is None:
+            return
+        words = {
+            "before": "connection cut before the request is sent",
+            "lost": "connection cut",
+            "after": "connection cut before the answer arrives",
+        }
+        self._tell(CUT, words[when], client, link)
+        sent = link.written
+        if when == "before":
+            sent -= sum(len(frame) for frames in link.up for frame in frames)
+        client.lose("connection cut", written=sent)
+        client.conclude()
+
+    # ----------------------------------------------------------------------------------------------
+
+    def server_of(self, link: Link) -> str:
+        """The name of the server at the other end."""
+        return f"S{link.connection.member + 1}" if self.servers > 1 else "server"
+
+    def _meet(self, link: Link) -> None:
+        """A client has connected to a server, perhaps to one that is behind."""
+        tree = self._frozen.get(link.connection.member)
+        if tree is not None:
+            self.stale_servers[link.connection] = StaleServer(tree)
+
+    def _tell(
+        self, kind: str, text: str, client: Client | None, link: Link | None, detail: str = ""
+    ) -> None:
+        name = client.name if client is not None else ""
+        server = self.server_of(link) if link is not None else ""
+        self.tell(Event(self.elapsed, kind, text, name, server, detail))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, as a step in which something else happens."""
+
+        def advance() -> None:
+            self.now += seconds
+            self.processor.advance(self.now)
+            self.collect()
+
+        self._telling_ends(advance)
+        for client in self.clients:
+            if client.silent_until is not None and self.now >= client.silent_until:
+                client.silent_until = None
+            self._look_at_clock(client)
+
+    def _telling_ends(self, happens: Callable[[], object]) -> None:
+        """Let something happen, and tell of the sessions that the server ends in it."""
+        living = {s.session_id: self.tree.ephemerals(s.session_id) for s in self.sessions}
+        happens()
+        for session_id in living.keys() - {s.session_id for s in self.sessions}:
+            nodes = f"; deleted: {', '.join(living[session_id])}" if living[session_id] else ""
+            owner = next((c for c in self.clients if c.session.session_id == session_id), None)
+            called = f"{owner.name}'s session" if owner else f"session {session_name(session_id)}"
+            server = "S1" if self.servers > 1 else "server"
+            text = f"{called} expires{nodes}"
+            name = owner.name if owner else ""
+            self.tell(Event(self.elapsed, SERVER, text, name, server, f"zxid {self.tree.zxid:#x}"))
+
+    def _cut_at(self, client: Client, link: Link) -> Cut | None:
+        """The cut that is due at what the client's next write asks for."""
+        if not link.up:
+            return None
+        opcodes = {int.from_bytes(frame[8:12], "big", signed=True) for frame in link.up[0]}
+        for cut in self.cuts:
+            if cut.client is client and link.connection.greeted and OPCODES[cut.op] in opcodes:
+                self.cuts.remove(cut)
+                return cut
+        return None
+
+    def tell_frames(self, client: Client, link: Link, kind: str) -> None:
+        """Tell of what the step ``kind`` carries."""
+        direction: Direction = "c2s" if kind == "up" else "s2c"
+        passing = list(link.down) if kind == "down" else link.up[0] if kind == "up" else ()
+        talk = self._talks.setdefault(link.connection, Conversation(link.connection.number))
+        for data in passing:
+            for frame, _ in talk.receive(direction, data, self.elapsed):
+                if direction == "c2s":
+                    talk.expect(frame, data, None)
+                self._tell_frame(client, link, frame)
+
+    def _tell_frame(self, client: Client, link: Link, frame: Frame) -> None:
+        text, detail = described(frame)
+        server = self.server_of(link)
+        self.tell(Event(self.elapsed, FRAME, text, client.name, server, detail, frame))

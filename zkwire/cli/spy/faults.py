@@ -11,7 +11,7 @@ from argparse import ArgumentTypeError
 from typing import NamedTuple
 
 from zkwire.cli.arguments import duration
-from zkwire.cli.spy.meaning import operations
+from zkwire.cli.spy.message import operations
 from zkwire.testing.proxy.faults import Cut, Gate, Hold, Send, Step, Wait
 
 TYPE_CHECKING = False

@@ -1,28 +1,289 @@
-"""One message: what it is, its rows, and what is wrong with it.
-
-Decides which layout which bytes have; must not know connections or records.  A ``Message`` is made
-of any bytes and never raises: what cannot be read is its last row, and ``problem`` says why.
-"""
+"""One message: its bytes as rows, what it is, what its numbers mean, and what is wrong with it."""
 
 from __future__ import annotations
 
-from zkwire.cli.spy.meaning import NAMES
-from zkwire.cli.spy.rows import MalformedError, Rows
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from zkwire.cli.output import hex_id, moment
+from zkwire.errors import SERVER_ERRORS, error_for
+from zkwire.jute.codec import FIXED
 from zkwire.jute.multi import RESULTS
 from zkwire.jute.record import Record
 from zkwire.jute.records import (
     ConnectRequest,
     ConnectResponse,
+    Id,
     MultiHeader,
     ReplyHeader,
     RequestHeader,
     WatcherEvent,
 )
+from zkwire.jute.values import read_text
+from zkwire.testing.proxy.frames import OPCODES
 from zkwire.wire import ops
+from zkwire.wire.model import EventType, Perms, WatchType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.cli.spy.rows import Row, Value
+    from zkwire.jute.codec import Field
+
+    Value = int | str | bytes | None
+
+
+# What the numbers of the protocol mean, in words: opcodes, errors, flags, events, special xids.
+
+HIDDEN = "•••"
+NAMES = {opcode: name for name, opcode in OPCODES.items()}
+XIDS = {
+    ops.NOTIFICATION_XID: "a watch event",
+    ops.PING_XID: "a ping",
+    ops.AUTH_XID: "an authentication",
+    ops.SET_WATCHES_XID: "watches set again",
+}
+STATES = {0: "disconnected", 3: "sync_connected", 5: "connected_read_only", -112: "expired"}
+FLAGS = {
+    0: (),
+    1: ("ephemeral",),
+    2: ("sequential",),
+    3: ("ephemeral", "sequential"),
+    4: ("container",),
+    5: ("ttl",),
+    6: ("ttl", "sequential"),
+}
+MODES = {0: "persistent", 1: "persistent_recursive"}
+# Other spellings of operations, and all operations that a word stands for.
+FAMILIES = {
+    "create": ("create", "create2", "create_container", "create_ttl"),
+    "get_children": ("get_children", "get_children2"),
+    "set_watches": ("set_watches", "set_watches2"),
+    "notification": ("watch",),
+}
+_EVENTS = {1: "created", 2: "deleted", 3: "data_changed", 4: "children_changed"}
+_IDS = frozenset({"session_id", "zxid", "last_zxid_seen", "relative_zxid", "cur_config_id"})
+_STAT_IDS = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
+
+
+def operations(word: str) -> tuple[str, ...]:
+    """The operations that a word means: ``getData``, ``get_data``, ``create`` and its kinds.
+
+    Raises ValueError for a word that names none.
+    """
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in word)
+    name = {"create_t_t_l": "create_ttl", "get_a_c_l": "get_acl", "set_a_c_l": "set_acl"}.get(
+        name, name
+    )
+    if name not in OPCODES and name not in {"connect", "watch", "notification"}:
+        known = ", ".join(sorted(set(OPCODES) | {"connect", "watch"}))
+        raise ValueError(f"there is no operation {word!r}; there are {known}")
+    return FAMILIES.get(name, (name,))
+
+
+def error_name(code: int) -> str:
+    """``ok``, ``NoNode`` and so on; the number of an error that zkwire does not know."""
+    if code == 0:
+        return "ok"
+    name = type(error_for(code, None, None)).__name__.removesuffix("Error")
+    return name if name != "Server" or code in SERVER_ERRORS else str(code)
+
+
+def event_name(number: int) -> str:
+    """What has happened to a node, or the number."""
+    if number in _EVENTS:
+        return _EVENTS[number]
+    known = number in EventType.__members__.values()
+    return EventType(number).name.lower() if known else str(number)
+
+
+def shown(row: Row) -> str:
+    """The value of a row for people: ids in hexadecimal digits, times in UTC."""
+    value, last = row.value, row.name.rpartition(".")[2]
+    if row.secret:
+        return HIDDEN
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, int) and (last in _IDS or last in _STAT_IDS):
+        return hex_id(value)
+    if last in {"ctime", "mtime"} and isinstance(value, int):
+        return moment(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _flags(code: int) -> str:
+    return " ".join(FLAGS[code]) or "persistent" if code in FLAGS else ""
+
+
+def _perms(code: int) -> str:
+    return " ".join(perm.name.lower() for perm in Perms if perm in Perms(code) and perm.name)
+
+
+# Of the fields whose numbers have names.
+_NOTES: dict[str, Callable[[int], str]] = {
+    "err": error_name,
+    "flags": _flags,
+    "mode": lambda code: MODES.get(code, ""),
+    "state": lambda code: STATES.get(code, ""),
+    "perms": lambda code: _perms(code) if 0 <= code < 32 else "",
+    "version": lambda code: "any" if code == -1 else "",
+    "zxid": lambda code: "none" if code == -1 else "",
+    "time_out": lambda code: "milliseconds" if code else "",
+    "ttl": lambda _: "milliseconds",
+}
+
+
+def note(row: Row, *, event: bool) -> str:
+    """What the value of a row says, in a few words; "" where the value says it all."""
+    value, last = row.value, row.name.rpartition(".")[2]
+    if not isinstance(value, int):
+        return ""
+    if last == "xid":
+        return XIDS.get(value, "")
+    if last == "type" and event:
+        return event_name(value)
+    if last == "type" and (row.at <= 8 or row.name.startswith("[")):  # of a header
+        return NAMES.get(value, "")
+    if last == "type":
+        return watch_type(value) if value else ""
+    say = _NOTES.get(last)
+    text = say(value) if say is not None else ""
+    return "" if text == str(value) else text
+
+
+def watch_type(number: int) -> str:
+    """The kind of watch that a request removes or asks for."""
+    known = number in WatchType.__members__.values()
+    return WatchType(number).name.lower() if known else str(number)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+# Bytes as rows: each field of a frame with its offset, its size, its name and its value.
+#
+# The layouts are those of :mod:`zkwire.jute`, so a row can be nothing that the client would read
+# otherwise.  Any bytes give rows: what cannot be read ends the reading as a MalformedError, with
+# the offset, and the rows before it stay.
+
+
+class Row(NamedTuple):
+    """One field: ``at`` counts from the beginning of the frame, ``word`` is that of its layout."""
+
+    at: int
+    size: int
+    name: str
+    value: Value
+    word: str
+    secret: bool = False
+
+
+class MalformedError(ValueError):
+    """The bytes at the offset ``at`` are not what the layout says."""
+
+    def __init__(self, at: int, message: str) -> None:
+        super().__init__(message)
+        self.at: int = at
+
+
+class Rows(list[Row]):
+    """The rows of one frame, read from ``at`` on; the methods add rows and raise MalformedError."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        super().__init__()
+        self.data = data
+        self.at: int = at
+
+    @property
+    def left(self) -> int:
+        """How many bytes have no row yet."""
+        return len(self.data) - self.at
+
+    def record(self, kind: type[Record], prefix: str = "") -> None:
+        """All fields of a record; ``prefix`` is put before their names."""
+        for field in kind.layout():
+            self._field(field, prefix + field.name)
+        if kind is Id and self[-3].value == "digest":  # the hash of a password, without salt
+            self[-1] = self[-1]._replace(secret=True)
+
+    def rest(self, name: str, *, secret: bool = False) -> None:
+        """All bytes that are left, as one row; none if there are none."""
+        if self.left:
+            data = self.data[self.at :]
+            self._add(len(data), name, data, "Buffer", secret)
+
+    def number(self, name: str, word: str = "Int") -> int:
+        """A value of fixed size; no layout of the protocol has one that is no whole number."""
+        layout = struct.Struct(">" + FIXED[word])
+        self._need(layout.size, name)
+        (value,) = layout.unpack_from(self.data, self.at)
+        self._add(layout.size, name, value, word)
+        return int(value)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _add(
+        self, size: int, name: str, value: Value, word: str = "Int", secret: bool = False
+    ) -> None:
+        self.append(Row(self.at, size, name, value, word, secret))
+        self.at += size
+
+    def _need(self, size: int, name: str) -> None:
+        if size > self.left:
+            raise MalformedError(self.at, f"{name} needs {size} bytes, and {self.left} are left")
+
+    def _field(self, field: Field, name: str) -> None:
+        if field.tail and not self.left:
+            return
+        if field.vector:
+            self._vector(field, name)
+        elif field.record is not None:
+            self.record(field.record, name + ".")
+        elif field.word in FIXED:
+            self.number(name, field.word)
+        else:
+            self._bytes(field.word, name, nullable=field.nullable)
+
+    def _bytes(self, word: str, name: str, *, nullable: bool) -> None:
+        begin = self.at
+        size = self.number(f"length of {name}")
+        if size == -1 and nullable:
+            self.pop()
+            self.at = begin
+            self._add(4, name, None, word)
+            return
+        if size < 0:
+            raise MalformedError(begin, f"{name} has the length {size}")
+        self._need(size, name)
+        data = self.data[self.at : self.at + size]
+        if word != "UString":
+            self._add(size, name, data, word, secret=word == "Secret")
+            return
+        try:
+            text = read_text(data)
+        except UnicodeError:
+            raise MalformedError(self.at, f"{name} is no UTF-8") from None
+        self._add(size, name, text, word)
+
+    def _vector(self, field: Field, name: str) -> None:
+        begin = self.at
+        count = self.number(f"count of {name}")
+        if count == -1 and field.nullable:
+            return
+        least = field.least
+        if count < 0 or count * least > self.left:
+            raise MalformedError(begin, f"{name} claims {count} elements in {self.left} bytes")
+        for index in range(count):
+            if field.record is not None:
+                self.record(field.record, f"{name}[{index}].")
+            else:
+                self._bytes(field.word, f"{name}[{index}]", nullable=False)
+
+
+# --- message --------------------------------------------------------------------------------------
+# One message: what it is, its rows, and what is wrong with it.
+#
+# Decides which layout which bytes have; must not know connections or records.  A ``Message`` is
+# made of any bytes and never raises: what cannot be read is its last row, and ``problem`` says why.
 
 # Their bytes hide secrets, wherever the reading stops.
 SECRET = frozenset({"connect", "auth", "sasl"})

@@ -1,35 +1,77 @@
-"""Where records go: formats, each to standard output or to a file.
+"""What is shown of a run, and where: a filter, formats, statistics.
 
-Text and jsonl are written as records come; drawings are made at the end, of the first ``MOST``
-records, and say how many are left out.
+Text and jsonl are written as records come; a drawing is made at the end, of the first ``MOST``
+records, and says how many are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
+from typing import Any, TextIO
 
 from zkwire.cli.command import UsageError
-from zkwire.cli.output import printable
-from zkwire.cli.spy.text import WIDEST, in_ascii, line, table
+from zkwire.cli.output import Output, printable
+from zkwire.cli.spy.message import operations
+from zkwire.cli.spy.text import WIDEST, as_svg, cut_path, failed, in_ascii, line, paths_of, table
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, TextIO
+Record = dict[str, Any]
 
-    from zkwire.cli.output import Output
-    from zkwire.cli.spy.stats import Stats
-
-    Record = dict[str, Any]
-
-FORMATS = ("text", "jsonl", "mermaid", "svg", "html", "none")
-ENDINGS = {"txt": "text", "log": "text", "jsonl": "jsonl", "mmd": "mermaid", "svg": "svg",
-           "html": "html"}  # fmt: skip
+HAPPENINGS = frozenset({"open", "close", "fault"})
+FORMATS = ("text", "jsonl", "svg", "none")
+ENDINGS = {"txt": "text", "log": "text", "jsonl": "jsonl", "svg": "svg"}
 MOST = 300
+GROUPS = ("op", "path", "client")
+PERCENTILES = (50, 95, 99)
+MOST_LINES = 100
+_STEP = math.log(1.01)
+_LEAST = 0.001  # milliseconds
+
+
+class Filter:
+    """Which records are shown; what is forwarded is none of its business.
+
+    ``pings``, ``op``, ``path``, ``session`` and ``errors_only`` are as the command has them.
+    ValueError for an operation or a session that cannot be.  A reply is shown for its own path or
+    for that of its request.  Faults are always shown.
+    """
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self._pings = bool(asked.pings)
+        self._ops = frozenset(
+            found
+            for word in asked.op
+            for name in word.split(",")
+            for found in ((name,) if name in HAPPENINGS else operations(name))
+        )
+        self._path = asked.path
+        self._session = f"{int(asked.session, 16):#x}" if asked.session else None
+        self._errors = bool(asked.errors_only)
+
+    def shows(self, record: Record) -> bool:
+        """Whether this record is shown."""
+        op = record["op"]
+        if op == "fault":
+            return True
+        if op == "ping" and not self._pings and "ping" not in self._ops:
+            return False
+        if self._ops and op not in self._ops:
+            return False
+        if self._session is not None and record.get("session") != self._session:
+            return False
+        if self._errors and not failed(record):
+            return False
+        return self._path is None or any(fnmatchcase(p, self._path) for p in paths_of(record))
+
+
+# --- formats --------------------------------------------------------------------------------------
 
 
 class Pair(argparse.Action):
@@ -60,20 +102,21 @@ class Outputs:
     """All outputs of a run; UsageError if two go to standard output, OSError for a bad file."""
 
     def __init__(self, pairs: list[list[str | None]], output: Output, *, tables: bool) -> None:
-        self.formats = {pair[0] for pair in pairs}
         if sum(file is None for name, file in pairs if name != "none") > 1:
             raise UsageError("two formats for standard output; -o FILE behind one of them")
         self._output = output
-        self._tables = tables
         self._files = ExitStack()
-        self._lines: list[Callable[[Record], None]] = []
-        self._drawings: list[tuple[str, TextIO | None]] = []
-        self._tellers: list[Callable[[Stats], None]] = []
-        self._records: list[Record] = []
+        self._writers: list[_Text | _Lines | _Drawing] = []
         self.count: int = 0
         try:
-            for name, file in pairs:
-                self._add(str(name), file)
+            for name, path in pairs:
+                file: TextIO | None = None
+                if path is not None and name != "none":
+                    file = self._files.enter_context(open(path, "w", encoding="utf-8"))  # noqa: SIM115
+                if name == "text":
+                    self._writers.append(_Text(output, file, tables=tables))
+                elif name != "none":
+                    self._writers.append((_Lines if name == "jsonl" else _Drawing)(output, file))
         except BaseException:
             self._files.close()
             raise
@@ -81,59 +124,27 @@ class Outputs:
     def show(self, record: Record) -> None:
         """Write a record, or keep it."""
         self.count += 1
-        for write in self._lines:
-            write(record)
-        if self._drawings and len(self._records) < MOST:
-            self._records.append(record)
+        for writer in self._writers:
+            writer.show(record)
 
     def finish(self, stats: Stats | None) -> None:
         """Make the drawings, write the statistics, close the files."""
         with self._files:
-            for name, file in self._drawings:
-                text = draw(name, self._records, self.count - len(self._records))
-                if file is None:
-                    self._output.bytes(text.encode())
-                else:
-                    file.write(text)
-            if stats is not None:
-                for tell in self._tellers or [self._tell]:
-                    tell(stats)
-
-    def _add(self, name: str, path: str | None) -> None:
-        if name == "none":
-            return
-        file = None
-        if path is not None:
-            file = self._files.enter_context(open(path, "w", encoding="utf-8"))  # noqa: SIM115
-        if name == "text":
-            width, plain = terminal(file)
-            text = _Text(self._output, file, width, plain, tables=self._tables)
-            self._lines.append(text.show)
-            self._tellers.append(text.tell)
-        elif name == "jsonl":
-            lines = _Lines(file)
-            self._lines.append(lines.show)
-            self._tellers.append(lines.tell)
-        else:
-            self._drawings.append((name, file))
-
-    def _tell(self, stats: Stats) -> None:
-        """The statistics, where no format has them: behind ``-f none``, else as a note."""
-        drawn = any(file is None for _, file in self._drawings)
-        for row in stats.lines(terminal(None)[0]):
-            (self._output.note if drawn else self._output.line)(row)
+            for writer in self._writers:
+                writer.finish(stats)
+            if stats is not None and all(isinstance(each, _Drawing) for each in self._writers):
+                drawn = any(each.file is None for each in self._writers)
+                for row in stats.lines(terminal(None)[0]):
+                    (self._output.note if drawn else self._output.line)(row)
 
 
 class _Text:
     """Lines for people."""
 
-    def __init__(
-        self, output: Output, file: TextIO | None, width: int, plain: bool, *, tables: bool
-    ) -> None:
+    def __init__(self, output: Output, file: TextIO | None, *, tables: bool) -> None:
         self._output = output
-        self._file = file
-        self._width = width
-        self._plain = plain
+        self.file = file
+        self._width, self._plain = terminal(file)
         self._tables = tables
 
     def show(self, record: Record) -> None:
@@ -146,16 +157,15 @@ class _Text:
         for row in table(record, self._width) if self._tables else ():
             self._write(row, "dim")
 
-    def tell(self, stats: Stats) -> None:
-        self._write("", "")
-        for row in stats.lines(self._width):
+    def finish(self, stats: Stats | None) -> None:
+        for row in ["", *stats.lines(self._width)] if stats is not None else []:
             self._write(row, "")
 
     def _write(self, text: str, colour: str) -> None:
         text = in_ascii(text) if self._plain else text
-        if self._file is not None:
-            self._file.write(printable(text) + "\n")
-            self._file.flush()
+        if self.file is not None:
+            self.file.write(printable(text) + "\n")
+            self.file.flush()
         else:
             self._output.line(text, colour=colour, flush=True)
 
@@ -163,28 +173,40 @@ class _Text:
 class _Lines:
     """JSON Lines."""
 
-    def __init__(self, file: TextIO | None) -> None:
-        self._file: TextIO | None = file or sys.stdout
+    def __init__(self, _: Output, file: TextIO | None) -> None:
+        self.file: TextIO | None = file or sys.stdout
 
     def show(self, record: Record) -> None:
-        if self._file is not None:  # None: the process was started without it
-            self._file.write(json.dumps(record) + "\n")
-            self._file.flush()
+        if self.file is not None:  # None: the process was started without it
+            self.file.write(json.dumps(record) + "\n")
+            self.file.flush()
 
-    def tell(self, stats: Stats) -> None:
-        for record in stats.records():
+    def finish(self, stats: Stats | None) -> None:
+        for record in stats.records() if stats is not None else ():
             self.show(record)
 
 
-def draw(name: str, records: list[Record], left: int = 0) -> str:
-    """A drawing of records, of which ``left`` more are left out."""
-    if name == "mermaid":
-        from zkwire.cli.spy.mermaid import diagram
+class _Drawing:
+    """An SVG, made at the end."""
 
-        return "\n".join(diagram(records, left)) + "\n"
-    from zkwire.cli.spy.drawing import as_html, as_svg
+    def __init__(self, output: Output, file: TextIO | None) -> None:
+        self._output = output
+        self.file = file
+        self._records: list[Record] = []
+        self._left = 0
 
-    return (as_svg if name == "svg" else as_html)(records, left)
+    def show(self, record: Record) -> None:
+        if len(self._records) < MOST:
+            self._records.append(record)
+        else:
+            self._left += 1
+
+    def finish(self, _: Stats | None) -> None:
+        text = as_svg(self._records, self._left)
+        if self.file is None:
+            self._output.bytes(text.encode())
+        else:
+            self.file.write(text)
 
 
 def terminal(file: TextIO | None) -> tuple[int, bool]:
@@ -195,3 +217,81 @@ def terminal(file: TextIO | None) -> tuple[int, bool]:
     if sys.stdout is None or not sys.stdout.isatty():
         return WIDEST, plain
     return max(40, min(WIDEST, shutil.get_terminal_size((80, 24)).columns)), plain
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+class Group:
+    """What is counted for one group."""
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.errors: int = 0
+        self.bytes: int = 0
+        self._times: Counter[int] = Counter()
+
+    def add(self, record: Record) -> None:
+        """Count one record."""
+        self.count += record["dir"] == "c2s" or record["op"] == "watch"
+        self.errors += failed(record)
+        self.bytes += record["bytes"]
+        if "rtt_ms" in record:
+            self._times[round(math.log(max(record["rtt_ms"], _LEAST)) / _STEP)] += 1
+
+    def percentile(self, percent: int) -> float | None:
+        """Milliseconds, within which so many per cent of the answers came; None without any."""
+        left = math.ceil(self._times.total() * percent / 100)
+        for step in sorted(self._times):
+            left -= self._times[step]
+            if left <= 0:
+                return round(math.exp(step * _STEP), 3)
+        return None
+
+
+class Stats:
+    """How many requests (and watch events), how many bytes, how long until the answer.
+
+    ``by`` is one of ``GROUPS``.  Times are kept as counts in steps of one per cent, so a run may
+    last for days; a percentile is exact to that step.
+    """
+
+    def __init__(self, by: str) -> None:
+        self.by = by
+        self.groups: dict[str, Group] = {}
+
+    def add(self, record: Record) -> None:
+        """Count a message."""
+        if "dir" in record:
+            self.groups.setdefault(self._name(record), Group()).add(record)
+
+    def records(self) -> Iterator[Record]:
+        """One object for each group, the largest count first."""
+        for name, group in self._sorted():
+            times = {f"p{percent}_ms": group.percentile(percent) for percent in PERCENTILES}
+            counts = {"count": group.count, "errors": group.errors, "bytes": group.bytes}
+            yield {"v": 1, "stats": self.by, "group": name, **counts, **times}
+
+    def lines(self, width: int) -> Iterator[str]:
+        """A table for people."""
+        room = width - 53
+        numbers = "".join(f"{name:>9}" for name in ("p50 ms", "p95 ms", "p99 ms"))
+        yield f"{self.by:{room}} {'count':>8} {'errors':>6} {'bytes':>9}{numbers}"
+        for index, (name, group) in enumerate(self._sorted()):
+            if index == MOST_LINES:
+                yield f"... and {len(self.groups) - MOST_LINES} more"
+                return
+            times = [group.percentile(percent) for percent in PERCENTILES]
+            shown = "".join(f"{'-' if time is None else f'{time:.1f}':>9}" for time in times)
+            counts = f"{group.count:8} {group.errors:6} {group.bytes:9}"
+            yield f"{cut_path(name, room):{room}} {counts}{shown}"
+
+    def _name(self, record: Record) -> str:
+        if self.by == "path":
+            return next(iter(paths_of(record)), "-")
+        if self.by == "client":
+            return str(record.get("session") or f"c{record['conn']}")
+        return str(record["op"])
+
+    def _sorted(self) -> list[tuple[str, Group]]:
+        return sorted(self.groups.items(), key=lambda item: (-item[1].count, item[0]))

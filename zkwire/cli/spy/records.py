@@ -5,29 +5,39 @@ A record is a JSON object: ``v`` 1; ``n``, its number in the run; ``t``, seconds
 ``path``; what else belongs to the operation; ``bytes``, the size with the length in front.  Replies
 add ``zxid``, ``err``, ``error``, ``re`` (the ``n`` of the request) and ``rtt_ms``; a reply's
 ``path`` is that of its request, and ``created`` the path in the reply.  What a fault has kept from
-its receiver is ``lost``.  A ``gap`` has as ``bytes`` how many are missing in a capture, with those
-that are left of the messages around them.  Without ``dir``, ``op`` is ``open``, ``close`` or
-``fault``.
+its receiver is ``lost``.  Without ``dir``, ``op`` is ``open``, ``close`` or ``fault``.
 
 Invariant: what must not be shown is not in a record, so no form of one can show it.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from zkwire.cli.output import hex_id
-from zkwire.cli.spy.details import details, rows_of
-from zkwire.cli.spy.meaning import error_name
-from zkwire.cli.spy.message import Message
+from zkwire.cli.spy.message import (
+    FLAGS,
+    HIDDEN,
+    MODES,
+    MULTIS,
+    STATES,
+    Message,
+    error_name,
+    event_name,
+    note,
+    shown,
+    watch_type,
+)
+from zkwire.wire.ops import OPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from zkwire.cli.spy.details import Privacy
+    from zkwire.cli.spy.message import Row, Value
     from zkwire.cli.spy.tap import Event
     from zkwire.testing.proxy.frames import Frame
 
     Record = dict[str, Any]
+
 
 VERSION = 1
 KINDS = {"connect": "connect", "notification": "event"}
@@ -53,13 +63,7 @@ class Recorder:
         if event.frame is not None:
             record = self._message(record, event.frame)
             return record | {"lost": True} if event.detail == "lost" else record
-        if event.what == "gap":
-            side, missing = event.detail.split()
-            gap = {"dir": side, "op": "gap", "bytes": int(missing)}
-            return self._with_session(record) | gap
-        if event.what == "fault":
-            return self._with_session(record) | {"op": "fault", "fault": event.detail}
-        name = "peer" if event.what == "open" else "by"
+        name = {"open": "peer", "close": "by"}.get(event.what, event.what)
         record = self._with_session(record) | {"op": event.what, name: event.detail}
         if event.what == "close":
             self._sessions.pop(event.connection, None)
@@ -75,9 +79,8 @@ class Recorder:
             if frame.kind == "command":
                 record["word"] = frame.op
             return record | {"bytes": len(frame.raw)}
-        kind = KINDS.get(frame.kind, "request" if frame.direction == "c2s" else "reply")
-        message = Message(frame.raw, frame.direction, kind, frame.opcode)
-        values = message.values()
+        message = message_of_frame(frame)
+        kind, values = message.kind, message.values()
         if kind == "connect" and values.get("session_id"):
             self._sessions[frame.connection] = hex_id(int(values["session_id"] or 0))
         record = self._with_session(record) | {"dir": frame.direction}
@@ -98,9 +101,189 @@ class Recorder:
         return record
 
 
+def message_of_frame(frame: Frame) -> Message:
+    """What the bytes of a frame say."""
+    kind = KINDS.get(frame.kind, "request" if frame.direction == "c2s" else "reply")
+    return Message(frame.raw, frame.direction, kind, frame.opcode)
+
+
+def byte_table(frame: Frame) -> list[list[Any]]:
+    """The byte table of one frame, with its secrets hidden."""
+    return rows_of(message_of_frame(frame), Privacy("hex", 32))
+
+
 def _answers(record: Record, frame: Frame, request: Frame) -> None:
     """What a reply has of its request."""
     if request.path is not None:
         record["path"] = request.path
     record["re"] = request.number
     record["rtt_ms"] = round((frame.time - request.time) * 1000, 3)
+
+
+# --- details --------------------------------------------------------------------------------------
+# What a record has beside the header of its message: paths, flags, sizes, results, byte tables.
+#
+# Decides what of a node's data is shown and what is a secret: credentials, tokens, the passwords of
+# sessions, the hashes of passwords in access lists.
+
+MOST_ROWS = 200
+LONGEST_HEX = 64  # bytes of one row
+DATA = frozenset({"data", "body", "unknown"})
+_COUNTED = ("children", "ephemerals", "acl", "client_info")
+_WATCHES = ("data", "exist", "child", "persistent", "persistent_recursive")
+
+
+class Privacy(NamedTuple):
+    """How much is shown: ``data`` is none, size, text or hex, of at most ``most`` bytes."""
+
+    data: str = "size"
+    most: int = 64
+    secrets: bool = False
+
+
+def details(message: Message, privacy: Privacy) -> dict[str, Any]:
+    """The fields of a record that depend on the operation, in a fixed order."""
+    values = message.values()
+    if message.kind == "connect":
+        return _greeting(message, values, privacy)
+    if message.kind == "event":
+        return _event(values)
+    if message.op in MULTIS:
+        return _multi(message)
+    found = _named(message, values)
+    for name in _COUNTED:
+        if f"count of {name}" in values:
+            found[name] = max(int(values[f"count of {name}"] or 0), 0)
+    for row in message.rows:
+        if row.name in DATA and isinstance(row.value, bytes) and row.name != "unknown":
+            found |= _data(row, privacy)
+        elif row.word == "Secret":
+            found["secret"] = _secret(row, privacy)
+    return found
+
+
+def rows_of(message: Message, privacy: Privacy) -> list[list[Any]]:
+    """The byte table: offset, bytes, name, value and note of each field."""
+    table: list[list[Any]] = []
+    for found in message.rows[:MOST_ROWS]:
+        row = found._replace(secret=found.secret and not privacy.secrets)
+        what = note(row, event=message.kind == "event")
+        table.append([row.at, _hex(message, row, privacy), row.name, shown(row), what])
+    if len(message.rows) > MOST_ROWS:
+        row, left = message.rows[MOST_ROWS], len(message.rows) - MOST_ROWS
+        table.append([row.at, "…", "more", f"{left} fields", ""])
+    return table
+
+
+def _greeting(message: Message, values: dict[str, Value], privacy: Privacy) -> dict[str, Any]:
+    found: dict[str, Any] = {"timeout_ms": values.get("time_out")}
+    if message.direction == "c2s":
+        found["last_zxid"] = hex_id(int(values.get("last_zxid_seen") or 0))
+        found["resumes"] = bool(values.get("session_id"))
+    else:
+        found["granted"] = bool(values.get("session_id"))
+    if values.get("read_only"):
+        found["read_only"] = True
+    for row in message.rows:
+        if row.name == "passwd":
+            found["secret"] = _secret(row, privacy)
+    return found
+
+
+def _event(values: dict[str, Value]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "path" in values:
+        state = int(values["state"] or 0)
+        found["type"] = event_name(int(values["type"] or 0))
+        found["state"] = STATES.get(state, str(state))
+        found["path"] = values["path"]
+    if int(values.get("zxid") or 0) > 0:
+        found["zxid"] = hex_id(int(values["zxid"] or 0))
+    return found
+
+
+def _named(message: Message, values: dict[str, Value]) -> dict[str, Any]:
+    """The fields that operations share."""
+    found: dict[str, Any] = {}
+    request = message.kind == "request"
+    path = values.get("path", values.get("prefix_path"))
+    if path is not None and (request or message.op.startswith("create")):
+        found["path" if request else "created"] = path
+    if not request and int(values.get("zxid") or 0) > 0:
+        found["zxid"] = hex_id(int(values["zxid"] or 0))
+    if message.op == "unknown" and message.opcode is not None:
+        found["opcode"] = message.opcode
+    if not request:
+        version = values.get("stat.version", values.get("version"))
+        return found if version is None else found | {"version": version}
+    flags = values.get("flags")
+    if isinstance(flags, int):
+        found["flags"] = list(FLAGS.get(flags, (str(flags),)))
+    for name in ("version", "ttl", "scheme", "mode"):
+        if name in values:
+            found[name] = values[name]
+    if "mode" in found:
+        found["mode"] = MODES.get(found["mode"], str(found["mode"]))
+    if values.get("watch"):
+        found["watch"] = True
+    if message.op in ("remove_watches", "check_watches") and "type" in values:
+        found["type"] = watch_type(int(values["type"] or 0))
+    if "relative_zxid" in values:
+        found["last_zxid"] = hex_id(int(values["relative_zxid"] or 0))
+        counts = [values.get(f"count of {kind}_watches") or 0 for kind in _WATCHES]
+        found["watches"] = sum(int(count) for count in counts)
+    return found
+
+
+def _multi(message: Message) -> dict[str, Any]:
+    parts: list[Any] = []
+    values = message.values()
+    found: dict[str, Any] = {}
+    if message.kind == "reply" and int(values.get("zxid") or 0) > 0:
+        found["zxid"] = hex_id(int(values["zxid"] or 0))
+    for rows in message.parts():
+        fields = {row.name.partition("].")[2]: row.value for row in rows}
+        if fields.get("done"):
+            continue
+        op = OPS.get(int(fields.get("type") or 0))
+        if message.kind == "reply":
+            parts.append(error_name(int(fields.get("err") or 0)))
+        else:
+            name = op.name if op is not None else str(fields.get("type"))
+            parts.append({"op": name, "path": fields.get("path")})
+    return found | {"results" if message.kind == "reply" else "ops": parts}
+
+
+def _data(row: Row, privacy: Privacy) -> dict[str, Any]:
+    data = row.value
+    if privacy.data == "none" or not isinstance(data, bytes):
+        return {}
+    found: dict[str, Any] = {"size": len(data)}
+    piece = data[: privacy.most]
+    if row.secret and not privacy.secrets:
+        found["text"] = HIDDEN
+    elif privacy.data == "text":
+        found["text"] = piece.decode("utf-8", "backslashreplace")
+    elif privacy.data == "hex" or row.name == "body":
+        found["hex"] = piece.hex()
+    if len(piece) < len(data) and len(found) > 1:
+        found["cut"] = True
+    return {"data": found}
+
+
+def _secret(row: Row, privacy: Privacy) -> str:
+    if not privacy.secrets or not isinstance(row.value, bytes):
+        return HIDDEN
+    return row.value.decode("utf-8") if row.value.isascii() and row.value else row.value.hex()
+
+
+def _hex(message: Message, row: Row, privacy: Privacy) -> str:
+    if row.secret:
+        return HIDDEN
+    data = bytes(message.rows.data[row.at : row.at + row.size])
+    most = LONGEST_HEX
+    if row.word == "Buffer" and row.name.rpartition(".")[2] == "data":
+        most = privacy.most if privacy.data in ("text", "hex") else 0
+    elif row.name in DATA:
+        most = privacy.most
+    return data[:most].hex() + ("…" if len(data) > most else "")

@@ -1,26 +1,34 @@
-"""``zkwire spy``: a proxy between clients and servers that shows, keeps and breaks what passes."""
+"""``zkwire spy``: a proxy between clients and servers that shows, keeps and breaks what passes.
+
+In a run, signals, the end of the program and times all arrive at one place, the queue of events, so
+the end is always the same: what has passed is written, then the drawings, then the statistics.
+"""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import threading
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
+from queue import Empty
+from time import monotonic
 
 from zkwire.cli.arguments import TLS, add_options, duration
 from zkwire.cli.command import Command, UsageError
-from zkwire.cli.exits import FAILED, with_status
-from zkwire.cli.spy.details import Privacy
+from zkwire.cli.context import Context
+from zkwire.cli.exits import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, with_status
+from zkwire.cli.interrupts import handled
 from zkwire.cli.spy.faults import KINDS, Faults
-from zkwire.cli.spy.filters import Filter
-from zkwire.cli.spy.outputs import FORMATS, Outputs, Pair
-from zkwire.cli.spy.stats import GROUPS, Stats
+from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats
+from zkwire.cli.spy.records import Privacy, Recorder
+from zkwire.cli.spy.tap import Event, Tap
+from zkwire.session.hosts import parse_hosts
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from zkwire.cli.context import Context
-    from zkwire.cli.spy.tap import Tap
+_LAST_WORDS = 2.0  # seconds for the connections of a program that has ended
+_PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -33,7 +41,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--fault", action="append", default=[], metavar="SPEC", help=f"do this, too: {KINDS}")
     add("-n", "--count", type=int, metavar="COUNT", help="end behind so many shown messages")
     add("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time")
-    does = "show a recording (jsonl) or a capture (pcap, pcapng) instead; - is standard input"
+    does = "show a recording (jsonl) instead; - is standard input"
     add("--read", metavar="FILE", help=does)
     add_options(parser, "TLS to the servers", TLS)
     add = parser.add_argument_group("TLS to the clients").add_argument
@@ -53,7 +61,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--show-secrets", action="store_true", help=does)
     add("--hex", action="store_true", help="a table of its bytes below each message")
     add = parser.add_argument_group("how").add_argument
-    does = "text (default), jsonl, mermaid, svg, html, or none; several with -o"
+    does = "text (default), jsonl, svg, or none; several with -o"
     add("-f", "--format", dest="pairs", action=Pair, choices=FORMATS, metavar="FORMAT", help=does)
     does = "write the format before it to a file; without -f its ending says the format"
     add("-o", "--output", dest="pairs", action=Pair, metavar="FILE", help=does)
@@ -65,37 +73,26 @@ def _spy(context: Context, asked: Namespace) -> int:
     faults, shown = Faults(asked.fault), Filter(asked)
     _check(asked)
     listen = _listen(asked.listen)
-    upstreams, chroot = _upstreams(asked)
+    hosts, chroot = parse_hosts(asked.upstream) if asked.upstream is not None else ([], "")
+    upstreams = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts]
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
+    stats = Stats(asked.by) if asked.stats else None
+    tap: Tap | None = None
     try:
         open_tap = None if asked.read else _tapping(context, asked)
         outputs = Outputs(pairs, context.output, tables=asked.hex)
+        try:
+            tap = open_tap(upstreams, faults, listen) if open_tap else None
+        except OSError:
+            outputs.finish(None)
+            raise
     except OSError as error:
         raise with_status(error, FAILED) if asked.program else error from None
-    rows = asked.hex or "html" in outputs.formats
-    privacy = Privacy(asked.data, asked.max_data, asked.show_secrets)
-    stats = Stats(asked.by) if asked.stats else None
-    if open_tap is None:
-        from zkwire.cli.spy.replay import replay
+    if tap is not None:
+        return _Run(context, asked, shown, outputs, stats, tap).run(faults, chroot)
+    from zkwire.cli.spy.reading import replay
 
-        return replay(asked, shown, outputs, stats, partial(_captured, context, privacy, rows))
-    from zkwire.cli.spy.run import Run
-
-    run = Run(context, asked, shown, outputs, stats, open_tap)
-    return run.run(upstreams, chroot, faults, listen, privacy, rows=rows)
-
-
-def _captured(
-    context: Context, privacy: Privacy, rows: bool, data: bytes, source: str
-) -> Iterator[dict[str, Any]]:
-    """The records of a capture of packets."""
-    from zkwire.cli.spy.capture import read
-    from zkwire.cli.spy.records import Recorder
-
-    capture = read(data, source)
-    for note in capture.notes:
-        context.output.note(note)
-    return map(Recorder(capture.start, privacy, rows=rows).record, capture.events)
+    return replay(asked, shown, outputs, stats)
 
 
 def _check(asked: Namespace) -> None:
@@ -114,24 +111,12 @@ def _check(asked: Namespace) -> None:
 def _tapping(context: Context, asked: Namespace) -> Callable[..., Tap]:
     """What opens the tap, once it is known where: a plain one, or one that speaks TLS."""
     if context.tls is None and not asked.tls_cert:
-        from zkwire.cli.spy.tap import Tap
-
         return Tap
-    from zkwire.cli.spy.secured import SecuredTap, shown_to_clients
+    from zkwire.cli.spy.tls import SecuredTap, shown_to_clients
 
     clients = shown_to_clients(asked.tls_cert, asked.tls_key) if asked.tls_cert else None
     report = context.output.note
     return partial(SecuredTap, servers=context.tls, clients=clients, report=report)
-
-
-def _upstreams(asked: Namespace) -> tuple[list[str], str]:
-    """The addresses of the servers, and the chroot, which is for the client alone."""
-    if asked.upstream is None:
-        return [], ""
-    from zkwire.session.hosts import parse_hosts
-
-    hosts, chroot = parse_hosts(asked.upstream)
-    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts], chroot
 
 
 def _listen(text: str) -> tuple[str, int]:
@@ -139,6 +124,165 @@ def _listen(text: str) -> tuple[str, int]:
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
         raise UsageError(f"--listen {text}: HOST:PORT, such as 127.0.0.1:2182")
     return host.strip("[]"), int(port)
+
+
+class _Run:
+    """One run: events from the proxy become records, until something ends it."""
+
+    def __init__(
+        self,
+        context: Context,
+        asked: Namespace,
+        shown: Filter,
+        outputs: Outputs,
+        stats: Stats | None,
+        tap: Tap,
+    ) -> None:
+        self._note = context.output.note
+        self._asked = asked
+        self._filter = shown
+        self._outputs = outputs
+        self._stats = stats
+        self._tap = tap
+        self._program: _Program | None = None
+        self._timers: list[tuple[float, Callable[[], object]]] = []
+        privacy = Privacy(asked.data, asked.max_data, asked.show_secrets)
+        self._recorder = Recorder(tap.start, privacy, rows=asked.hex)
+
+    def run(self, faults: Faults, chroot: str) -> int:
+        """Run until the end; the exit status."""
+        status, tap, asked = 0, self._tap, self._asked
+        self._set_timers(faults)
+        try:
+            with self._signals():
+                address = ",".join(tap.hosts) + chroot
+                self._note(f"listening on {address}, for {asked.upstream}")
+                if asked.program:
+                    self._program = _Program(asked.program, address, lambda: self._put("exit"))
+                ended = self._take_all()
+        finally:
+            if self._program is not None:
+                status = self._program.finish()
+            tap.close()
+            try:
+                while not tap.events.empty():  # what has passed until the end
+                    event = tap.events.get()
+                    if event.what in ("frame", "open", "close", "fault"):
+                        self._show(event)
+            finally:  # the reader of the text may have ended, and there are files
+                self._outputs.finish(self._stats)
+        if self._program is None and ended in (signal.SIGTERM, signal.SIGHUP):
+            return BY_SIGNAL + ended
+        return status
+
+    def _set_timers(self, faults: Faults) -> None:
+        tap, seconds = self._tap, self._asked.seconds
+        for fault in faults.timed:
+            at = tap.start + fault.at
+            if fault.kind == "expire":
+                self._timers.append((at, partial(tap.expire_all, fault)))
+            else:
+                self._timers.append((at, partial(tap.freeze, fault, True)))
+                self._timers.append((at + fault.seconds, partial(tap.freeze, fault, False)))
+        if seconds is not None:
+            self._timers.append((tap.start + seconds, lambda: self._put("time")))
+        self._timers.sort(key=lambda timer: timer[0])
+
+    def _take_all(self) -> int:
+        """Take events until the end; the number of the signal that has brought it, or 0."""
+        last = False
+        while not (last and not self._tap.connections):
+            event = self._next()
+            if event.what == "exit":
+                last = True
+                self._tap.settle()
+                self._timers = [(monotonic() + _LAST_WORDS, lambda: self._put("time"))]
+            elif event.what == "signal" and self._program is not None:
+                if int(event.detail) != signal.SIGINT:  # the terminal sends that to both
+                    self._program.process.send_signal(int(event.detail))
+            elif event.what == "signal":
+                return int(event.detail)
+            elif event.what == "time":
+                return 0
+            else:
+                self._show(event)
+            if self._enough:
+                return 0
+        return 0
+
+    @property
+    def _enough(self) -> bool:
+        return self._asked.count is not None and self._outputs.count >= self._asked.count
+
+    def _next(self) -> Event:
+        while True:
+            while self._timers and self._timers[0][0] <= monotonic():
+                self._timers.pop(0)[1]()
+            wait = max(self._timers[0][0] - monotonic(), 0.0) if self._timers else None
+            try:
+                return self._tap.events.get(timeout=wait)
+            except Empty:
+                continue
+
+    def _show(self, event: Event) -> None:
+        record = self._recorder.record(event)
+        if self._enough or not self._filter.shows(record):
+            return
+        if self._stats is not None:
+            self._stats.add(record)
+        self._outputs.show(record)
+
+    def _put(self, what: str, detail: str = "") -> None:
+        self._tap.events.put(Event(0, monotonic(), 0, what, detail))
+
+    @contextmanager
+    def _signals(self) -> Generator[None]:
+        """SIGINT, SIGTERM and SIGHUP become events; a second one ends the run where it stands."""
+        came: list[int] = []
+
+        def handle(number: int, _: object) -> None:
+            came.append(number)
+            if len(came) > 1:
+                raise KeyboardInterrupt
+            self._put("signal", str(number))
+
+        with handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), handle):
+            yield
+
+
+class _Program:
+    """The program that is run as the client; ``{}`` in its words becomes the address.
+
+    ``ended`` is called in a thread when it has ended.  OSError, with the exit status 126 or 127, if
+    it cannot be started.
+    """
+
+    def __init__(self, words: list[str], address: str, ended: Callable[[], object]) -> None:
+        words = [word.replace("{}", address) for word in words]
+        try:
+            self.process = subprocess.Popen(words)
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            problem = OSError(f"cannot run {words[0]}: {error.strerror or error}")
+            raise with_status(problem, NOT_FOUND if missing else NOT_EXECUTABLE) from None
+        self._ended = ended
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> int:
+        """End it if it still runs; its exit status, or 128 and the number of its signal."""
+        self.process.terminate()
+        try:
+            status = self.process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        self._thread.join()
+        return status if status >= 0 else BY_SIGNAL - status
+
+    def _wait(self) -> None:
+        self.process.wait()
+        self._ended()
 
 
 COMMANDS = {
@@ -151,7 +295,6 @@ COMMANDS = {
             "zkwire spy --fault cut-after:create HOST:PORT -- myclient {}",
             "zkwire spy -f none --stats --by path HOST:PORT --for 1m",
             "zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg",
-            "tcpdump -w zk.pcap port 2181; zkwire spy --read zk.pcap --stats",
         ),
         details="The words behind -- are a program that is run with {} replaced by the address of\n"
         "the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.\n"

@@ -8,15 +8,17 @@ No line is longer than the width: a path is cut in its middle, since its end say
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from zkwire.cli.output import one_line
-from zkwire.cli.spy.meaning import HIDDEN
+from zkwire.cli.picture import Picture, Step, svg
+from zkwire.cli.spy.message import HIDDEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
     Record = dict[str, Any]
+
 
 WIDEST = 120
 NARROW = 100  # below it, columns are narrower
@@ -117,7 +119,6 @@ def _behind(record: Record) -> Iterator[str]:
             yield f"{record[name]} {name}"
     yield from _data(record.get("data") or {})
     yield f"{record['bytes']} bytes that are no frame" if record["op"] == "raw" else ""
-    yield f"{record['bytes']} bytes missing in the capture" if record["op"] == "gap" else ""
     yield str(record.get("secret", ""))
 
 
@@ -140,3 +141,62 @@ def _greeting(record: Record) -> Iterator[str]:
         yield f"timeout {record['timeout_ms']}"
     if record.get("secret", HIDDEN) != HIDDEN:
         yield f"password {record['secret']}"
+
+
+def failed(record: Record) -> bool:
+    """Whether the record tells of an error: a refusal, a session that is gone, bad bytes."""
+    refused = record["op"] == "connect" and record.get("granted") is False
+    return bool(record.get("err")) or refused or "problem" in record
+
+
+def paths_of(record: Record) -> list[str]:
+    """All paths of a record."""
+    parts = record.get("ops") or ()
+    found = [record.get("path"), record.get("created"), *(part.get("path") for part in parts)]
+    return [path for path in found if path is not None]
+
+
+# --- drawing --------------------------------------------------------------------------------------
+# Records as a picture.
+
+LONGEST = 96
+GAP = 1.0  # seconds without a message that are drawn
+
+
+def as_svg(records: list[dict[str, Any]], left: int = 0) -> str:
+    """A drawing, whose lanes are the connections, and the server at the right.
+
+    It says that ``left`` more records are left out.
+    """
+    connections = sorted({record["conn"] for record in records if record["conn"]})
+    lanes = {connection: lane for lane, connection in enumerate(connections)}
+    steps: list[Step] = []
+    before = records[0]["t"] if records else 0.0
+    for record in records:
+        if record["t"] - before > GAP:
+            steps.append(Step("", "gap", None, None, f"{record['t'] - before:.1f} s"))
+        before = record["t"]
+        steps.append(_step(record, lanes, len(connections)))
+    if left:
+        steps.append(Step("", "gap", None, None, f"{left} more are left out"))
+    names = (*(f"c{connection}" for connection in connections), "server")
+    title = f"ZooKeeper on the wire: {sum('dir' in record for record in records)} messages"
+    about = f"{len(records)} steps between {len(connections)} connections and a server."
+    return svg(Picture(title, about, names, tuple(steps), frozenset(lanes.values())))
+
+
+def _step(record: dict[str, Any], lanes: dict[int, int], server: int) -> Step:
+    time, lane, op = f"+{record['t']:.4f}", lanes.get(record["conn"]), record["op"]
+    if op == "fault":
+        return Step(time, op, lane, None, cut(f"fault {record['fault']}", LONGEST), bad=True)
+    if op == "open":
+        return Step(time, op, lane, None, "connects")
+    if op == "close":
+        return Step(time, op, lane, None, cut(f"closed by the {record['by']}", LONGEST), bad=True)
+    before, path, behind = facts(record)
+    whole = "  ".join([op, *before, *([path] if path else []), *behind])
+    more, lost = whole if len(whole) > LONGEST else "", "lost" in record
+    rest = (cut(whole, LONGEST), failed(record) or lost, more, lost)
+    if record["dir"] == "c2s":
+        return Step(time, "request", lane, server, *rest)
+    return Step(time, "event" if op == "watch" else "reply", server, lane, *rest)

@@ -98,10 +98,6 @@ class Conversation:
         """The incomplete frame at the end of a direction, if there is one."""
         return self._splitters[direction].rest()
 
-    def resume(self, direction: Direction) -> None:
-        """The handshake of this direction is over, whether its bytes have been here or not."""
-        self._begun.add(direction)
-
     def expect(self, request: Frame, sent: bytes, action: Action | None) -> None:
         """Note that ``sent`` goes to the server for ``request``; ``action`` is for the reply."""
         if request.kind in ("command", "raw"):

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from zkwire.cli.lessons.play import Play
+    from zkwire.cli.lessons.stage import Play
 
 _NUMBER = 10  # digits that a server puts behind the name of a sequential node
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from docs.playground.bug import Bug
 from zkwire import Watch
-from zkwire.cli.lessons.bug import Bug
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.cli.lessons.bug import Resource
+    from docs.playground.bug import Resource
     from zkwire.testing.simulation.asyncio_client import SimulatedClient
 
 

@@ -9,6 +9,7 @@ what shows the frames: a page asks by :func:`answer`, in JSON.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from argparse import ArgumentParser
 from contextlib import redirect_stderr, redirect_stdout
@@ -19,27 +20,30 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import NamedTuple
 
+from docs.playground.bug import NAMES, Bug, Found, Replay, explored
+from docs.playground.holders import Holders
 from zkwire.cli.command import UsageError
-from zkwire.cli.lessons.bug import NAMES, Bug, Found, Replay, explored
 from zkwire.cli.lessons.command import add_flag
-from zkwire.cli.lessons.event import CUT, SAY, Event
-from zkwire.cli.lessons.holders import Holders
+from zkwire.cli.lessons.events import CUT, SAY, Event
 from zkwire.cli.lessons.lesson import TABLE, Lesson, find
-from zkwire.cli.lessons.picture import as_frames
+from zkwire.cli.lessons.picture import picture_of, rows_of
 from zkwire.cli.lessons.stage import Stage
-from zkwire.testing.simulation.client import Step, ViolationError
+from zkwire.cli.picture import Step, svg
+from zkwire.testing.simulation.client import Step as SimulationStep
+from zkwire.testing.simulation.client import ViolationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any, NoReturn
 
     from zkwire.cli.lessons.lesson import Flag
     from zkwire.testing.simulation.client import Client
 
 OWN_CODE = "your code"
-_EDITED = "zkwire.cli.lessons.edited"
+_EDITED = "docs.playground.edited"
+_LONG = re.compile(r"[^\s/]{25,}")  # the name of a node
 _QUICKLY = {"herd": "--waiters 8"}  # 32 take seconds in a browser
 
 
@@ -107,7 +111,7 @@ class Directed(Stage):
         if self._play.sessions.get(client.session.session_id) is None:
             self.say(f"{client.name} has no session that could expire.")
         else:
-            self._play.perform(Step("expire", client.name))
+            self._play.perform(SimulationStep("expire", client.name))
 
     def _note(self, client: Client, text: str) -> None:
         server = self._play.server_of(client.link) if client.link else self._server
@@ -209,11 +213,11 @@ def _hunt(bug: Bug, *, search: bool) -> list[Take]:
 def _frames(name: str, lesson: Lesson | Bug, takes: list[Take]) -> list[dict[str, Any]]:
     """A frame for each event but a ping: ``at`` is how many events it shows."""
     frames: list[dict[str, Any]] = []
-    for at, svg in as_frames(name, lesson, [take.event for take in takes]):
+    for at, drawn in as_frames(name, lesson, [take.event for take in takes]):
         event, sight = takes[at - 1]
         words = {"kind": event.kind, "text": event.text, "detail": event.detail}
         rows = [list(map(str, row)) for row in event.rows]
-        more = {"client": event.actor, "passed": event.passed, "rows": rows, "svg": svg}
+        more = {"client": event.actor, "passed": event.passed, "rows": rows, "svg": drawn}
         frames.append({"at": at, "time": round(event.time, 6), **words, **more, **sight})
     return frames
 
@@ -222,7 +226,7 @@ def _found(name: str) -> Lesson | Bug:
     """The lesson, or the recipe with a mistake, of this name."""
     if name not in NAMES:
         return find(name)
-    bug: Bug = import_module(f"zkwire.cli.lessons.{name.replace('-', '_')}").LESSON
+    bug: Bug = import_module(f"docs.playground.{name.replace('-', '_')}").LESSON
     return bug
 
 
@@ -247,7 +251,7 @@ def _flags(flags: Sequence[Flag], typed: str) -> Namespace:
     parser = _Parser(add_help=False, allow_abbrev=False)
     for flag in flags:
         add_flag(parser, flag)
-    parser.set_defaults(**{flag.name[2:].replace("-", "_"): flag.default for flag in flags})
+    parser.set_defaults(**{flag.dest: flag.default for flag in flags})
     return parser.parse_args(typed.split())
 
 
@@ -260,3 +264,27 @@ def _words(error: Exception) -> str:
         lines, error = [error.lineno], SyntaxError(error.msg)
     where = f" (line {lines[-1]} of the code)" if lines else ""
     return f"{type(error).__name__}: {error}{where}"
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def as_frames(name: str, lesson: Lesson | Bug, events: list[Event]) -> Iterator[tuple[int, str]]:
+    """How many events, and the picture of them, behind each event but a ping.
+
+    What has happened so far is at its place in the picture of the whole.  Long names are shortened
+    in their middle; the whole is shown by a viewer that hovers over it.
+    """
+    title = f"zkwire lesson {name}: {lesson.title}"
+    picture = picture_of(title, lesson.cast, events, lesson.servers)
+    picture = picture._replace(steps=tuple(map(_shortened, picture.steps)))
+    for number, event in enumerate(events, 1):
+        if event.frame is None or event.frame.kind != "ping":
+            rows = rows_of(events[:number], list(picture.lanes))
+            shown = sum(step is not None for _, step in rows)
+            yield number, svg(picture._replace(shown=min(shown, len(picture.steps))))
+
+
+def _shortened(step: Step) -> Step:
+    label = _LONG.sub(lambda found: f"{found[0][:8]}…{found[0][-14:]}", step.label)
+    return step if label == step.label else step._replace(label=label, more=step.label)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from zkwire.cli.lessons.event import EXPECT, Event
-from zkwire.cli.lessons.play import Play
+from zkwire.cli.lessons.events import EXPECT, Event
+from zkwire.cli.lessons.stage import Play
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode
 from zkwire.testing.simulation import Scripted, Simulation, Step, ViolationError, explore

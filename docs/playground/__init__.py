@@ -1,0 +1,1 @@
+"""The Python of the playground, which a browser loads beside zkwire itself."""
