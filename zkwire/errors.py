@@ -380,6 +380,10 @@ REJECTIONS = {
     ),
 }
 MISSING_CHROOT = "the chroot does not exist; a client without one can create it"
+TAKEN_NUMBER = (
+    "there is a node already with this name and the server's next number: the parent's counter is "
+    "behind the names of its children, as in a copied or restored tree, or at its end"
+)
 # What an overloaded server answers, sometimes late; a repetition after a pause may succeed.
 BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 # Some servers send these for a write that they may still execute.
@@ -393,8 +397,13 @@ PERHAPS_LOCAL = (
 )
 
 
-def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:
-    """The error for a code in a reply's header; an unknown code keeps its number."""
+def error_for(
+    code: int, op: str | None, path: str | None, sequential: bool = False
+) -> ZooKeeperError:
+    """The error for a code in a reply's header; an unknown code keeps its number.
+
+    ``sequential``: the request is a create that appends a number to ``path``.
+    """
     if code == SESSION_EXPIRED:
         local = f"; {PERHAPS_LOCAL}" if op == "multi" else ""
         return SessionExpiredError(f"the session has expired{local}", op=op, path=path)
@@ -403,7 +412,10 @@ def error_for(code: int, op: str | None, path: str | None) -> ZooKeeperError:
     kind = SERVER_ERRORS.get(code)
     if kind is None:
         return ServerError(code=code, op=op, path=path)
-    return kind(_cure(code, op or "", path or ""), op=op, path=path)
+    cure = _cure(code, op or "", path or "")
+    if sequential and code == NodeExistsError.code:
+        cure = TAKEN_NUMBER
+    return kind(cure, op=op, path=path)
 
 
 def _cure(code: int, op: str, path: str) -> str:

@@ -26,7 +26,7 @@ CHAPTERS = {
     "B": ("Fair lock: a queue of sequential nodes", 44),
     "C": ("Single-node locks", 10),
     "D": ("Read-write lock, semaphore, election", 13),
-    "E": ("Processes, signals, the command line", 13),
+    "E": ("Processes, signals, the command line", 14),
     "F": ("Services in the background", 3),
 }
 NUMBERS = [f"{chapter}{n + 1}" for chapter, (_, size) in CHAPTERS.items() for n in range(size)]

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.server_control import ZooKeeperServer
-from zkwire import Client, Watch
+from zkwire import AsyncSequentialLock, Client, Watch
 from zkwire import __version__ as zkwire_version
 from zkwire import testing as zkwire_testing
 from zkwire.cli.command import TABLE
-from zkwire.cli.demo import writers
-from zkwire.cli.demo.screen import Screen
 from zkwire.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,21 +48,14 @@ def test_demo_that_needs_nothing() -> None:
 def test_a_demo_that_does_not_hold_what_it_claims_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("a writer has ended")
+    async def nothing(*_: object) -> list[str]:
+        return []
 
-    monkeypatch.setattr(writers, "scene", broken)
+    monkeypatch.setattr(AsyncSequentialLock, "_find", nothing)
     assert main(["demo"]) == 1
     said = capsys.readouterr().out
-    assert "1 of 2 checks passed" in said
-    assert "failed: no error: RuntimeError: a writer has ended" in said
-
-
-def test_a_screen_without_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", None)
-    screen = Screen()
-    screen.check("shown nowhere", False)
-    assert screen.failures == ["shown nowhere"]
+    assert "not as expected: the lock has looked for its node" in said
+    assert "13 of 13" not in said
 
 
 @pytest.mark.since("3.5")
@@ -73,65 +64,15 @@ def test_a_screen_without_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_demo_on_a_real_server(zookeeper: ZooKeeperServer) -> None:
     assert_all_shown(zkwire("demo", "--server", zookeeper.hosts))
     with Client(zookeeper.hosts) as client:
-        assert [n for n in client.get_children("/") if n.startswith("zkwire-demo")] == []
+        assert [n for n in client.get_children("/") if n.startswith("zkwire-lesson")] == []
 
 
-@pytest.mark.since("3.5")
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("moment", "number"),
-    [
-        ("On the ZooKeeper", signal.SIGINT),  # nothing is made yet, or the root
-        ("yes NonBlockingLock", signal.SIGINT),  # the writers of the next round start
-        ("It is stopped", signal.SIGTERM),
-        ("yes BlockingLock: ", signal.SIGHUP),
-    ],
-)
-def test_an_interrupted_demo_removes_what_it_has_made(
-    moment: str, number: int, zookeeper: ZooKeeperServer, observer: Client
-) -> None:
-    """At Ctrl-C, which reaches all processes of the terminal, and at what is like it."""
-    before = observer.get_children("/")  # below are other tests, some with ACLs
-    command = [sys.executable, "-m", "zkwire", "demo", "--server", zookeeper.hosts]
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout is not None
-        assert any(moment in line for line in process.stdout)
-        os.killpg(process.pid, number)
-        said, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (128 + number, "")
-    assert "NO!" not in said
-    assert said.endswith("is removed: nothing is left on the server.\n")
-    observer.sync("/")
-    # Containers of other tests may go meanwhile.
-    assert set(observer.get_children("/")) <= set(before)
-
-
-def test_a_demo_whose_reader_has_ended_removes_what_it_has_made() -> None:
-    reader, writer = os.pipe()
-    with zkwire_testing.Server() as server:
-        command = [sys.executable, "-m", "zkwire", "demo", "--server", server.hosts]
-        with subprocess.Popen(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE) as process:
-            os.close(writer)
-            os.read(reader, 10)  # it shows its first words
-            os.close(reader)
-            assert process.communicate(timeout=60)[1] == b""
-        assert process.returncode == 141
-        with Client(server.hosts) as client:
-            assert client.get_children("/") == ["zookeeper"]
-
-
-def test_a_lesson_that_is_ended_removes_what_it_has_made() -> None:
+@pytest.mark.parametrize("words", [["lesson", "herd"], ["demo"]], ids=" ".join)
+def test_what_is_ended_removes_what_it_has_made(words: list[str]) -> None:
     with zkwire_testing.Server() as server, Client(server.hosts) as client:
         made = Watch()
         client.get_children("/", watch=made)
-        command = [sys.executable, "-m", "zkwire", "lesson", "herd", "--server", server.hosts]
+        command = [sys.executable, "-m", "zkwire", *words, "--server", server.hosts]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
             assert made.wait(60) is not None
             process.terminate()

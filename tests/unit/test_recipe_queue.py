@@ -33,7 +33,7 @@ from zkwire.recipes.classic.marks import PassingMarks
 from zkwire.recipes.classic.queue_items import is_item
 from zkwire.recipes.classic.queue_search import Search
 from zkwire.recipes.classic.queue_taking import AsyncQueue, Taking
-from zkwire.wire.model import DataAndStat
+from zkwire.wire.model import ChildrenAndStat, DataAndStat
 
 WORK = [Delete("/x")]
 ZXID = STAT.mzxid
@@ -198,7 +198,9 @@ ITEM = "entry-100-0000000001"
 
 
 def test_a_server_whose_counter_is_at_its_end_is_told_of() -> None:
-    queue, _ = a_queue(multi=[refused(NodeExistsError(), 0)])
+    numbers: list[Any] = [*STAT[:5], -2, *STAT[6:9], 0, *STAT[10:]]
+    end = ChildrenAndStat([], Stat(*numbers))
+    queue, _ = a_queue(multi=[refused(NodeExistsError(), 0)], get_children_with_stat=[end])
     with pytest.raises(SequenceExhaustedError):
         run(queue.put(b""))
 

@@ -331,6 +331,8 @@ class Queue(PathView, Sized):
         SessionExpiredError or a cancellation leave it in doubt if ``maybe_applied``: the item was
         put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
         producers each may be too late to see that.  ValueError if the item is too large.
+        NodeExistsError in a copied queue whose counter is more than 100,000 behind the names of its
+        items; if it is less, it is brought past them.
         """
         return run(self._algorithm.put(data, priority, timeout=timeout))
 

@@ -10,7 +10,7 @@ WORDS = {
     r"sasl=\.\.\., or auth=\[\.\.\.\] by one of": "--auth by one of",
     r"tls=ssl\.create_default_context\(\)": "--tls",
     r"for which read_only=True is": "for which --read-only is",
-    r"; make a new Client(, or .*)?$": "",
+    r"; make a new Client, or ask the supervisor for its next$": "",
     r"^session_timeout must": "--session-timeout must",
     r"; for a longer session, .*timedelta\(.*\)$": "",
     r"^lease_margin must (.*) of session_timeout,": r"--lease-margin must \1 of --session-timeout,",

@@ -76,7 +76,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "spy": ("spy.spy", "show what a client and a server say to each other, and break it"),
     "decode": ("spy.decode", "explain bytes of the protocol, field by field"),
     "lesson": ("lessons.command", "learn sessions, watches and locks by running them"),
-    "demo": ("demo.demo", "show what the locks do when things go wrong"),
+    "demo": ("demo", "show what the locks do when things go wrong"),
     "copy": ("transfer.load", "copy a tree to another path or ensemble"),
     "dump": ("transfer.dump", "write a tree as JSON Lines"),
     "load": ("transfer.load", "read a tree that dump has written"),
@@ -84,11 +84,11 @@ TABLE: dict[str, tuple[str, str]] = {
     "who": ("servers.owning", "show which session owns an ephemeral node, and what else"),
     "server": ("server", "run an in-memory ZooKeeper server, for tests and demos"),
     "shell": ("shell.shell", "look at nodes and change them, one command on each line"),
-    "completion": ("shell.completion", "write a completion file for bash, zsh or fish"),
+    "completion": ("completion", "write a completion file for bash, zsh or fish"),
     "help": ("help", "show all commands, or the examples and flags of one"),
 }
-# Processes of the demo, and what completion files run; no help shows them.
-HIDDEN = {"writer": "demo.demo", "holder": "demo.demo", "complete-path": "shell.completion"}
+# What completion files run; no help shows it.
+HIDDEN = {"complete": "completion"}
 
 
 def no_command(name: str, names: Iterable[str], lists: str) -> UsageError:

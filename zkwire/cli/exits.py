@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from zkwire import errors
 from zkwire.errors import (
     AuthFailedError,
     ClientClosedError,
@@ -28,9 +29,10 @@ USAGE = 2
 NOT_SENT = 3  # no server could be reached; nothing has been sent
 UNKNOWN = 4  # sent, and the connection broke before an answer: perhaps done
 EXPIRED = 5
+BEHIND = 6  # all is copied, but a counter of sequential names is behind them
 LOCK_LOST = 122
 TIMED_OUT = 124
-FAILED = 125  # the command itself failed before the program that it was to run
+FAILED = 125  # the command itself failed: before the program that it was to run, or by a defect
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 BY_SIGNAL = 128  # and the number of the signal
@@ -57,20 +59,39 @@ def status_of(error: BaseException) -> int:
         return UNKNOWN
     if isinstance(error, SessionExpiredError):
         return EXPIRED
+    if isinstance(error, ServerError):
+        return UNKNOWN if _is_uncertain(error) else REFUSED
     if isinstance(error, ZooKeeperError) and error.maybe_applied:
         return UNKNOWN
     if isinstance(error, OperationTimeoutError):
         return TIMED_OUT
-    return USAGE if isinstance(error, ValueError) else REFUSED
+    if isinstance(error, ValueError):
+        return USAGE
+    return REFUSED if is_foreseen(error) else FAILED
+
+
+def is_foreseen(error: BaseException) -> bool:
+    """Whether the outside world causes such errors; any other one is a defect of zkwire."""
+    return isinstance(error, (ZooKeeperError, ValueError, OSError))
 
 
 def outcome_of(error: BaseException) -> str:
     """What a script may conclude: ``refused``, ``not_sent``, ``unknown`` or ``failed``."""
+    if isinstance(error, ServerError):
+        return "unknown" if _is_uncertain(error) else "refused"
     maybe_applied = isinstance(error, ZooKeeperError) and error.maybe_applied
     if maybe_applied or isinstance(error, OutcomeUnknownError):
         return "unknown"
     if isinstance(error, NotSentError):
         return "not_sent"
-    if isinstance(error, ServerError | AuthFailedError | ClientClosedError):
+    if isinstance(error, AuthFailedError | ClientClosedError):
         return "refused"
     return "failed"
+
+
+def _is_uncertain(refusal: ServerError) -> bool:
+    """Whether the request that was refused may be executed all the same.
+
+    That steps before it were executed (also ``maybe_applied``) makes no refusal of it uncertain.
+    """
+    return refusal.maybe_applied and refusal.code in errors.UNCERTAIN

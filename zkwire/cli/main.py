@@ -15,7 +15,6 @@ from zkwire.cli.context import Context
 from zkwire.cli.exits import DONE, USAGE, status_of
 from zkwire.cli.output import Output, tell
 from zkwire.cli.parser import parser_of
-from zkwire.errors import ZooKeeperError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         output.error(error)
         return USAGE
-    except (ZooKeeperError, ValueError, OSError, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:
         if debug:
             raise
         if not isinstance(error, KeyboardInterrupt):

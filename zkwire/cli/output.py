@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from zkwire.cli.exits import outcome_of, status_of
+from zkwire.cli.exits import is_foreseen, outcome_of, status_of
 from zkwire.errors import ServerError, ZooKeeperError
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zkwire import Stat
 
 VERSION = 1
+MOST_CHARACTERS = 1000  # of an error or a note: a path in it may have a mebibyte
 IDS = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
 TIMES = frozenset({"ctime", "mtime"})
 COLOURS = {"green": "32", "yellow": "33", "red": "31", "bold": "1", "dim": "2"}
@@ -69,7 +70,7 @@ class Output:
     def note(self, text: str) -> None:
         """A line for people that is no result, on standard error."""
         if not self.quiet:
-            tell(one_line(text) + "\n")
+            tell(one_line(_short(text)) + "\n")
 
     def error(self, error: BaseException, hint: str = "", line: int = 0) -> None:
         """One line about the error that has ended a command, on standard error.
@@ -80,7 +81,7 @@ class Output:
             tell(_as_json(_error_fields(error) | ({"line": line} if line else {})) + "\n")
         else:
             where = f"line {line}: " if line else ""
-            tell(f"zkwire: {where}{one_line(describe(error))}{hint}\n")
+            tell(f"zkwire: {where}{one_line(_short(describe(error)))}{hint}\n")
 
     def paint(self, text: str, colour: str) -> str:
         """``text`` in one of ``COLOURS``, if that is wanted; after :func:`printable`."""
@@ -107,11 +108,31 @@ def one_line(text: str) -> str:
 
 def describe(error: BaseException) -> str:
     """An error in words: the class where it says what the server said, and the message."""
-    from zkwire.cli.advice import in_flags
 
     if isinstance(error, ZooKeeperError):
-        return f"{type(error).__name__.removesuffix('Error')}: {in_flags(str(error))}"
-    return in_flags(str(error)) or type(error).__name__
+        return f"{type(error).__name__.removesuffix('Error')}: {_message(error)}"
+    return _message(error) or type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    """The message of an error with its notes; a defect of zkwire is called that."""
+    from zkwire.cli.advice import in_flags
+
+    text, notes = in_flags(str(error)), getattr(error, "__notes__", ())
+    if notes:
+        text = "; ".join([text.removesuffix("."), *notes])
+    if is_foreseen(error):
+        return text
+    return f"a defect of zkwire, {type(error).__name__}: {text} (--debug shows where)"
+
+
+def _short(text: str) -> str:
+    """``text``, without its middle if it is so long that nobody reads it."""
+    left_out = len(text) - MOST_CHARACTERS
+    if left_out <= 0:
+        return text
+    half = MOST_CHARACTERS // 2
+    return f"{text[:half]} ... ({left_out} characters) ... {text[-half:]}"
 
 
 def data_fields(data: bytes | None) -> dict[str, str] | None:
@@ -166,7 +187,6 @@ def now() -> str:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    from zkwire.cli.advice import in_flags
 
     fields: dict[str, Any] = {"error": type(error).__name__.removesuffix("Error")}
     if isinstance(error, ServerError):
@@ -174,7 +194,7 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     if isinstance(error, ZooKeeperError) and error.path is not None:
         fields["path"] = error.path
     fields |= {
-        "message": in_flags(str(error)),
+        "message": _short(_message(error)),
         "outcome": outcome_of(error),
         "exit": status_of(error),
     }

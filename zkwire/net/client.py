@@ -316,7 +316,9 @@ class ClientCoroutines(ClientBase):
 
         Not atomic: others see parts of it gone, and what they create meanwhile is deleted too, for
         as long as this takes.  A lost connection is recovered from, as by :meth:`ensure_path`.
-        Refused with: NoAuthError.
+        Of a tree of millions of nodes it remembers a few megabytes of paths at a time.
+        Refused with: NoAuthError, which has ``maybe_applied`` if nodes were deleted before it, and
+        then how many as a note (``__notes__``).
         """
         await trees.delete_tree(self._driver, path, self._deadline())
 

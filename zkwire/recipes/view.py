@@ -129,7 +129,8 @@ class LockView(PathView, View):
     def fence(self) -> int:
         """The fencing token of the last acquisition: higher than those of all before it.
 
-        It is the czxid of the lock's node.  RuntimeError if the lock was never acquired.
+        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
+        begins low again.  RuntimeError if the lock was never acquired.
         """
         if self._algorithm._fence is None:
             raise RuntimeError("this lock object has never held the lock")

@@ -10,12 +10,13 @@ from __future__ import annotations
 from zkwire.errors import (
     SESSION_EXPIRED,
     UNCERTAIN,
+    NodeExistsError,
     SessionMovedError,
     UnimplementedError,
     ZooKeeperError,
     error_for,
 )
-from zkwire.jute.records import ErrorResponse
+from zkwire.jute.records import CreateRequest, CreateTTLRequest, ErrorResponse
 from zkwire.session.waitable import Waitable
 from zkwire.wire.ops import WatchKind
 
@@ -47,6 +48,7 @@ class Refused:
         self.code: int = code
 
 
+_SEQUENTIAL = 2  # in the flags of each kind of node that has a number (Java's CreateMode)
 _ABOUT_SESSION = (SESSION_EXPIRED, SessionMovedError.code)
 
 
@@ -152,7 +154,8 @@ class Request(Waitable):
                     "switched off there"
                 )
                 return UnimplementedError(message, op=self.op.name, path=self.path)
-            error = error_for(outcome.code, self.op.name, self.path)
+            taken = outcome.code == NodeExistsError.code and self._appends_number
+            error = error_for(outcome.code, self.op.name, self.path, sequential=taken)
             error.maybe_applied = outcome.code in UNCERTAIN and self.op.changes
             return error
         if isinstance(outcome, Failed):
@@ -163,6 +166,14 @@ class Request(Waitable):
                 maybe_applied=outcome.maybe_applied and self.op.changes,
             )
         return None
+
+    @property
+    def _appends_number(self) -> bool:
+        """Whether it is a sequential create."""
+        if self.op.request not in (CreateRequest, CreateTTLRequest):
+            return False
+        fields: Any = self.op.request.decode(self.body)
+        return bool(fields.flags & _SEQUENTIAL)
 
     def value(self) -> Any:
         """The result; raises the error that the request ended with, RuntimeError before its end."""

@@ -16,6 +16,7 @@ from zkwire.errors import ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from zkwire.cli.lessons.events import Record
     from zkwire.cli.lessons.server_stage import ServerStage
     from zkwire.cli.lessons.show import Objects, Terminal
 
@@ -67,7 +68,7 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
             open(asked.svg, "a").close()  # a bad name is an error before the lesson, not behind it
         if asked.source:
             context.output.text(_source(lesson))
-        elif not _run(context, name, lesson, flags):
+        elif play(context, name, lesson, flags).failures:
             status = REFUSED
     return status
 
@@ -115,8 +116,8 @@ def _source(lesson: Lesson) -> str:
     return getsource(module).rstrip()
 
 
-def _run(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> bool:
-    """Run a lesson; whether all was as expected."""
+def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Record:
+    """Run a lesson, and show it as the options say; the record of what has happened."""
     from zkwire.cli.lessons.show import shown_by
     from zkwire.testing.simulation import ViolationError
 
@@ -140,14 +141,14 @@ def _run(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
         title = f"zkwire lesson {name}: {lesson.title}"
         with open(context.options.svg, "w", encoding="utf-8") as file:
             file.write(svg(picture_of(title, lesson.cast, stage.shown, lesson.servers)))
-    return not stage.failures
+    record: Record = stage
+    return record
 
 
 def _run_on_server(
     context: Context, name: str, lesson: Lesson, flags: argparse.Namespace
 ) -> tuple[Objects | Terminal, ServerStage]:
     """Run it there, and show it afterwards: a server does not wait for a reader."""
-    from zkwire.cli.interrupts import ending
     from zkwire.cli.lessons.events import SAY, Event
     from zkwire.cli.lessons.server_stage import ServerStage
     from zkwire.cli.lessons.show import shown_by
@@ -158,8 +159,7 @@ def _run_on_server(
     stage.shown.append(Event(0.0, SAY, words))
     run: Any = lesson.run
     try:
-        with ending():
-            stage.run(run(stage))
+        stage.run(run(stage))
     finally:
         shown = shown_by(context, name, lesson)
         for event in stage.shown:

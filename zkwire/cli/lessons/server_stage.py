@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from zkwire import AsyncClient, ConnectionLossError, OperationTimeoutError, State, ZooKeeperError
+from zkwire.cli.interrupts import handled, interrupt
 from zkwire.cli.lessons.events import CUT, END, FRAME, GO, SERVER, STOP, Event, Record, described
 from zkwire.jute.frames import frame as frame_of
 from zkwire.jute.records import ConnectRequest, ConnectResponse
@@ -94,9 +95,25 @@ class ServerStage(Record):
         UnreachableError if there is no server, ConnectionLossError if it is lost meanwhile,
         OperationTimeoutError if the lesson has no end.
         """
-        whole = self._run(lesson)
+        whole, came = self._run(lesson), list[int]()
+
+        async def cancellable() -> None:
+            """An exception out of a signal's handler would break the connection that it is in."""
+            loop, task = asyncio.get_running_loop(), asyncio.ensure_future(whole)
+
+            def end(number: int, _: object) -> None:
+                came.append(number)
+                loop.call_soon_threadsafe(task.cancel)
+
+            with handled(end):
+                await task
+
         try:
-            asyncio.run(whole)
+            asyncio.run(cancellable())
+        except asyncio.CancelledError:
+            if came:
+                interrupt(came[0])
+            raise
         finally:  # an interrupt may come before either has begun
             whole.close()
             lesson.close()
@@ -208,6 +225,10 @@ class ServerStage(Record):
         """Let time pass, and what is on its way arrive."""
         await asyncio.sleep(seconds)
         await self.settle()
+
+    async def work(self, seconds: float) -> None:
+        """Let time pass for the caller, whatever is on its way."""
+        await asyncio.sleep(seconds)
 
     async def settle(self) -> None:
         """Wait until nothing is on its way; OperationTimeoutError if it always is."""

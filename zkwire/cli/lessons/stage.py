@@ -110,6 +110,10 @@ class Stage(Record):
         """Let time pass."""
         await Suspend(self._play.now + seconds)
 
+    async def work(self, seconds: float) -> None:
+        """Let time pass for the caller, whatever is on its way."""
+        await self.sleep(seconds)
+
     async def settle(self) -> None:
         """Let all that is on its way arrive, and what follows from it."""
         await self.sleep(_SETTLED)

@@ -6,7 +6,7 @@ from zkwire.cli.access import entry_text
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.nodes.words import access_list, add_version
 from zkwire.cli.output import stat_fields, stat_lines
-from zkwire.errors import NoNodeError
+from zkwire.errors import NoNodeError, ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +85,10 @@ def _set_all(context: Context, path: str, acl: Sequence[ACL]) -> int:
         except NoNodeError:  # deleted meanwhile
             if node == path:
                 raise
+        except ZooKeeperError as error:
+            if number:
+                error.add_note(f"nodes that have the list by then: {number}")
+            raise
     return number
 
 

@@ -19,8 +19,10 @@ from zkwire.errors import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    ZooKeeperError,
     error_for,
 )
+from zkwire.operations.sequence import behind, highest_number, next_number
 from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
@@ -60,12 +62,29 @@ def _created(client: Client, path: str, data: bytes, asked: Namespace) -> str:
     """The path of the new node.  Parents come last, so what can be refused leaves none."""
     kind: dict[str, Any] = kind_of(asked)
     with suppress(NoNodeError):
-        return client.create(path, data, **kind)
+        try:
+            return client.create(path, data, **kind)
+        except NodeExistsError as error:
+            if asked.sequential:
+                _tell_counter(client, path, error)
+            raise
     above = parent(path)
     if not asked.parents or above == "/":
         raise error_for(NoNodeError.code, "create", path)
     client.ensure_path(above)
     return client.create(path, data, **kind)
+
+
+def _tell_counter(client: Client, path: str, error: NodeExistsError) -> None:
+    """Add to the error where the counter is whose next number is taken, if that can be read."""
+    with suppress(ZooKeeperError):
+        above = parent(path)
+        names, stat = client.get_children_with_stat(above)
+        number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
+        if number <= highest:
+            error.add_note(behind(above, number, highest))
+            cure = "a dump of the node, loaded into its place, brings the counter past it"
+            error.add_note(cure if highest - number < 1_000_000 else "that is too far to mend")
 
 
 def _set_arguments(parser: ArgumentParser) -> None:
@@ -124,9 +143,12 @@ def _rm(context: Context, asked: Namespace) -> None:
             else:
                 _delete(context.client, path, asked)
                 deleted.append(path)
-        except NoNodeError:
-            if not asked.force:
-                raise
+        except ZooKeeperError as error:
+            if isinstance(error, NoNodeError) and asked.force:
+                continue
+            if deleted and not asked.dry_run:
+                error.add_note(f"deleted before: {', '.join(deleted)}")
+            raise
     if out.json:
         out.record({"would_delete" if asked.dry_run else "deleted": deleted})
     for path in deleted if asked.dry_run and not out.json else ():

@@ -18,7 +18,7 @@ from zkwire.cli.shell.aliases import NAMES, translate
 from zkwire.cli.shell.events import Events
 from zkwire.cli.shell.own_commands import OwnCommands
 from zkwire.cli.shell.words import commands_of
-from zkwire.errors import ClientClosedError, NotSentError, SessionExpiredError, ZooKeeperError
+from zkwire.errors import ClientClosedError, NotSentError, SessionExpiredError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Interpreter:
             return self.find(name).run(context, asked) or DONE
         except BrokenPipeError:
             raise
-        except (ZooKeeperError, ValueError, OSError) as error:
+        except Exception as error:
             if context.options.debug:
                 raise
             return self._failed(error)

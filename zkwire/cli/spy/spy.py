@@ -246,7 +246,7 @@ class _Run:
                 raise KeyboardInterrupt
             self._put("signal", str(number))
 
-        with handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), handle):
+        with handled(handle):
             yield
 
 

@@ -13,6 +13,7 @@ from base64 import b64decode
 from zkwire.cli.access import entry_of, entry_text
 from zkwire.cli.output import data_fields, stat_fields
 from zkwire.cli.transfer.node import Node
+from zkwire.operations.sequence import next_number
 from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
@@ -62,7 +63,12 @@ class DumpFile:
             raise ValueError(
                 f"{name} is no dump of version {VERSION}: its first line has no header"
             )
-        self.root: str = check_path(fields.get("root"))  # type: ignore[arg-type]
+        try:
+            self.root: str = check_path(fields["root"])
+        except KeyError as error:
+            raise self._wrong(1, f"no {error}") from None
+        except (ValueError, TypeError) as error:
+            raise self._wrong(1, str(error)) from None
 
     def __iter__(self) -> Iterator[Node]:
         self._file.seek(0)
@@ -84,7 +90,7 @@ class DumpFile:
     def _fields(self, number: int, text: bytes) -> dict[str, Any]:
         try:
             fields: dict[str, Any] | None = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
             raise self._wrong(number, "no JSON object")
@@ -93,7 +99,8 @@ class DumpFile:
     def _node(self, number: int, fields: dict[str, Any]) -> Node:
         try:
             acl = [entry_of(entry) for entry in fields["acl"]]
-            return Node(check_path(fields["path"]), _data(fields["data"]), acl)
+            sequence = _sequence(fields.get("stat"))
+            return Node(check_path(fields["path"]), _data(fields["data"]), acl, sequence=sequence)
         except KeyError as error:
             raise self._wrong(number, f"no {error}") from None
         except (ValueError, TypeError, AttributeError) as error:
@@ -101,6 +108,11 @@ class DumpFile:
 
     def _wrong(self, number: int, what: str) -> ValueError:
         return ValueError(f"{self._name}, line {number}: {what}")
+
+
+def _sequence(stat: dict[str, Any] | None) -> int | None:
+    """The number that the next sequential child would have got, if the stat is there."""
+    return None if stat is None else next_number(stat["cversion"], stat["num_children"])
 
 
 def _data(fields: dict[str, str] | None) -> bytes:

@@ -8,13 +8,16 @@ from contextlib import contextmanager
 
 from zkwire.cli.command import Command
 from zkwire.cli.context import standard_input
+from zkwire.cli.exits import BEHIND, DONE
 from zkwire.cli.transfer.dump import STDOUT, add_reading, write_dump
 from zkwire.cli.transfer.dumps import DumpFile
 from zkwire.cli.transfer.node import below
+from zkwire.cli.transfer.numbers import Numbers
 from zkwire.cli.transfer.place import at, check_place
 from zkwire.cli.transfer.plan import ACLS, Plan
 from zkwire.cli.transfer.progress import Progress
 from zkwire.cli.transfer.writing import Writer
+from zkwire.errors import ZooKeeperError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,16 +54,17 @@ def _copy_arguments(parser: ArgumentParser) -> None:
     _add_writing(parser)
 
 
-def _load(context: Context, asked: Namespace) -> None:
+def _load(context: Context, asked: Namespace) -> int:
     with _readable(asked.file) as file:
         dump = DumpFile(file, asked.file)
         with at(context, check_place(asked.path or dump.root)) as place:
-            _make_equal(context.output, dump, place, asked)
+            return _make_equal(context.output, dump, place, asked)
 
 
-def _copy(context: Context, asked: Namespace) -> None:
+def _copy(context: Context, asked: Namespace) -> int:
     check_place(asked.source)
     check_place(asked.target)
+    asked.stat = True  # where the source counts from
     with tempfile.TemporaryFile() as file, at(context, asked.target) as target:
         with at(context, asked.source) as source:
             if target.is_within(source) or (asked.delete and source.is_within(target)):
@@ -68,35 +72,48 @@ def _copy(context: Context, asked: Namespace) -> None:
             write_dump(
                 context.output, source, lambda line: file.write(line.encode() + b"\n"), asked
             )
-        _make_equal(context.output, DumpFile(file, asked.source), target, asked)
+        return _make_equal(context.output, DumpFile(file, asked.source), target, asked)
 
 
-def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) -> None:
+def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) -> int:
     plan, progress, paths = Plan(place, asked.acl), Progress(output), set[str]()
+    numbers = Numbers(place)
     for node in progress.over(dump, "checking"):  # all of it before anything else
         paths.add(node.path)
+        numbers.add(node)
     plan.look(progress.over(dump, "comparing", len(paths)))
     if asked.delete:
         plan.find_extra(paths)
     if asked.dry_run:
         _list(output, dump, plan)
         plan.check_allowed(force=asked.force)
-        return
+        return DONE
     plan.check_allowed(force=asked.force)
     writer = Writer(plan)
-    writer.write(progress.over(dump, "writing", plan.total))
-    for path in writer.delete():
+    try:
+        writer.write(progress.over(dump, "writing", plan.total))
+        left = writer.delete()
+        numbers.bring_forward()
+    except ZooKeeperError as error:
+        error.add_note(f"done before: {_counts(writer.done)}")
+        raise
+    for path in left:
         output.note(f"{below(place.path, path)} has children by now and was not deleted")
-    done = {
-        "created": writer.created,
-        "changed": writer.changed,
-        "deleted": writer.deleted,
-        "equal": plan.equal,
-    }
+    done = {**writer.done, "equal": plan.equal}
     if output.json:
-        output.record({"path": place.path, **done})
+        behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
+        output.record({"path": place.path, **done, **behind})
     else:
-        output.line(", ".join(f"{name} {count}" for name, count in done.items()))
+        output.line(_counts(done))
+    for words in list(numbers.left_behind.values())[:MOST_SHOWN]:
+        output.note(words)
+    if len(numbers.left_behind) > MOST_SHOWN:
+        output.note(f"... and {len(numbers.left_behind) - MOST_SHOWN} more")
+    return BEHIND if numbers.left_behind else DONE
+
+
+def _counts(done: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in done.items())
 
 
 def _list(output: Output, dump: DumpFile, plan: Plan) -> None:
@@ -129,10 +146,14 @@ def _readable(name: str) -> Generator[IO[bytes]]:
         yield copy
 
 
+MOST_SHOWN = 10  # nodes whose counter is behind
+
 AGAIN = """\
 It looks at the whole target first: if a node there differs, it changes nothing
 and exits with 1, unless --force is given.  Equal nodes are skipped, so if it
-was interrupted (status 4 or 5, a signal), run it again: it does what is left."""
+was interrupted (status 4 or 5, a signal), run it again: it does what is left.
+Numbers of sequential nodes go on behind the names that there are; the status
+is 6 where that would take more than a million."""
 
 COMMANDS = {
     "load": Command(

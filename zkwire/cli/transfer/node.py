@@ -12,17 +12,26 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """One node.  ``path`` begins at the root of its tree, which is ``/`` itself."""
+    """One node.  ``path`` begins at the root of its tree, which is ``/`` itself.
 
-    __slots__ = ("acl", "data", "path", "stat")
+    ``sequence``: the number that its next sequential child would have got where it was read.
+    """
+
+    __slots__ = ("acl", "data", "path", "sequence", "stat")
 
     def __init__(
-        self, path: str, data: bytes, acl: Sequence[ACL], stat: Stat | None = None
+        self,
+        path: str,
+        data: bytes,
+        acl: Sequence[ACL],
+        stat: Stat | None = None,
+        sequence: int | None = None,
     ) -> None:
         self.path: str = path
         self.data: bytes = data
         self.acl: Sequence[ACL] = acl
         self.stat: Stat | None = stat
+        self.sequence: int | None = sequence
 
 
 def below(root: str, path: str) -> str:

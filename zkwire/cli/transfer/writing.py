@@ -31,6 +31,11 @@ class Writer:
         self.changed: int = 0
         self.deleted: int = 0
 
+    @property
+    def done(self) -> dict[str, int]:
+        """The three counts by name."""
+        return {"created": self.created, "changed": self.changed, "deleted": self.deleted}
+
     def write(self, nodes: Iterable[Node]) -> None:
         """Create and change the nodes that are not equal; parents come first."""
         plan = self._plan

@@ -52,8 +52,9 @@ class CounterView(PathView):
         """The zxid of the change that made what this object has read or written last.
 
         Of two numbers the one with the higher version is the newer one, also when the node was
-        deleted and created in between.  RuntimeError before the first call, ForkedError in a forked
-        child.
+        deleted and created in between, but not when it was moved to another ensemble, whose zxids
+        are others.  RuntimeError before the first call, ForkedError in a
+        forked child.
         """
         if self._algorithm._runtime.forked:
             raise ForkedError(f"the Counter of {self.path} belongs to the parent process")

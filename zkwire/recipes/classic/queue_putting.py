@@ -15,6 +15,7 @@ from zkwire.recipes.classic.queue_choice import Choice
 from zkwire.recipes.classic.queue_items import Layout, QueueFullError, check_item, prefix
 from zkwire.recipes.locks.sequential_entry import SPARE_NUMBERS
 from zkwire.recipes.runtime import one_refusal, persist, runtime_of, within
+from zkwire.recipes.sequence import catch_up
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 TOGETHER = 100  # items of one request, and their bytes
 TOGETHER_BYTES = 256 * 1024
+MOST_MISSING = 100_000
+"""Numbers that a put uses up so that the counter is past the names of a copied queue: seconds."""
 
 
 class PuttingQueue(PathView):
@@ -67,6 +70,8 @@ class PuttingQueue(PathView):
         SessionExpiredError or a cancellation leave it in doubt if ``maybe_applied``: the item was
         put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
         producers each may be too late to see that.  ValueError if the item is too large.
+        NodeExistsError in a copied queue whose counter is more than 100,000 behind the names of its
+        items; if it is less, it is brought past them.
         """
         (zxid,) = await self.put_many([data], priority, timeout=timeout)
         return zxid
@@ -135,9 +140,11 @@ class PuttingQueue(PathView):
                 if paths:
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid
-            except NodeExistsError:  # a server's counter is at its end
-                self._number = LAST_SEQUENCE
-                raise self._used_up() from None
+            except NodeExistsError:  # the counter is behind the names, or at its end
+                number = await catch_up(self._runtime, self._layout.items, MOST_MISSING, deadline)
+                if number > LAST_SEQUENCE - SPARE_NUMBERS:
+                    self._number = LAST_SEQUENCE
+                    raise self._used_up() from None
             except NoNodeError:
                 await self._layout.provide(self._runtime, self._acl, deadline)
 

@@ -1,0 +1,222 @@
+"""Sequence numbers, fences and versions in a tree that was copied, or restored by another tool."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import run
+from zkwire import (
+    AsyncClient,
+    AsyncQueue,
+    Client,
+    Counter,
+    Create,
+    MultiError,
+    NoAuthError,
+    NodeExistsError,
+    Queue,
+    SequentialLock,
+)
+from zkwire.operations.sequence import next_number
+from zkwire.testing import Server
+from zkwire.testing.proxy import FaultProxy, cut_after, cut_before
+
+OLD = ("entry-100-0000000005", "entry-100-0000000006")  # of which the counter, 2, knows nothing
+
+
+def makes(server: Server, folder: str, *names: str, counter: int | None = None) -> None:
+    """Create nodes of these names in a folder; its counter is then as many, or as given."""
+    with Client(server.hosts) as client:
+        client.ensure_path(folder)
+        for name in names:
+            client.create(f"{folder}/{name}", name.encode())
+    if counter is not None:
+        server.tree.nodes[folder].created = counter
+
+
+def counter_of(server: Server, path: str) -> int:
+    with Client(server.hosts) as client:
+        stat = client.exists(path)
+        assert stat is not None
+        return next_number(stat.cversion, stat.num_children)
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_hazard_E14_a_copy_counts_on_behind_its_names(
+    whole: str, tmp_path: Path, by_file: bool
+) -> None:
+    path, new, file = f"/{tmp_path.name}", f"/new-{tmp_path.name}", str(tmp_path / "dump")
+    with Client(whole) as client:
+        queue = Queue(client, path)
+        queue.put_many([b"%d" % number for number in range(30)])
+        assert [queue.get().data for _ in range(27)][-1] == b"26"
+        if by_file:
+            assert run(whole, "dump", path, file).status == 0
+            ran = run(whole, "load", file, new)
+        else:
+            ran = run(whole, "copy", "--quiet", path, new)
+        assert (ran.status, ran.err) == (0, "")
+        moved = Queue(client, new)
+        moved.put_many([b"new", b"newer"])
+        assert [moved.get().data for _ in range(5)] == [b"27", b"28", b"29", b"new", b"newer"]
+        for root in (path, new):
+            client.delete_tree(root)
+
+
+@pytest.mark.parametrize("action", [cut_before, cut_after])
+def test_copy_whose_connection_breaks_counts_on(server: Server, action: object) -> None:
+    makes(server, "/a", "x-0000001200", counter=1201)
+    with FaultProxy(server.hosts) as proxy:
+        proxy.on("multi", action=action, nth=2)  # type: ignore[arg-type]
+        assert run(proxy.hosts, "copy", "/a", "/b").status == 0
+        assert proxy.unfired == []
+    assert counter_of(server, "/b") in (1201, 1701)
+    assert run(server.hosts, "copy", "/a", "/b").status == 0
+    assert counter_of(server, "/b") in (1201, 1701)  # nothing was left to do
+
+
+def test_counter_out_of_reach_is_status_6_and_told(server: Server, tmp_path: Path) -> None:
+    makes(server, "/a", "x-0001000001", counter=1_000_002)
+    ran = run(server.hosts, "copy", "/a", "/b", "--json")
+    assert (ran.status, ran.record["created"], ran.record["behind"]) == (6, 2, ["/b"])
+    assert "/b for sequential names stands at 1, behind a name" in ran.err
+    assert "number 1000001" in ran.err
+    file = tmp_path / "dump"
+    for option in ("--stat", "--force"):
+        assert run(server.hosts, "dump", "/a", str(file), option).status == 0
+        assert run(server.hosts, "load", str(file), "/b").status == 6
+
+
+def test_number_that_is_no_sequence_number_is_no_fault(server: Server, tmp_path: Path) -> None:
+    """The source has counted to 3 alone: a time in seconds stands in the name."""
+    makes(server, "/a", "at-1732752000", "n-0000000001", "at-9999999999")
+    ran = run(server.hosts, "copy", "/a", "/b")
+    assert (ran.status, ran.err) == (0, "")
+    assert counter_of(server, "/b") == 3
+    file = str(tmp_path / "dump")
+    for option, status in (("--stat", 0), ("--force", 6)):  # which tells the counter, or does not
+        assert run(server.hosts, "dump", "/a", file, option).status == 0
+        assert run(server.hosts, "load", file, "/b").status == status
+
+
+def test_counter_that_must_not_be_moved_is_status_6_until_it_may(server: Server) -> None:
+    makes(server, "/a", "x-0000000041", counter=42)
+    server.refuse_next("multi", NoAuthError.code)
+    ran = run(server.hosts, "copy", "/a", "/b")
+    assert (ran.status, ran.err.count("\n"), "NoAuth" in ran.err or "allow it" in ran.err) == (
+        6,
+        1,
+        True,
+    )
+    assert run(server.hosts, "copy", "/a", "/b").status == 0
+    assert counter_of(server, "/b") == 42
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_queue_brings_its_counter_past_the_names(
+    server: Server, flat: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Numbers 2, 3 and 4 are free; before those are used up nothing tells that 5 is not."""
+    folder = "/q" if flat else "/q/entries"
+    makes(server, folder, *OLD)
+    with Client(server.hosts) as client:
+        queue = Queue(client, "/q", flat=flat)
+        for number in range(3):
+            queue.put(b"%d" % number)
+        assert caplog.messages == []
+        queue.put_many([b"a", b"b"])
+        assert "stands at 5, behind a name that is there already, with the number 6" in caplog.text
+        names = sorted(client.get_children(folder))[-2:]
+        assert names == ["entry-100-0000000007", "entry-100-0000000008"]
+
+
+@pytest.mark.parametrize("action", [cut_before, cut_after])
+@pytest.mark.parametrize(("op", "nth"), [("get_children2", 1), ("multi", 3)])
+def test_queue_whose_connection_breaks_counts_on(
+    server: Server, op: str, nth: int, action: object
+) -> None:
+    """Its multis: one that is refused, two that use up numbers, the put."""
+    makes(server, "/q/entries", "entry-100-0000000002", "entry-100-0000000900")
+    with FaultProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
+        proxy.on(op, action=action, nth=nth)  # type: ignore[arg-type]
+        Queue(client, "/q").put(b"")
+        assert proxy.unfired == []
+        assert len(client.get_children("/q/entries")) == 3
+    assert counter_of(server, "/q/entries") in (902, 902 + 399)
+
+
+def test_async_queue_brings_its_counter_past_the_names(server: Server) -> None:
+    async def main() -> None:
+        async with AsyncClient(server.hosts) as client:
+            queue = AsyncQueue(client, "/q")
+            for _ in range(4):
+                await queue.put(b"")
+
+    makes(server, "/q/entries", *OLD)
+    asyncio.run(main())
+    assert counter_of(server, "/q/entries") == 8
+
+
+def test_queue_whose_counter_is_far_behind_says_so(server: Server) -> None:
+    makes(server, "/q/entries", "entry-100-0000000002", "entry-100-0000200001")
+    with Client(server.hosts) as client:
+        with pytest.raises(
+            NodeExistsError, match=r"stands at 2, .* the number 200001, .* 200000 num"
+        ):
+            Queue(client, "/q").put(b"")
+        assert len(client.get_children("/q/entries")) == 2
+
+
+def test_create_whose_number_is_taken_says_why(server: Server) -> None:
+    makes(server, "/a", "x-0000000002", "x-0000000009")
+    with Client(server.hosts) as client:
+        for create in (client.create, client.create_with_stat):
+            with pytest.raises(
+                NodeExistsError, match=r"/a/x-: .* server's next number: the parent's"
+            ):
+                create("/a/x-", sequential=True)
+        with pytest.raises(MultiError, match="server's next number"):
+            client.multi([Create("/a/x-", sequential=True, ephemeral=True)])
+        with pytest.raises(NodeExistsError, match="exists already"):
+            client.create("/a/x-0000000002")
+    ran = run(server.hosts, "create", "-s", "/a/x-")
+    assert (ran.status, ran.out) == (1, b"")
+    assert "the counter of /a for sequential names stands at 2, behind a name" in ran.err
+    assert "with the number 9" in ran.err
+    dumped = run(server.hosts, "dump", "/a").out
+    assert run(server.hosts, "load", "-", stdin=dumped).status == 0
+    assert run(server.hosts, "create", "-s", "/a/x-").lines == ["/a/x-0000000010"]
+
+
+def test_lock_on_a_copied_parent_names_the_node_left_over(server: Server) -> None:
+    with Client(server.hosts) as client:
+        for _ in range(5):
+            with SequentialLock(client, "/lock"):
+                pass
+        with SequentialLock(client, "/lock"):
+            ran = run(server.hosts, "copy", "--ephemerals", "persistent", "/lock", "/copied")
+            assert ran.status == 0
+        (left_over,) = client.get_children("/copied")
+        with pytest.raises(NodeExistsError, match=left_over):
+            SequentialLock(client, "/copied").acquire(1)
+
+
+def test_fence_and_version_go_back_on_another_ensemble(server: Server) -> None:
+    """What docs/fences.md and docs/counter.md say of a tree that moves."""
+    with Server() as other, Client(server.hosts) as old, Client(other.hosts) as new:
+        for _ in range(50):
+            old.create("/busy")
+            old.delete("/busy")
+        Counter(old, "/count").add(7)
+        with SequentialLock(old, "/lock") as lock:
+            fence = lock.fence
+        ran = run(server.hosts, "copy", "/", f"zk://{other.hosts}/", "--quiet")
+        assert ran.status == 0, ran.err
+        before, after = Counter(old, "/count"), Counter(new, "/count")
+        assert (before.get(), after.get()) == (7, 7)
+        assert before.version > after.version > 0
+        with SequentialLock(new, "/lock") as lock:
+            assert 0 < lock.fence < fence

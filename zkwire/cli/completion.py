@@ -1,0 +1,190 @@
+"""``zkwire completion``: files for bash, zsh and fish, which all ask ``zkwire complete``.
+
+Behind ``--`` they give it the words of the line, the last of which is being typed.  It prints what
+that may become, one candidate on each line, perhaps with a tab and what it does, and exits with 1
+where a file is to be named.  For paths of nodes it asks the server that the line names, and ends
+within a few seconds, whatever the server does.
+"""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+
+from zkwire.cli.arguments import CONNECTION, OUTPUT, add_options, defaults
+from zkwire.cli.command import TABLE, Command, find
+from zkwire.cli.context import Context
+from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.lessons.lesson import TABLE as LESSONS
+from zkwire.cli.parser import Parser, parser_of
+from zkwire.cli.shell.completing import SECONDS, children
+from zkwire.errors import ZooKeeperError
+
+SCRIPTS = {
+    # Words are taken from the line, since bash itself splits HOST:PORT into three.
+    "bash": r"""
+_zkwire() {
+    local line=${COMP_LINE:0:COMP_POINT} word= colon found each IFS=$' \t\n'
+    local -a typed
+    read -ra typed <<<"$line"
+    if [[ $line == *[![:space:]] ]]; then
+        word=${typed[${#typed[@]}-1]}; unset "typed[${#typed[@]}-1]"
+    fi
+    colon=${word%"${word##*:}"}
+    COMPREPLY=()
+    if found=$("$1" complete -- "${typed[@]:1}" "$word" 2>/dev/null </dev/null); then
+        while IFS=$'\t' read -r each _; do
+            [[ $each == /* ]] && compopt -o nospace 2>/dev/null
+            [[ $each ]] && COMPREPLY+=("$(printf %q "${each#"$colon"}")")
+        done <<<"$found"
+    else
+        compopt -o default 2>/dev/null
+    fi
+}
+complete -F _zkwire zkwire""",
+    "zsh": r"""
+_zkwire() {
+    local found word=${(Q)words[CURRENT]}
+    local -a lines
+    if found=$("${(Q)words[1]}" complete -- "${(@Q)words[2,CURRENT-1]}" "$word" 2>/dev/null); then
+        lines=(${(f)found})
+        if [[ ${lines[1]} == /* ]]; then
+            compadd -S '' -- $lines
+        elif [[ $word == -* ]]; then
+            lines=("${(@)lines/$'\t'/:}"); _describe -o option lines
+        else
+            lines=("${(@)lines/$'\t'/:}"); _describe command lines
+        fi
+    else
+        _files
+    fi
+}
+if [[ ${funcstack[1]} == _zkwire ]]; then _zkwire "$@"; else compdef _zkwire zkwire; fi""",
+    "fish": r"""
+function __zkwire_complete
+    set -l words (commandline -opc)
+    set -l program $words[1]
+    set -e words[1]
+    $program complete -- $words (commandline -ct) 2>/dev/null </dev/null
+    or __fish_complete_path (commandline -ct)
+end
+complete -c zkwire -f -a '(__zkwire_complete)'""",
+}
+
+
+def _completion(context: Context, asked: Namespace) -> None:
+    first = "#compdef zkwire\n" * (asked.shell == "zsh")
+    about = f"# Completion of zkwire, written by `zkwire completion {asked.shell}`."
+    context.output.text(first + about + SCRIPTS[asked.shell])
+
+
+def _complete(context: Context, asked: Namespace) -> int:
+    *typed, word = asked.program or [""]
+    try:
+        found = candidates(typed, word)
+        if found is None:
+            return REFUSED
+        lines = [
+            f"{candidate}\t{does}" if does else candidate
+            for candidate, does in found
+            if candidate.startswith(word) and candidate.isprintable()
+        ]
+    except (ZooKeeperError, ValueError, OSError):  # the line stays as it is
+        return DONE
+    if lines:
+        context.output.text("\n".join(lines))
+    return DONE
+
+
+def candidates(typed: list[str], word: str) -> Iterable[tuple[str, str]] | None:
+    """What the word behind those typed may become, and what that does; None: a file."""
+    common = Parser(add_help=False)
+    add_options(common, "all", (*CONNECTION, *OUTPUT))
+    at = next((n for n in range(len(typed)) if _taken(common, typed[: n + 1])[1]), None)
+    if at is None:
+        if _wants_value(common, typed):
+            return None
+        return _flags(common) if word.startswith("-") else ((n, d) for n, (_, d) in TABLE.items())
+    name, rest = typed[at], typed[at + 1 :]
+    command = find(name)
+    parser, behind = parser_of(name, command), Parser(add_help=False)
+    for each in (parser, behind):
+        each.add_again((*CONNECTION, *OUTPUT) if command.connects else OUTPUT)
+    waiting = _wants_value(parser, rest)
+    if waiting is not None:
+        return [(str(choice), "") for choice in waiting.choices] if waiting.choices else None
+    if word.startswith("-"):
+        return _flags(parser)
+    others = [action for action in parser._actions if not action.option_strings]
+    named: dict[str, Iterable[str]] = {"help": TABLE, "lesson": LESSONS}
+    first = named.get(name) or (others[0].choices if others else None)
+    if first and not _taken(parser, rest)[1]:
+        return [(str(choice), "") for choice in first]
+    if not any("PATH" in str(action.metavar) for action in others):
+        return None
+    given = [*_taken(common, typed[:at])[0], *_taken(behind, rest)[0]]
+    options = common.parse_args(given, Namespace(**defaults()))
+    options.connect_timeout = min(options.connect_timeout, SECONDS)
+    return _paths(Context(options), word)
+
+
+def _paths(context: Context, word: str) -> Iterator[tuple[str, str]]:
+    above, slash, start = word.rpartition("/")
+    try:
+        for name in children(context.client, context.path(above + slash or "/"), start):
+            yield f"{above}{slash}{name}", ""
+    finally:
+        context.close()
+
+
+def _flags(parser: ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:
+        if action.help is not SUPPRESS:
+            for name in action.option_strings:
+                yield name, (action.help or "") % vars(action)
+
+
+def _taken(parser: ArgumentParser, words: list[str]) -> tuple[list[str], list[str]]:
+    """The parser's options among the words, with their values, and what is no option."""
+    options: list[str] = []
+    others: list[str] = []
+    for number, word in enumerate(words):
+        if word in parser._option_string_actions or _wants_value(parser, words[:number]):
+            options.append(word)
+        elif not word.startswith("-"):
+            others.append(word)
+    return options, others
+
+
+def _wants_value(parser: ArgumentParser, words: list[str]) -> Action | None:
+    """The option at the end of the words, if a value follows it."""
+    action = parser._option_string_actions.get(words[-1]) if words else None
+    return None if action is None or action.nargs == 0 else action
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=tuple(SCRIPTS), help="whose completion to write")
+
+
+def _none(_: ArgumentParser) -> None:
+    """The words behind ``--`` are all that it takes."""
+
+
+COMMANDS = {
+    "completion": Command(
+        _completion,
+        _arguments,
+        examples=(
+            "source <(zkwire completion bash)    # in ~/.bashrc",
+            "zkwire completion zsh > ~/.zfunc/_zkwire",
+            "zkwire completion fish > ~/.config/fish/completions/zkwire.fish",
+        ),
+        details="It completes commands, flags, and paths of nodes, of the server that the\n"
+        "line or ZKWIRE_SERVER names.",
+        in_shell=False,
+        connects=False,
+    ),
+    "complete": Command(
+        _complete, _none, examples=(), in_shell=False, connects=False, runs_program=True
+    ),
+}

@@ -1,0 +1,198 @@
+"""``zkwire demo``: what the locks do when things go wrong, shown and checked.
+
+It is played as a lesson is: on a virtual clock, or on ``--server``, where it removes what it has
+made.  The exit status is 0 only if all checks have passed.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from zkwire import AsyncBlockingLock, AsyncNonBlockingLock, AsyncSequentialLock, State
+from zkwire.cli.command import Command
+from zkwire.cli.context import Context
+from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.lessons.command import play
+from zkwire.cli.lessons.lesson import Lesson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.cli.lessons.stage import Stage
+
+WRITERS, LINES, PIECES, WAITERS = 4, 4, 6, 8
+LOCKS: dict[str, type[Any]] = {
+    "NonBlockingLock": AsyncNonBlockingLock,
+    "BlockingLock": AsyncBlockingLock,
+    "SequentialLock": AsyncSequentialLock,
+}
+
+
+async def demo(stage: Stage) -> None:
+    """All four scenes."""
+    stage.ask(
+        f"1. Many clients, one file: {WRITERS} clients write {LINES} lines each, every line in "
+        f"{PIECES} pieces, without a lock and then with each of three. What becomes of the lines?"
+    )
+    for name in ("none", *LOCKS):
+        await writers(stage, name)
+    await lost_create(stage)
+    await silent_holder(stage)
+    stage.ask(f"4. {WAITERS} clients wait for a lock. How many does a release wake?")
+    for name in ("BlockingLock", "SequentialLock"):
+        await wake_ups(stage, name)
+    left = [*await stage.children("/cut"), *await stage.children("/silent")]
+    stage.expect(left == [], "no node of a lock is left")
+
+
+async def writers(stage: Stage, name: str) -> None:
+    """Several clients write at the same time; a line begins with the fence of the lock."""
+    pieces: list[str] = []
+
+    async def write(lock: Any, own: str) -> None:
+        for _ in range(LINES):
+            while lock is not None and not await lock.acquire():
+                await stage.work(0.002)  # a non-blocking lock does not wait
+            for piece in (str(lock.fence if lock else 0), *[own] * PIECES, ".\n"):
+                pieces.append(piece)
+                await stage.work(0.002)  # as a program that needs several system calls
+            if lock is not None:
+                await lock.release()
+
+    with stage.quiet(f"{WRITERS} writers, {name}"):
+        clients = [stage.client(f"{name}/{number}") for number in range(WRITERS)]
+        locks = [LOCKS[name](client, f"/{name}") if name in LOCKS else None for client in clients]
+        started = [
+            stage.start(client, write(lock, f"writer-{number}"))
+            for number, (client, lock) in enumerate(zip(clients, locks, strict=True))
+        ]
+        for each in started:
+            await each
+    lines = [line.split() for line in " ".join(pieces).splitlines()]
+    whole = [line for line in lines if len(line) == PIECES + 2 and len({*line[1:-1]}) == 1]
+    if name == "none":
+        stage.expect(len(whole) < WRITERS * LINES, "without a lock the lines are mixed up")
+        return
+    fences = [int(line[0]) for line in whole]
+    stage.expect(
+        len(whole) == len(lines) == WRITERS * LINES and fences == sorted({*fences}),
+        f"{name}: {len(whole)} of {WRITERS * LINES} lines are whole, and each fence is higher "
+        "than the one before",
+    )
+
+
+async def lost_create(stage: Stage) -> None:
+    """The connection is cut after the server has created the node and before its answer."""
+    stage.ask("2. The server creates the lock's node, and the connection breaks before its answer "
+              "arrives. Does the client create a second one, and wait for the first?")  # fmt: skip
+    with stage.quiet("A has the lock, and releases it"):
+        a = stage.client("A")
+        lock = AsyncSequentialLock(a, "/cut")
+        await lock.acquire()
+        await lock.release()
+    session, before = a.session_id, len(stage.frames(a, "", "c2s"))
+    await stage.cut(a, after="create2")
+    acquired = await lock.acquire(timeout=10.0)
+    asked = [frame.op for frame in stage.frames(a, "", "c2s")[before:]]
+    nodes = await stage.children("/cut")
+    stage.expect(
+        acquired and asked.count("create2") == 1 and "sync" in asked,
+        "the lock has looked for its node, and has not created another",
+    )
+    stage.expect(len(nodes) == 1 and lock.held, "there is one node, and the lock is held")
+    stage.expect(a.session_id == session, "the session is still the same")
+    await lock.release()
+
+
+async def silent_holder(stage: Stage) -> None:
+    """A holder hears nothing for longer than its session lives, and then goes on."""
+    timeout = 2 * stage.tick
+    with stage.quiet("B holds a lock"):
+        b, c = (stage.client(name, session_timeout=timeout) for name in "BC")
+        locks = [AsyncSequentialLock(client, "/silent") for client in (b, c)]
+        await locks[0].acquire()
+        await c.connect()
+    stage.ask(f"3. B's network is silent for longer than its session, {timeout:g} s, and C waits "
+              "for the lock. Then B goes on. Does it still believe that it holds?")  # fmt: skip
+    stage.silence(b, 2 * timeout)
+    with stage.quiet("C waits, and holds"):
+        await locks[1].acquire()
+    old, new = locks[0].fence, locks[1].fence
+    stage.expect(new > old, f"C holds the lock, and its fence {new} is higher than B's, {old}")
+    stage.expect(not locks[0].held, "B knows without a word from the server: held is False")
+    stage.expect(
+        locks[0].fence < new,
+        f"a store that has seen the fence {new} can refuse a late write with the fence {old}",
+    )
+    with stage.quiet("B hears of it; C releases"):
+        await b.wait_for_state(State.EXPIRED)
+        await locks[1].release()
+
+
+async def wake_ups(stage: Stage, name: str) -> None:
+    """Count the events that waiters get until each has had the lock."""
+    order, woken = list[int](), 0
+
+    async def once(client: Any, lock: Any, number: int) -> None:
+        nonlocal woken
+        await lock.acquire()
+        woken += len(stage.frames(client, "notification"))
+        order.append(number)
+        await stage.work(0.05)  # in which the others queue up again
+        await lock.release()
+
+    with stage.quiet(f"{WAITERS} waiters, {name}"):
+        first, *clients = [stage.client(f"{name}/w{number}") for number in range(WAITERS + 1)]
+        lock = LOCKS[name](first, f"/waiting-{name}")
+        await lock.acquire()
+        started: list[Any] = []
+        for number, client in enumerate(clients):
+            waiter = once(client, LOCKS[name](client, f"/waiting-{name}"), number)
+            started.append(stage.start(client, waiter))
+            await stage.settle()
+        await lock.release()
+        for each in started:
+            await each
+    if name == "BlockingLock":
+        most = WAITERS * (WAITERS + 1) // 2
+        words = f"{name}: {woken} wake-ups, as a release wakes all of them (a herd)"
+        stage.expect(WAITERS < woken <= most, words)
+    else:
+        words = f"{name}: {woken} wake-ups, one for each release, in order of arrival"
+        stage.expect(woken == WAITERS and order == sorted(order), words)
+
+
+DEMO = Lesson(
+    title="what the locks do when things go wrong",
+    cast="a server, clients that write or wait, and A, B and C",
+    run=demo,
+    remember="a lock says which client should write; its fence lets a store say which one may.",
+    in_code="with SequentialLock(client, path) as lock: lock.fence, lock.held.",
+)
+
+
+def _arguments(_: ArgumentParser) -> None:
+    """None but those of all commands."""
+
+
+def _demo(context: Context, asked: Namespace) -> int:
+    vars(asked).update(svg=None, bytes=False, fast=True, step=False)
+    stage = play(context, "demo", DEMO, Namespace())
+    passed = stage.checks - len(stage.failures)
+    if not context.output.json:
+        context.output.text(f"\n   {passed} of {stage.checks} checks passed.")
+    return REFUSED if stage.failures else DONE
+
+
+COMMANDS = {
+    "demo": Command(
+        _demo,
+        _arguments,
+        examples=(
+            "zkwire demo                          # on an in-memory server of its own",
+            "zkwire demo --server 127.0.0.1:2181  # on this one; it removes what it creates",
+        ),
+        details="It checks all that it shows, and removes what it creates.",
+        in_shell=False,
+    ),
+}

@@ -1,1 +1,0 @@
-"""The demo: what the locks do when things go wrong, shown and checked."""
