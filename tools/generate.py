@@ -148,6 +148,9 @@ class Recipe:
         elif hasattr(self.kind, "__aenter__"):
             self.imports["With"] = "zkwire.blocking.faces"
             names.append("With")
+        elif not names:
+            self.imports["Bound"] = "zkwire.session.bound"
+            names.append("Bound")
         if hasattr(self.kind, "size"):
             self.imports["Sized"] = "zkwire.blocking.faces"
             names.append("Sized")

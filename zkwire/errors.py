@@ -172,7 +172,7 @@ class NodeExistsError(ServerError):
 
 
 class NotEmptyError(ServerError):
-    """The node has children; delete them first."""
+    """The node has children; delete them first.  Those of a counter are its clients' marks."""
 
     code = -111
 

@@ -18,11 +18,13 @@ from zkwire import (
     Client,
     Counter,
     NoChildrenForEphemeralsError,
+    NotEmptyError,
     OperationTimeoutError,
     OutcomeUnknownError,
     SequentialLock,
 )
 from zkwire.recipes.classic.mark import KEPT
+from zkwire.recipes.classic.number_format import NumberFormat
 from zkwire.testing.proxy import black_hole, cut_after
 
 MANY = 2**100
@@ -68,6 +70,8 @@ def test_a_number_that_another_has_written_is_seen(observer: Client, fresh_path:
     observer.set_data(fresh_path, b"7")
     assert not counter.compare_and_set(1, 2)
     assert counter.add(1) == 8
+    with pytest.raises(NotEmptyError, match="Those of a counter are its clients' marks"):
+        observer.delete(fresh_path)
     observer.delete_tree(fresh_path)
     observer.create(fresh_path, b"100")  # with a version that the object has seen
     assert counter.add(1) == 101
@@ -89,6 +93,13 @@ def test_numbers_of_a_width(
     assert counter.get() == most
     with pytest.raises(ValueError, match="no number of the format text"):
         Counter(observer, fresh_path).get()
+
+
+@pytest.mark.parametrize("data", ["5_0", " 5", "5\n", "+5", "--5", "-", "0x5", "\u0665", "\u00b2"])
+def test_what_no_counter_writes_is_no_number(data: str) -> None:
+    """int() takes the half of these."""
+    with pytest.raises(ValueError, match="no number of the format text"):
+        NumberFormat("text").decode(data.encode())
 
 
 def test_what_is_no_number(observer: Client, fresh_path: str) -> None:

@@ -217,6 +217,37 @@ def test_text_that_is_none(open_pair: Pair, known: bool) -> None:
     assert player.errors["create", -114] > 0
 
 
+KNOWN = {op.opcode for op in ops.OPS.values()} | {DELETE_CONTAINER.opcode}
+NUMBERS = [n for n in (*range(-20, 131), 999, 2**31 - 1, -(2**31)) if n not in KNOWN]
+
+
+def test_operations_that_there_are_not(open_pair: Pair) -> None:
+    """Among these is one of servers, create_session: its greeting comes again."""
+    for body in (b"", b"\0\0\0\2/a\0\0\0\0\0\0", struct.pack(">i", 20_000)):
+        for number in NUMBERS:
+            answers = [unknown(side, number, body) for side in open_pair.sides]
+            assert answers[0] == answers[1], (number, body)
+
+
+def unknown(side: Side, number: int, body: bytes) -> list[object]:
+    """What comes back of one request, without zxids."""
+    link = side.connect()
+    hello = frame(r.ConnectRequest(0, 0, TIMEOUT_MS, 0, bytes(16), False).encode())
+    (greeting,) = link.exchange(hello, 1)
+    found = link.exchange(frame(r.RequestHeader(7, number).encode() + body), 1)
+    if found != [greeting]:
+        if found[0][15] == 250:  # -6: it ends
+            found += link.exchange(b"", None)
+        shown: list[object] = [
+            raw and (*r.ReplyHeader.decode(raw)[::2], raw[4:5], raw[16:]) for raw in found
+        ]
+    else:
+        shown = ["greeted"]
+    link.exchange(frame(r.RequestHeader(8, ops.CLOSE_SESSION.opcode).encode()), None)
+    link.close()
+    return shown
+
+
 def test_what_is_for_the_server_alone(open_pair: Pair) -> None:
     """Before 3.9 a check outside of a multi is answered only if it fails; later it is unknown."""
     refused = (

@@ -180,6 +180,9 @@ def test_many_large_items_go_in_several_requests(queue: Queue) -> None:
     zxids = queue.put_many([bytes(100_000)] * 5)
     assert len(set(zxids)) == 3
     assert queue.put_many([]) == []
+    for one in (b"abc", "abc"):
+        with pytest.raises(TypeError, match="list of items: put\\(\\) takes a single one"):
+            queue.put_many(one)  # type: ignore[arg-type]
     assert len(queue) == 5
 
 

@@ -308,6 +308,7 @@ BAD_WRITES: list[tuple[Any, type[Exception], str]] = [
     ([Create("a")], ValueError, "start with '/'"),
     ([Create("/a", "text")], TypeError, "use .encode()"),  # type: ignore[arg-type]
     ([Create("/a", b"", [])], ValueError, "not be empty"),
+    ([Create("/a", ephemeral="no")], TypeError, "True or False"),  # type: ignore[arg-type]
     ([Create("/a", ttl=0)], ValueError, "ttl must be 0.001"),
     ([Create("/a", ttl=1, ephemeral=True)], ValueError, "not two of them"),
     ([Check("/a", -2)], ValueError, "-1 (any) or 0 to"),
@@ -327,6 +328,13 @@ BAD_SERVERS: list[tuple[Any, type[Exception], str]] = [
     (None, ValueError, "either members, or joining or leaving"),
 ]
 
+FLAGS = ("ephemeral", "sequential", "container", "recursive")
+BAD_FLAGS: list[tuple[Any, type[Exception], str]] = [
+    ("no", TypeError, "must be True or False, not 'no'"),
+    (1, TypeError, "must be True or False"),
+    (None, TypeError, "must be True or False, not None"),
+]
+
 # Each parameter: its name, a good argument, and which ways there are to get it wrong.
 Argument = tuple[str, Any, list[tuple[Any, type[Exception], str]]]
 PARAMETERS: list[Argument] = [
@@ -336,7 +344,7 @@ PARAMETERS: list[Argument] = [
     ("watch", None, BAD_WATCHES),
     ("acl", [*OPEN_ACL_UNSAFE], BAD_ACLS),
     ("ttl", None, BAD_TTLS),
-    ("container", False, []),
+    *((name, False, BAD_FLAGS) for name in FLAGS),
     ("which", 3, [(w, ValueError, "not a valid WatchType") for w in (0, 6, -1, "any", None)]),
     ("scheme", "digest", [(w, TypeError, "scheme must be a str") for w in (b"a", None, 7)]),
     (
@@ -374,14 +382,13 @@ OWN_PARAMETERS: dict[str, list[Argument]] = {
         ("version", -1, [(v, ValueError, "version must be") for v in ("1", None, -2, 2**63)])
     ],
 }
-FLAGS = {"self", "ephemeral", "sequential", "recursive"}
 
 
 def arguments_of(operation: str) -> list[Argument]:
     """What is tried for each of its parameters, in their order."""
     known = {argument[0]: argument for argument in PARAMETERS + OWN_PARAMETERS.get(operation, [])}
     names = inspect.signature(getattr(Operations, operation)).parameters
-    return [known[name] for name in names if name not in FLAGS]
+    return [known[name] for name in names if name != "self"]
 
 
 ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIONS)}

@@ -338,7 +338,9 @@ def test_close_where_the_caller_has_been_interrupted_in_the_middle(fake: FakeSer
 def test_a_client_is_not_copied(fake: FakeServer, copied: Callable[[object], object]) -> None:
     """The end of a copy would be the end of the session."""
     with Client(fake.hosts) as client:
-        with pytest.raises(TypeError, match="cannot be copied or pickled: it is one session"):
+        with pytest.raises(
+            TypeError, match="Client cannot be copied or pickled: it belongs to this process"
+        ):
             copied(client)
         gc.collect()
         client.exists("/")

@@ -6,6 +6,9 @@ gevent and gunicorn are in test_gevent.py, forked children in test_client_forks.
 from __future__ import annotations
 
 import asyncio
+import compileall
+import os
+import shutil
 import subprocess
 import sys
 import zipapp
@@ -75,16 +78,16 @@ def test_a_client_for_asyncio_from_cell_to_cell(server: Server) -> None:
         runner.run(client.close())
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    """The command in a zip file."""
-    file = tmp_path / "zkwire.pyz"
-    zipapp.create_archive(
-        ROOT,
-        file,
-        main="zkwire.__main__:main",
-        filter=lambda path: path.parts[0] == "zkwire" and "__pycache__" not in path.parts,
-    )
+@pytest.fixture(params=[".py", ".pyc"])
+def archive(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The command in a zip file, which has its source or nothing but what that is compiled to."""
+    file, copy = tmp_path / "zkwire.pyz", tmp_path / "copy"
+    shutil.copytree(ROOT / "zkwire", copy / "zkwire", ignore=shutil.ignore_patterns("__pycache__"))
+    if request.param == ".pyc":
+        assert compileall.compile_dir(copy, quiet=1, legacy=True)
+        for source in copy.rglob("*.py"):
+            source.unlink()
+    zipapp.create_archive(copy, file, main="zkwire.__main__:main")
     return file
 
 
@@ -110,7 +113,7 @@ def test_a_killed_lock_command_in_a_zip_file_leaves_no_command(
 ) -> None:
     """Its watchdog is in the zip file, too, where Python runs no file."""
     teller = Teller(tmp_path / "tell")
-    teller.program = ["-I", str(archive)]
+    teller.program = ["-I", os.path.relpath(archive)]  # the watchdog runs in another folder
     script = (
         "exec 3>$TELL; trap 'echo TERM >&3; exit' TERM; echo ready >&3; sleep 30 & wait;"
         "echo left alone >&3"

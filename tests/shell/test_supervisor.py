@@ -264,8 +264,9 @@ def test_a_session_that_ends_is_logged_without_advice(
     with caplog.at_level(logging.INFO, "zkwire"):
         client = supervisor.client(PATIENCE)
         kill(server, client.session_id)
+        client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
         with pytest.raises(SessionExpiredError, match="make a new Client, or ask the supervisor"):
-            exhaust(client)
+            client.exists("/")
         ended = poll(
             "the line",
             lambda: next((r for r in caplog.records if "expired" in r.getMessage()), None),

@@ -47,8 +47,7 @@ class View:
             return data
         record = kind.decode(data)
         if isinstance(record, r.GetACLResponse):
-            # "auth" is replaced by a Java set of ids
-            return sorted(record.acl), self.stat(record.stat)
+            return record.acl, self.stat(record.stat)  # in its order, as it was given
         return self.stat(record) if kind is r.Stat else tuple(map(self.value, record))
 
     def multi(self, data: bytes) -> list[Any]:

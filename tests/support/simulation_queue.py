@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from zkwire.errors import (
     ConnectionLossError,
@@ -73,8 +74,8 @@ class Ledger:
     session is left, and no watch.
 
     ONCE leaves out the copies that were put in one transaction with a mark that an outsider has
-    deleted since: a client whose first reply is lost then cannot tell that from a put that was not
-    executed.  A removal can, since its mark is made before.
+    deleted since, if the put was in ``doubt``: a client whose first reply is lost then cannot tell
+    that from a put that was not executed.  A removal can, since its mark is made before.
     """
 
     reducible = False
@@ -88,11 +89,20 @@ class Ledger:
         self.order: list[str] = []
         self.working: dict[str, Client] = {}
         self.doubts = 0
+        self.putting: dict[str, list[bytes]] = {}  # by the name of the task
+        self.doubt: set[bytes] = set()  # no answer has told whether it was put
         self.violation: ViolationError | None = None  # seen in a task
         self._zxid = self._events = 0
 
     def comparison_key(self) -> tuple[object, ...]:
-        return (str(self.puts), str(self.names), str(self.done), str(self.working), self.doubts)
+        return (
+            str(self.puts),
+            str(self.names),
+            str(self.done),
+            str(self.working),
+            self.doubts,
+            *sorted(self.doubt),
+        )
 
     @property
     def complete(self) -> bool:
@@ -141,7 +151,7 @@ class Ledger:
     def copies(self, sim: Simulation, data: bytes) -> list[int]:
         """The zxids of the copies of ``data``, without those that ONCE leaves out."""
         zxids = (self.zxids[key] for key in self.names.get(data, ()))
-        return [zxid for zxid in zxids if zxid not in sim.stolen]
+        return [zxid for zxid in zxids if zxid not in sim.stolen or data not in self.doubt]
 
     @staticmethod
     def _faults(sim: Simulation) -> set[str]:
@@ -191,12 +201,14 @@ class Ledger:
                 raise ViolationError("LEFT", f"{client} has {client.session.watch_count} watches")
 
 
-async def produce(queue: AsyncQueue, ledger: Ledger, name: str) -> list[bool]:
+async def produce(queue: AsyncQueue, ledger: Ledger, sim: Simulation, name: str) -> list[bool]:
     items = [f"{name}{n}".encode() for n in range(ledger.plan.items)]
     groups = [items] if ledger.plan.many else [[data] for data in items]
     for data in items:
         ledger.puts[data] = "open"
     for group in groups:
+        assert sim.current is not None
+        ledger.putting[sim.current.name] = group
         try:
             zxids = await queue.put_many(group)
         except ZooKeeperError as error:
@@ -281,10 +293,17 @@ class Queues:
     marks: type[PassingMarks] | None = None
     choice: type[Choice] | None = None
 
-    def make(self, client: Client, flat: bool) -> AsyncQueue:
+    def make(self, client: Client, sim: Simulation, ledger: Ledger) -> AsyncQueue:
+        flat = ledger.plan.flat
         queue = self.queue(client.world, ITEMS if flat else PATH, flat=flat)
-        if self.marks is not None:
-            queue._marks = self.marks(client.world, queue._layout.marks, queue._layout.path)
+
+        class Noting(self.marks or PassingMarks):  # type: ignore[misc]
+            async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+                assert sim.current is not None
+                ledger.doubt.update(ledger.putting.get(sim.current.name, ()))
+                return await super()._look(mark, token, deadline)
+
+        queue._marks = Noting(client.world, queue._layout.marks, queue._layout.path)
         if self.choice is not None:
             queue._choice = self.choice(client.world, queue._layout, None)
         return queue
@@ -301,9 +320,9 @@ def queues(plan: Plan, kind: Queues = Queues()) -> Scenario:
             if place and not plan.together:
                 client = sim.client()
             if queue is None or not plan.together:
-                queue = kind.make(client, plan.flat)
+                queue = kind.make(client, sim, ledger)
             if place < plan.producers:
-                client.spawn(produce(queue, ledger, f"p{place}-"))
+                client.spawn(produce(queue, ledger, sim, f"p{place}-"))
             else:
                 how = plan.consumers[place - plan.producers]
                 client.spawn(consume(client, queue, how, ledger, sim, kind))
@@ -339,6 +358,28 @@ class RepeatsBlindly(PassingMarks):
 
     async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
         return None
+
+
+class RepeatsForItsMark(PassingMarks):
+    """Takes a change for not made when an outsider has deleted the mark that it has made."""
+
+    _made = False  # before the multi
+
+    async def make(self, mark: Mark, deadline: float | None) -> None:
+        self._made = True
+        await super().make(mark, deadline)
+
+    async def execute(
+        self, mark: Mark, operations: list[Operation], deadline: float | None
+    ) -> tuple[list[Any], int]:
+        fresh, self._made = mark.version < 0, False
+        done = await super().execute(mark, operations, deadline)
+        look = self._runtime.operations.exists
+        gone = await persist(self._runtime, deadline, look, mark.node or "") is None
+        if fresh and gone and not self._made:
+            mark.version = -1
+            return await super().execute(mark, operations, deadline)
+        return done
 
 
 class LooksForTheItem(AsyncQueue):
@@ -494,6 +535,9 @@ def _planted(
 PLANTED: dict[str, Planted] = {
     "repeats blindly": _planted(
         Queues(marks=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE", Plan(items=2)
+    ),
+    "repeats for its mark": _planted(
+        Queues(marks=RepeatsForItsMark), ("delete",), "ONCE", Plan(items=3)
     ),
     "looks for the item": _planted(Queues(LooksForTheItem), ("linger", "cut"), "ONCE"),
     "forgets its removal": _planted(Queues(ForgetsItsRemoval), ("linger", "cut"), "LOST", Plan()),

@@ -195,7 +195,21 @@ def test_a_null_path_is_a_bad_path_where_paths_are_looked_at_first(peer: Peer) -
     assert codes == [BAD_ARGUMENTS, BAD_ARGUMENTS, MARSHALLING]
 
 
-@pytest.mark.parametrize("opcode", [0, 10, -1, -10, 2**31 - 1, -(2**31)])
+def test_a_client_that_creates_its_session_again_is_greeted_again(peer: Peer) -> None:
+    """No client does; as on real servers of 3.4.14 to 3.9.5 the session has that time then."""
+    (session,) = peer.processor.state.sessions
+    peer.send(frame(struct.pack(">iii", 7, -10, 1)))
+    (raw,) = peer.raw_frames()
+    answer = r.ConnectResponse.decode(raw)
+    assert (answer.session_id, answer.time_out) == (session.session_id, session.timeout)
+    peer.send(frame(struct.pack(">ii", 7, -10)))
+    assert [reply.err for reply in peer.received() if isinstance(reply, Reply)] == [MARSHALLING]
+    peer.send(frame(struct.pack(">iii", 7, -10, 1)))
+    peer.processor.advance(peer.processor.state.sessions.tick / 1000)
+    assert peer.ended
+
+
+@pytest.mark.parametrize("opcode", [0, 10, -1, -12, 2**31 - 1, -(2**31)])
 def test_an_unknown_operation_ends_the_connection_not_the_session(opcode: int, peer: Peer) -> None:
     peer.send(frame(struct.pack(">ii", 7, opcode)))
     (raw,) = peer.raw_frames()

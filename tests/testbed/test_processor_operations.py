@@ -12,6 +12,7 @@ from zkwire.jute import records as r
 from zkwire.jute.record import Record
 from zkwire.testing.server.acl import digest_id
 from zkwire.testing.server.node import CONTAINER
+from zkwire.testing.server.quotas import adjusted
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
 
@@ -339,6 +340,24 @@ def test_a_multi_read_of_writes_cannot_be_read(reads: int, body: bytes, peer: Pe
     assert peer.received() == [Reply(1, 1, MARSHALLING, body)]
 
 
+AUTH, ANN = r.ACL(Perms.ALL, r.Id("auth", "")), r.ACL(Perms.READ, r.Id("digest", "ann:hash"))
+ANYONE = r.ACL(Perms.READ, r.Id("world", "anyone"))
+
+
+@pytest.mark.parametrize(
+    ("version", "users"), [("3.4", "ANN anyone u v w a"), ("3.8", "ANN a w v u anyone")]
+)
+def test_an_acl_keeps_its_order_and_who_asks_stands_as_in_java(version: str, users: str) -> None:
+    """As 3.4.14, 3.6.2, 3.8.0 and 3.9.5 were seen to do."""
+    peer = connected(version=version)
+    for secret in (b"u:p", b"v:p", b"w:p", b"alice:x"):
+        peer.call(ops.AUTH, r.AuthPacket(0, "digest", secret))
+    peer.create("/a", acl=(ANN, AUTH, ANYONE, ANN))
+    acl = peer.call(ops.GET_ACL, r.GetACLRequest("/a")).body.acl
+    names = {"ann:hash": "ANN", "anyone": "anyone"}
+    assert [names.get(one.id.id, one.id.id[0]) for one in acl] == users.split()
+
+
 def test_hashes_are_for_those_who_may_change_the_list(peer: Peer) -> None:
     everyone = r.ACL(Perms.READ, r.Id("world", "anyone"))
     peer.create("/a", acl=(everyone, r.ACL(Perms.ALL, r.Id("digest", digest_id(b"ann:secret")))))
@@ -356,6 +375,11 @@ def test_of_quotas_within_each_other_the_innermost_counts(peer: Peer) -> None:
         peer.get(f"/zookeeper/quota{path}/zookeeper_stats").body.data for path in ("/q", "/q/a")
     ]
     assert counted == [b"count=2,bytes=0", b"count=2,bytes=0"]
+
+
+@pytest.mark.parametrize("number", [b"5_0", b" 5", b"many"])
+def test_statistics_that_cannot_be_read_stay(number: bytes) -> None:
+    assert adjusted(b"count=" + number, 1, 1) == b"count=" + number
 
 
 def test_the_configuration_is_for_reading(peer: Peer) -> None:

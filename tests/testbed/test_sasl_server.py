@@ -86,7 +86,7 @@ def test_whoever_knows_the_password_is_let_in(user: str, changed: dict[str, str]
     assert (challenge.zxid, challenge.err) == (0, 0)
     answer, proof = answer_to(challenge.body.token, user, USERS[user], **changed)
     assert send(peer, answer).body.token == proof
-    assert peer.call(ops.WHO_AM_I).body.client_info[1:] == (r.ClientInfo("sasl", user),)
+    assert r.ClientInfo("sasl", user) in peer.call(ops.WHO_AM_I).body.client_info
     peer.create("/a", acl=(r.ACL(Perms.ALL, r.Id("sasl", user)),))
     peer.create("/b", acl=(r.ACL(Perms.ALL, r.Id("auth", "")),))
     other = Peer(peer.processor).connect()

@@ -202,6 +202,12 @@ def test_further_unknown_opcodes() -> None:
     assert again.ended
 
 
+@pytest.mark.parametrize("name", ["extended_types", "read_only", "local_sessions", "reconfig"])
+def test_an_option_that_is_no_bool_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
+        Server(**{name: "no"})  # type: ignore[arg-type]
+
+
 def test_a_version_that_there_is_not() -> None:
     with pytest.raises(ValueError, match=r"unknown version '3\.3'"):
         Rules(version="3.3")  # type: ignore[arg-type]
@@ -405,7 +411,7 @@ def test_super_may_do_everything() -> None:
     assert peer.call(ops.AUTH, r.AuthPacket(0, "digest", b"super:magic")).err == 0
     assert peer.get("/a").err == 0
     schemes = [info.auth_scheme for info in peer.call(ops.WHO_AM_I).body.client_info]
-    assert schemes == ["ip", "super", "digest"]
+    assert schemes == ["digest", "super", "ip"]  # in the order of Java's set
     peer.create("/b", acl=(r.ACL(31, r.Id("auth", "")),))
     stored = peer.call(ops.GET_ACL, r.GetACLRequest("/b")).body.acl
     assert [entry.id.scheme for entry in stored] == ["digest"]
@@ -528,6 +534,7 @@ def test_reconfiguring() -> None:
         ("server.4=h4", None, None, -1, BAD_ARGUMENTS),
         ("server.4=h4:1:2", None, None, -1, BAD_ARGUMENTS),  # without the client's port
         (None, "three", None, -1, MARSHALLING),
+        (None, "0_3", None, -1, MARSHALLING),  # Java's parseInt takes no "_"
         (None, None, "server.8=h:1:2;3,server.9=g:1:2;3", -1, NO_QUORUM),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Any
@@ -409,6 +410,23 @@ def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> No
     with pytest.raises(SessionExpiredError) as caught:
         run(AsyncOncePer(world, "/job", 60).claim())
     assert caught.value.maybe_applied == made
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("error", [OperationTimeoutError("late"), asyncio.CancelledError()])
+def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseException) -> None:
+    """Whether it creates the node or writes into one that was given back."""
+    lost: list[object] = [OutcomeUnknownError("lost", maybe_applied=True)]
+    given_back, claimed = (DataAndStat(data, Stat(*STAT)) for data in (b"", b"%016x-unique " % OWN))
+    world: Any = Runtime(sync=[error], get_data=[given_back, claimed], set_data=lost)
+    if not there:
+        world = Runtime(sync=[error], get_data=[NoNodeError("free"), claimed], create=[None, *lost])
+    world.session_id = OWN
+    with pytest.raises(type(error)):
+        run(AsyncOncePer(world, "/job", 60).claim())
+    assert len(world.spawned) == 1
+    run(world.spawned[0](world))
+    assert world.asked[-3:] == ["sync", "get_data", "set_data"]
 
 
 @pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])

@@ -18,7 +18,7 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.services.allotment import MARK, allot, digest
+from zkwire.recipes.services.allotment import LISTED, MARK, allot, difference, digest, same
 from zkwire.recipes.services.partition import Partition
 from zkwire.recipes.services.partitioner import AsyncPartitioner
 from zkwire.recipes.services.problem import Problem
@@ -84,6 +84,23 @@ def test_few_items_move(members: int, most: int) -> None:
 def test_the_digest_is_about_the_items() -> None:
     assert digest(["b", "a"]) == digest(["a", "b"])
     assert digest(["a", "b"]) != digest(["a", "c"])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "said"),
+    [
+        (["a", "b", "c"], ["b", "d"], "it alone has 'd'; it has not 'a', 'c'"),
+        (ITEMS[:9], [*ITEMS[:2]], f"it has not {', '.join(map(repr, ITEMS[2:7]))} and 2 more"),
+        (["a"], ["x" * LISTED, "y"], f"{digest(['x' * LISTED, 'y'])[:60]!r}, and this one has 1"),
+    ],
+)
+def test_items_that_differ_are_named(mine: list[str], theirs: list[str], said: str) -> None:
+    assert not same(digest(mine), digest(theirs))
+    assert difference(mine, digest(theirs)) == said
+
+
+def test_a_release_that_names_no_items_shares_them_out() -> None:
+    assert same(digest(ITEMS).partition(b"\n")[0], digest(ITEMS))
 
 
 def test_a_share_is_the_same_in_every_release() -> None:
@@ -264,6 +281,6 @@ def test_a_loop_ends_quietly_if_the_partitioner_was_closed(
 def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> None:
     partition = Partition("/p", ["a"], "me", None)
     hostile = MARK + b"\x1b[31m" + b"x" * 5000
-    with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', not b") as caught:
+    with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', and") as caught:
         partition.allotted({"me": (2, partition.data), "old": (1, hostile)})
     assert len(str(caught.value)) < 400

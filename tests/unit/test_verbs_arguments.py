@@ -99,6 +99,11 @@ def test_a_node_is_of_one_kind(script: Script, verb: str, kinds: dict[str, Any])
     refused(script, ValueError, verb, "/a", **kinds)
 
 
+@wrong("ephemeral", "sequential", "container", "recursive")
+def test_a_flag_that_is_no_bool_is_refused(script: Script, case: Wrong) -> None:
+    refuses(script, case)
+
+
 @wrong("ttl")
 def test_times_to_live(script: Script, case: Wrong) -> None:
     """A wrong one would end the server's process, and every attempt to start it again."""

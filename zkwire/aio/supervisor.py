@@ -133,6 +133,9 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     A function that leads is a coroutine function, and is cancelled when its term is lost.
     """
 
+    _client_kind = AsyncClient
+    _client_call = "(await supervisor.client())"
+
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = LoopShell(hosts, self._checked(options))
         self._algorithm = SessionSequence(self._shell)

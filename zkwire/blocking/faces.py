@@ -11,6 +11,7 @@ from weakref import ref
 from zkwire.blocking.run import run
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.view import check_kind
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class With:
             raise
 
 
-class Entered:
+class Entered(Bound):
     """The same for what a method of the object ``face`` has returned: for one ``with``."""
 
     __slots__ = ("_algorithm", "_face")

@@ -16,6 +16,7 @@ from zkwire.recipes.services.partitioner import AsyncPartitioner, PartitionerVie
 from zkwire.recipes.services.persistent_node import AsyncPersistentNode
 from zkwire.recipes.services.share import AsyncShare, ShareView
 from zkwire.recipes.view import PathView, ServiceView
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.seen import SeenChildren, SeenData
 
 
-class CacheEvents:
+class CacheEvents(Bound):
     """The changes of a cache for one reader; see :meth:`Cache.events`."""
 
     _algorithm: AsyncCacheEvents

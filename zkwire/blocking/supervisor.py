@@ -128,11 +128,15 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
             supervisor.lead("/election", work)  # work(lock) in each term
             supervisor.wait()
 
-    Whatever takes a client and lasts takes a supervisor too: :meth:`watch_data`,
-    :class:`PersistentNode`, :class:`Group`, :class:`Cache`.  It is begun again in each new session.
+    :class:`PersistentNode`, :class:`Group`, :class:`Cache` and :class:`Partitioner` take a
+    supervisor in the place of a client; they and :meth:`watch_data` begin again in each new
+    session.  Every other recipe, and every operation, needs the :meth:`client` of one session.
     ``hosts`` and options are those of :class:`Client`, without ``resume``; they are refused at
     once.  A server need not be there yet: connecting goes on until one is.
     """
+
+    _client_kind = Client
+    _client_call = "supervisor.client()"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = ThreadShell(hosts, self._checked(options))

@@ -23,7 +23,7 @@ from zkwire.net.options import (
     check_session_timeout,
     check_tls,
 )
-from zkwire.operations.checks import check_acl
+from zkwire.operations.checks import check_acl, check_flag
 from zkwire.recipes import trees
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import perhaps_older
@@ -102,7 +102,7 @@ class ClientBase:
             receive_limit=check_limit("receive_limit", receive_limit),
             send_limit=send_limit,
             sasl=check_sasl(sasl) is not None,
-            read_only=bool(read_only),
+            read_only=check_flag("read_only", read_only),
             resume=check_resume(resume, send_limit),
             lease_margin=check_lease_margin(lease_margin, timeout),
         )
@@ -125,7 +125,7 @@ class ClientBase:
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._driver.dispatch)
-        if follow_reconfig:
+        if check_flag("follow_reconfig", follow_reconfig):
             from zkwire.net.server_list import ServerListUpdates
 
             session.observers.add(ServerListUpdates(self._driver, servers))
@@ -139,9 +139,6 @@ class ClientBase:
         driver = getattr(self, "_driver", None)  # there is none behind a refused option
         if driver is not None and driver.drop(CLOSE_SECONDS):
             warn_unclosed(self, self._made)
-
-    def __reduce__(self) -> Never:
-        raise TypeError(f"{self!r} cannot be copied or pickled: it is one session")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._hosts} {self.state.value}>"

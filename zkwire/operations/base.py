@@ -7,6 +7,7 @@ travels or what waits for it: that is for :meth:`Requests._submit` of each clien
 from __future__ import annotations
 
 from zkwire.jute.frames import SEND_LIMIT
+from zkwire.session.bound import Bound
 from zkwire.session.request import Request
 from zkwire.session.watch import CallbackWatch, Watch
 from zkwire.wire.model import OPEN_ACL_UNSAFE
@@ -50,7 +51,7 @@ HEADER_BYTES = 8
 _SET_AGAIN_BYTES = 8 + 5 * 4
 
 
-class Requests:
+class Requests(Bound):
     """What the operations have in common.
 
     A client sets ``_chroot``, ``_acl`` (the access list of nodes created without one),

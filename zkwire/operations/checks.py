@@ -60,6 +60,13 @@ def check_acl(acl: Sequence[r.ACL], name: str = "acl") -> tuple[r.ACL, ...]:
     return tuple(acl)
 
 
+def check_flag(name: str, flag: bool) -> bool:
+    """``flag`` if it is True or False: "no", taken for its truth, would mean yes."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be True or False, not {flag!r}")
+    return flag
+
+
 def check_ttl(ttl: float) -> int:
     """A time to live, given in seconds, in milliseconds.
 
@@ -76,12 +83,16 @@ def check_create_mode(
     ephemeral: bool, sequential: bool, container: bool, ttl: float | None
 ) -> tuple[int, int | None]:
     """The flags of a create request, and the TTL in milliseconds if there is one."""
+    if not (ephemeral.__class__ is sequential.__class__ is container.__class__ is bool):
+        check_flag("ephemeral", ephemeral)
+        check_flag("sequential", sequential)
+        check_flag("container", container)
     if not container and ttl is None:
-        return EPHEMERAL * bool(ephemeral) + SEQUENTIAL * bool(sequential), None
+        return EPHEMERAL * ephemeral + SEQUENTIAL * sequential, None
     if ephemeral or (container and ttl is not None):
         raise ValueError("a node is ephemeral, or a container, or has a ttl: not two of them")
     if ttl is not None:
-        return TTL + bool(sequential), check_ttl(ttl)
+        return TTL + sequential, check_ttl(ttl)
     if sequential:
         raise ValueError("a container cannot be sequential")
     return CONTAINER, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from zkwire.jute import records as r
 from zkwire.operations.base import Requests
+from zkwire.operations.checks import check_flag
 from zkwire.wire import ops
 from zkwire.wire.model import WatchType
 from zkwire.wire.ops import WatchKind
@@ -44,7 +45,8 @@ class Watches(Requests):
         Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
         """
         full = self._full(path)
-        body = r.AddWatchRequest.pack(full, _RECURSIVE if recursive else _PERSISTENT)
+        mode = _RECURSIVE if check_flag("recursive", recursive) else _PERSISTENT
+        body = r.AddWatchRequest.pack(full, mode)
         kind = WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT
         return self._send_watching(ops.ADD_WATCH, path, body, None, watch, full, kind)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from zkwire.errors import LockLostError
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Itself:
         return instance
 
 
-class PathView:
+class PathView(Bound):
     """What stands on one path."""
 
     _algorithm: Any = Itself()
@@ -41,7 +42,7 @@ class PathView:
         return self._algorithm._path
 
 
-class ServiceView:
+class ServiceView(Bound):
     """What every service shows of itself."""
 
     _algorithm: Any = Itself()
@@ -56,7 +57,7 @@ class ServiceView:
         return problem
 
 
-class View:
+class View(Bound):
     """What every lock shows."""
 
     _algorithm: Any = Itself()

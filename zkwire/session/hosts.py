@@ -30,13 +30,18 @@ _EVERY_ADDRESS = {"", "0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]"}
 
 
 def parse_hosts(text: str) -> tuple[list[tuple[str, int]], str]:
-    """``"a:2181,[::1]:2182,b/chroot"`` as a list of (host, port), and the chroot ("" for none)."""
+    """``"a:2181,[::1]:2182,b/chroot"`` as a list of (host, port), and the chroot ("" for none).
+
+    Empty places between commas and behind the last are left out, as ZooKeeper's own clients do.
+    """
     if not isinstance(text, str):
         raise TypeError(f"hosts must be a str such as 'host:2181,...', not {type(text).__name__}")
     if "://" in text:
         raise ValueError(f"hosts has no scheme: 'host:port,...', not {text!r}")
     servers, slash, chroot = text.partition("/")
-    hosts = [_parse_host(server.strip(), text) for server in servers.split(",")]
+    hosts = [_parse_host(server.strip(), text) for server in servers.split(",") if server.strip()]
+    if not hosts:
+        raise ValueError(f"hosts names no server: {text!r}")
     for rest in chroot.split(",")[1:]:
         host, _, port = rest.partition("/")[0].strip().rpartition(":")
         if host and port.isdigit():

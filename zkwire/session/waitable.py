@@ -6,6 +6,8 @@ shell puts wakers into a :class:`Waitable`, and calls them after the automaton h
 
 from __future__ import annotations
 
+from zkwire.session.bound import Bound
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     Waker = Callable[[], object]
 
 
-class Waitable:
+class Waitable(Bound):
     """Something that becomes ready.
 
     ``_wakers`` are functions that the shell calls once, soon after ``ready`` has turned true,

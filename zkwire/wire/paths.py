@@ -45,7 +45,7 @@ def check_path(path: str, sequential: bool = False) -> str:
     if "/." in checked and any(name in {".", ".."} for name in checked.split("/")):
         raise ValueError(f"path must not contain '.' or '..' as a name: {path!r}")
     if not (checked.isascii() and checked.isprintable()):
-        _check_characters(path)
+        check_characters("path", path)
     if not sequential and len(path) <= LONGEST_REMEMBERED:
         if len(_accepted) >= REMEMBERED:
             _accepted.clear()
@@ -53,8 +53,9 @@ def check_path(path: str, sequential: bool = False) -> str:
     return path
 
 
-def _check_characters(path: str) -> None:
-    for index, character in enumerate(path):
+def check_characters(what: str, text: str) -> None:
+    """Raise ValueError if a server accepts no path with this text in it; ``what`` it is."""
+    for index, character in enumerate(text):
         code = ord(character)
         if (
             code <= 0x1F
@@ -62,7 +63,9 @@ def _check_characters(path: str) -> None:
             or 0xD800 <= code <= 0xF8FF
             or code >= 0xFFF0  # and beyond the basic plane, which Java sees as surrogates
         ):
-            raise ValueError(f"path has the forbidden character U+{code:04X} at {index}: {path!r}")
+            raise ValueError(
+                f"{what} has the forbidden character U+{code:04X} at {index}: {text!r}"
+            )
 
 
 def check_chroot(chroot: str) -> str:

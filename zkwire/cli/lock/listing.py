@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zkwire import Client, Contender
     from zkwire.cli.output import Output
 
-SIGNATURE = re.compile(r"(\S+):(\d{1,10})(?: (.*))?", re.DOTALL)
+SIGNATURE = re.compile(r"(\S+):([0-9]{1,10})(?: (.*))?", re.DOTALL)
 READERS = ("__READ__", "__rlock__")
 DIGITS = 10
 HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>6}  {'process':20} id"

@@ -26,11 +26,13 @@ LONGEST_DELAY = 0.25  # seconds by which it leaves the first try to its parent
 
 
 def _program() -> list[str]:
-    """The watchdog, as arguments of Python: its file, or its source where that is in a zip file."""
-    if os.path.exists(watchdog.__file__):
-        return [watchdog.__file__]
-    source: str = watchdog.__loader__.get_source(watchdog.__name__)  # type: ignore[union-attr]
-    return ["-c", source]
+    """The watchdog, as arguments of Python: its file, or where that is in a zip file its name."""
+    file = os.path.abspath(watchdog.__file__)
+    if os.path.exists(file):
+        return [file]
+    name = watchdog.__name__  # a zip file may have no source: Python's -c could not be given that
+    archive = os.path.abspath(file + "/.." * (name.count(".") + 1))
+    return ["-c", f"import sys; sys.path.insert(0, {archive!r}); from {name} import main; main()"]
 
 
 class Watchdog:

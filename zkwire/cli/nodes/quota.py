@@ -92,7 +92,10 @@ def _read(text: bytes) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in filter(None, re.split("[,;]+", text.decode())):
         key, _, number = part.partition("=")
-        found[key] = int(number.rstrip("=") or NONE)
+        number = number.rstrip("=") or str(NONE)
+        if re.fullmatch("-?[0-9]+", number) is None:
+            raise ValueError(f"no quota can be read in {text[:60]!r}")
+        found[key] = int(number)
     return found
 
 

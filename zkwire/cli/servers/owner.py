@@ -77,7 +77,7 @@ def connections(cons: str, session: str, server: str) -> list[dict[str, Any]]:
         fields: dict[str, str] = dict(FIELD.findall(match["fields"]))
         if fields.get("sid") == session:
             timeout = fields.get("to", "")
-            seconds = int(timeout) / 1000 if timeout.isdecimal() else None
+            seconds = int(timeout) / 1000 if timeout.isascii() and timeout.isdigit() else None
             found.append({"server": server, "address": match["address"], "timeout": seconds})
     return found
 

@@ -81,7 +81,7 @@ class Srvr:
         version = fields.get("Zookeeper version", "").partition("-")[0].partition(",")[0]
         self.version: str | None = version or None
         nodes = fields.get("Node count", "")
-        self.nodes: int | None = int(nodes) if nodes.isdecimal() else None
+        self.nodes: int | None = int(nodes) if nodes.isascii() and nodes.isdigit() else None
         self.latency: str | None = next(
             (value for name, value in fields.items() if name.startswith("Latency")), None
         )

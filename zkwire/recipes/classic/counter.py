@@ -183,7 +183,7 @@ class AsyncCounter(CounterView):
         data, version = mark.seen or await self._read(deadline)
         if not -1 <= version < LAST_VERSION:  # servers go on at -2**31
             raise SequenceExhaustedError(
-                f"{self._path} has used up its versions: delete it, and set the number again"
+                f"{self._path} has used up its versions: delete_tree() it, and set the number again"
             )
         new = change(self._format.decode(data))
         if new is None:

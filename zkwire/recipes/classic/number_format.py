@@ -23,9 +23,10 @@ class NumberFormat:
         try:
             if not data:
                 return 0
-            if not self._width:
-                return int(data.decode("ascii"))
-            if len(data) == self._width:
+            # Not all that int() takes, such as b"5_0" and b" 5": no counter writes that.
+            if not self._width and data.removeprefix(b"-").isdigit():
+                return int(data)
+            if self._width and len(data) == self._width:
                 return int.from_bytes(data, "big", signed=True)
         except ValueError:
             pass

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from zkwire.errors import OperationTimeoutError, ZooKeeperError
 from zkwire.jute.record import Record
-from zkwire.operations.checks import check_data
+from zkwire.operations.checks import check_data, check_flag
 from zkwire.recipes.runtime import in_time
 from zkwire.recipes.trees import ensure_path
 from zkwire.wire.paths import SEQUENCE_DIGITS, check_below_root
@@ -73,9 +73,9 @@ class Layout:
 
     def __init__(self, path: str, flat: bool) -> None:
         path = check_below_root(path, "a queue")
+        self.flat: bool = check_flag("flat", flat)
         side = f"{path}-zkwire-queue" if flat else path
         self.path: str = path
-        self.flat: bool = flat
         self.items: str = path if flat else f"{path}/entries"
         self.taken: str = f"{side}/taken"
         self.marks: str = f"{side}/marks"

@@ -86,6 +86,8 @@ class PuttingQueue(PathView):
         whether some may have been put; these are the first ones.  See :meth:`put`.
         """
         beginning = f"{self._layout.items}/{prefix(priority)}"
+        if isinstance(items, bytes | str):
+            raise TypeError("put_many takes a list of items: put() takes a single one")
         limit = self._runtime.send_limit
         checked = [check_item(data, limit) for data in items]
         zxids: list[int] = []

@@ -24,6 +24,7 @@ from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.lost import Lost
 from zkwire.recipes.runtime import in_time, newest, one_refusal
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
-class Taking(Entry, Enterable):
+class Taking(Bound, Entry, Enterable):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: ItemQueue, timeout: float | None) -> None:

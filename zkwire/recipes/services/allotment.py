@@ -33,15 +33,40 @@ def allot(items: Iterable[str], members: Iterable[str]) -> dict[str, str]:
     return owners
 
 
-def digest(items: Iterable[str]) -> bytes:
-    """What is the same for the same items, in whatever order."""
-    names = sorted(items)
-    return b"%s%d items %s" % (
-        MARK,
-        len(names),
-        sha256("/".join(names).encode()).hexdigest().encode(),
-    )
-
-
 MARK = b"zkwire partition of "
 """What the data of a member begins with."""
+LISTED = 8192
+"""Bytes: up to so many a member's data names the items, in a second line."""
+_SHOWN = 5
+
+
+def digest(items: Iterable[str]) -> bytes:
+    """What stands in a member's node: a line about the items, and if they are few their names."""
+    names = sorted(items)
+    text = "/".join(names).encode()
+    line = b"%s%d items %s" % (MARK, len(names), sha256(text).hexdigest().encode())
+    return line + b"\n" + text if len(text) <= LISTED else line
+
+
+def same(data: bytes, other: bytes) -> bool:
+    """Whether two members share out the same items."""
+    return data.partition(b"\n")[0] == other.partition(b"\n")[0]
+
+
+def difference(items: Iterable[str], other: bytes) -> str:
+    """How the items differ from those of which ``other``, another member's data, tells."""
+    mine = set(items)
+    line, _, text = other.partition(b"\n")
+    if not text:
+        return f"{line[:60]!r}, and this one has {len(mine)}"
+    theirs = set(text.decode("utf-8", "replace").split("/"))
+    parts = {"it alone has": theirs - mine, "it has not": mine - theirs}
+    return "; ".join(f"{what} {_shown(sorted(names))}" for what, names in parts.items() if names)
+
+
+def _shown(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(f"{name[:60]!r}" for name in names[:_SHOWN]) + (
+        f" and {more} more" if more > 0 else ""
+    )

@@ -16,6 +16,7 @@ from itertools import islice
 from zkwire.errors import ClientClosedError
 from zkwire.recipes.services.cache_event import CacheEvent, between
 from zkwire.recipes.services.service import until_closed
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _AT_ONCE = 100
 _FEW = 1000
 
 
-class AsyncCacheEvents:
+class AsyncCacheEvents(Bound):
     """The changes of a cache for one reader; see :meth:`AsyncCache.events`."""
 
     def __init__(self, cache: Any, callback: Callable[[CacheEvent], object] | None = None) -> None:

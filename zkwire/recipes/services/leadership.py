@@ -183,6 +183,16 @@ class SupervisorView:
 
     _algorithm: SessionSequence
     _shell: Any
+    _client_kind: type
+    _client_call: str
+
+    if not TYPE_CHECKING:  # else any name would be an attribute
+
+        def __getattr__(self, name: str) -> object:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(self._client_kind, name):
+                message += f": a client has it, {self._client_call}.{name}"
+            raise AttributeError(message, name=name, obj=self)
 
     @staticmethod
     def _checked(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from zkwire.jute.record import Record
 from zkwire.operations.checks import check_text
 from zkwire.recipes.services.node_owner import ID_LIKE
 from zkwire.recipes.services.persistent_node import AsyncPersistentNode
-from zkwire.wire.paths import check_path
+from zkwire.wire.paths import check_characters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,4 +49,7 @@ def check_name(what: str, name: str) -> str:
     """``name`` if it can be that of a node."""
     if not check_text(what, name) or "/" in name:
         raise ValueError(f"{what} must not {'contain a slash' if name else 'be empty'}: {name!r}")
-    return check_path("/" + name)[1:]
+    if name in {".", ".."}:
+        raise ValueError(f"{what} must not be '.' or '..': {name!r}")
+    check_characters(what, name)
+    return str.__str__(name)  # a member of an enumeration is formatted as its name

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zkwire.operations.checks import check_acl
-from zkwire.recipes.services.allotment import MARK, allot, digest
+from zkwire.recipes.services.allotment import MARK, allot, difference, digest, same
 from zkwire.recipes.services.member import check_name
 from zkwire.recipes.services.persistent_node import AsyncPersistentNode
 from zkwire.recipes.services.tenure import Tenure
@@ -45,7 +45,7 @@ class Partition:
     def __init__(
         self, path: str, items: Iterable[str], name: str | None, acl: Sequence[ACL] | None
     ) -> None:
-        if isinstance(items, str) or not isinstance(items, Iterable):
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise TypeError(f"the items must be a list of names, not {items!r}")
         path = check_below_root(path, "a partitioner")
         self.path: str = path
@@ -87,11 +87,11 @@ class Partition:
         if self.name not in members:
             return None
         oldest = min(members, key=lambda name: members[name])
-        if members[oldest][1] != self.data:
+        if not same(members[oldest][1], self.data):
             raise ValueError(
-                f"{self.path}: member {oldest!r} shares out other items than this one: "
-                f"{members[oldest][1][:100]!r}, not {self.data!r}"
+                f"{self.path}: member {oldest!r}, the oldest, shares out other items than this "
+                f"one: {difference(self.items, members[oldest][1])}"
             )
-        same = [name for name, (_, data) in members.items() if data == self.data]
-        owners = allot(self.items, same)
+        sharing = [name for name, (_, data) in members.items() if same(data, self.data)]
+        owners = allot(self.items, sharing)
         return frozenset(item for item, owner in owners.items() if owner == self.name)

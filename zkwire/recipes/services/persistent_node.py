@@ -39,6 +39,7 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.operations.base import rehearse
+from zkwire.operations.checks import check_flag
 from zkwire.operations.multi import Create
 from zkwire.recipes.runtime import newest
 from zkwire.recipes.services.node_owner import ID_LIKE, LOOK_AGAIN, NodeOwner
@@ -77,7 +78,7 @@ class AsyncPersistentNode(NodeOwner):
     """
 
     def __new__(cls, *_: Any, ephemeral: bool = True, **__: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
-        kind: type[Any] = cls if ephemeral else StandingKeeper
+        kind: type[Any] = cls if check_flag("ephemeral", ephemeral) else StandingKeeper
         return object.__new__(kind)
 
     def __init__(

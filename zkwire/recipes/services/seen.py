@@ -6,6 +6,7 @@ How the states are found is in :mod:`zkwire.recipes.services.following`.
 from __future__ import annotations
 
 from zkwire.jute.record import Record
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class SeenChildren(Record):
     skipped: bool
 
 
-class NodeWatches:
+class NodeWatches(Bound):
     """What clients and supervisors have in common: watches for ever."""
 
     def watch_data(

@@ -31,8 +31,6 @@ client or its supervisor has ended: a forked child, and what comes later, get an
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 from zkwire.errors import (
     AuthFailedError,
     ClientClosedError,
@@ -42,11 +40,12 @@ from zkwire.errors import (
 )
 from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.services.problem import Problem, check_on_problem
+from zkwire.session.bound import Bound
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
     from typing import Any, Protocol, Self, TypeVar
 
@@ -196,7 +195,7 @@ class Background:
             await self._runtime.any_of(*conditions)
 
 
-class Service(Enterable):
+class Service(Bound, Enterable):
     """Something that shall be true; see the module's docstring.
 
     Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
@@ -380,15 +379,9 @@ class Service(Enterable):
             in_time = await self._sessions.holds(condition, limit)
         return in_time, refusal
 
-    @contextmanager
-    def _notified(self, holds: Callable[[], bool]) -> Generator[Condition, None, None]:
-        """A condition that each :meth:`_changed` notifies meanwhile."""
-        condition = Condition(holds)
-        self._waiting[condition] = None
-        try:
-            yield condition
-        finally:
-            self._waiting.pop(condition, None)
+    def _notified(self, holds: Callable[[], bool]) -> Notified:
+        """For a ``with``: a condition that each :meth:`_changed` notifies meanwhile."""
+        return Notified(self._waiting, Condition(holds))
 
     def _end(self) -> None:
         self._closed = True
@@ -399,6 +392,23 @@ class Service(Enterable):
         """It is wanted no longer, and so is what it is refused."""
         self._is_right()
         self._end()
+
+
+class Notified:
+    """One of several conditions that are notified, for a ``with``."""
+
+    __slots__ = ("_condition", "_waiting")
+
+    def __init__(self, waiting: dict[Condition, None], condition: Condition) -> None:
+        self._waiting = waiting
+        self._condition = condition
+
+    def __enter__(self) -> Condition:
+        self._waiting[self._condition] = None
+        return self._condition
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.pop(self._condition, None)
 
 
 async def until_closed(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from zkwire.errors import LockLostError
 from zkwire.recipes.view import Itself
+from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.services.tenure import Tenure
 
 
-class ShareView(Mapping[str, int]):
+class ShareView(Bound, Mapping[str, int]):
     """What a share shows.  Nothing here waits, or asks a server."""
 
     _algorithm: Any = Itself()

@@ -30,7 +30,10 @@ class SessionSequence(Succession):
 
     @property
     def _recipe_runtime(self) -> Any:
-        raise TypeError("client must be a client, not a supervisor: use supervisor.client()")
+        raise TypeError(
+            "client must be a Client, as supervisor.client() is for the present session, not a "
+            "Supervisor"
+        )
 
     def check_callback(self, function: Any) -> None:
         """TypeError for a function of a user's that the shell cannot call."""

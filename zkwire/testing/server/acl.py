@@ -42,10 +42,12 @@ class Credentials:
 
     ``super_password`` is the password of the user "super", which may do everything.  ``schemes``
     says which of "sasl" and "x509" the server knows; ``ipv6`` says whether it understands IPv6
-    addresses in an ``ip`` entry.
+    addresses in an ``ip`` entry.  ``hashed``: the ids are in the order of Java's set of them, and
+    "auth" is replaced where it stands; a server of 3.4 has them in the order of their arrival, and
+    puts them behind all else.
     """
 
-    __slots__ = ("_ipv6", "_schemes", "_super", "address", "ids")
+    __slots__ = ("_hashed", "_ipv6", "_schemes", "_super", "address", "ids")
 
     def __init__(
         self,
@@ -53,12 +55,14 @@ class Credentials:
         *,
         schemes: Collection[str] = (),
         ipv6: bool = False,
+        hashed: bool = True,
         super_password: str | None = None,
     ) -> None:
         self.address: str = address
         self.ids: list[Id] = [Id("ip", addresses.as_java(address))]
         self._schemes = schemes
         self._ipv6 = ipv6
+        self._hashed = hashed
         self._super = None if super_password is None else f"super:{super_password}".encode()
 
     def authenticate(self, scheme: str, secret: bytes | None) -> bool:
@@ -87,6 +91,11 @@ class Credentials:
     def _add(self, new: Id) -> None:
         if new not in self.ids:
             self.ids.append(new)
+            if self._hashed:
+                buckets = 16
+                while len(self.ids) >= buckets * 3 // 4:
+                    buckets *= 2
+                self.ids.sort(key=lambda one: _hash(one) & (buckets - 1))
 
     def client_infos(self) -> tuple[ClientInfo, ...]:
         """The answer to who_am_i: schemes and user names, without digests."""
@@ -115,17 +124,30 @@ class Credentials:
         if not acl:
             raise InvalidACLError
         expanded: list[ACL] = []
+        last: list[ACL] = []
         for entry in dict.fromkeys(acl):
             if entry.id.scheme == "auth":
                 own = [ACL(entry.perms, i) for i in self.ids if i.scheme not in _UNPROVEN]
                 if not own:
                     raise InvalidACLError
-                expanded += own
+                (expanded if self._hashed else last).extend(own)
             elif _is_valid(entry.id, self._schemes, ipv6=self._ipv6):
                 expanded.append(entry)
             else:
                 raise InvalidACLError
-        return tuple(expanded)
+        return (*expanded, *last)
+
+
+def _hash(one: Id) -> int:
+    """What a ConcurrentHashMap finds the bucket of an id by."""
+    value = 17
+    for text in (one.scheme, one.id):
+        code, units = 0, text.encode("utf-16-be", "surrogatepass")
+        for at in range(0, len(units), 2):
+            code = 31 * code + int.from_bytes(units[at : at + 2], "big")
+        value = 37 * value + code
+    value &= 0xFFFFFFFF
+    return value ^ value >> 16
 
 
 def without_digests(acl: tuple[ACL, ...]) -> tuple[ACL, ...]:

@@ -94,7 +94,7 @@ def _split(text: str | None) -> list[str]:
 
 def _number(text: str, base: int = 10) -> int:
     try:
-        return int(text, base)
+        return int(text if text.replace("-", "").isalnum() else "", base)
     except ValueError:
         raise MarshallingError from None  # a NumberFormatException is no KeeperException
 

@@ -10,7 +10,7 @@ Invariant: once ``ended`` is set, nothing more is read from the connection, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from zkwire.errors import ProtocolError
@@ -44,11 +44,12 @@ class Connection:
 
     ``member`` is the server of the ensemble that accepted it, ``number`` counts connections from 0.
     ``on_output`` is called when the loop has work: bytes to send, or a connection to close.
+    ``queued`` returns, once, the requests that have arrived and were not carried out.
     """
 
     __slots__ = (
         "_on_output", "_splitter", "barrier", "credentials", "ended", "first_bytes", "greeted",
-        "member", "mute", "number", "output", "reset", "sasl", "session", "waiting",
+        "member", "mute", "number", "output", "queued", "reset", "sasl", "session", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +74,7 @@ class Connection:
         self.barrier: int | None = None  # a fault holds the output back from this frame on
         self.mute: bool = False  # a fault swallows all output
         self.reset: bool = False  # a fault ends the connection with RST
+        self.queued: Callable[[], Iterable[bytes]] = tuple
         self._on_output = on_output
         self._splitter = FrameSplitter(longest)
 

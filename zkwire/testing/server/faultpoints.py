@@ -131,6 +131,13 @@ class FaultPoints:
         """Whether no request of a connection may be processed now."""
         return connection in self._stopped or connection.mute
 
+    def queued(self, connection: Connection) -> Iterator[bytes]:
+        """The request that waits at a gate, which is forgotten."""
+        stopped = self._stopped.get(connection)
+        if stopped is not None and stopped.hold.frame.direction == "c2s":
+            self.forget(connection)
+            yield stopped.hold.frame.raw[4:]
+
     def forget(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self._stopped.pop(connection, None)

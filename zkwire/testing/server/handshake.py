@@ -56,7 +56,7 @@ def answer_handshake(
         if not read_only:
             state.tree.begin(state.now)
         session = state.sessions.open(request.time_out, connection.member, now, local=read_only)
-        return HandshakeResult(session, _accepted(session, flag), False)
+        return HandshakeResult(session, accepted(session, flag), False)
     return _resume_session(state, connection, request, flag, now)
 
 
@@ -78,9 +78,10 @@ def _resume_session(
         return gone._replace(superseded=superseded)
     session.timeout = state.sessions.clamp(request.time_out)
     state.sessions.touch(session, now)
-    return HandshakeResult(session, _accepted(session, flag), False, superseded)
+    return HandshakeResult(session, accepted(session, flag), False, superseded)
 
 
-def _accepted(session: Session, read_only: bool | None) -> bytes:
+def accepted(session: Session, read_only: bool | None) -> bytes:
+    """The answer to a peer that has got this session."""
     answer = ConnectResponse(0, session.timeout, session.session_id, session.passwd, read_only)
     return frame(answer.encode())

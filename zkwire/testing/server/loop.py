@@ -19,7 +19,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -232,6 +232,7 @@ class Loop:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
             peer = self._peers[connection] = Peer(sock, connection, self._new_tls())
+            connection.queued = partial(self._queued, peer)
             self._selector.register(sock, _READ, partial(self._serve, peer))
 
     def _new_tls(self) -> ServerTls | None:
@@ -276,6 +277,11 @@ class Loop:
             process = self.faults.process
             self._try(connection, partial(process, connection, body, self._now()))
         self._listen_to(peer)
+
+    def _queued(self, peer: Peer) -> Iterator[bytes]:
+        """The requests of a peer that wait: at a gate, or because it reads no replies."""
+        yield from self.faults.queued(peer.connection)
+        yield from peer.requests or ()
 
     def _try(self, connection: Connection, function: Callable[[], None]) -> None:
         try:

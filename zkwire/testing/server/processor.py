@@ -15,6 +15,8 @@ Rules taken from the real server:
 * each write takes a zxid, also a refused one, and so do opening and closing a session; for a write
   that cannot be decoded it depends on the version;
 * the events that a write causes are sent before its reply, on all connections;
+* a session that expires ends behind the requests that wait in its queue: each of them is refused
+  with SessionExpired (SessionTrackerImpl.checkSession), a multi in its results;
 * an operation that the server does not know is answered with the zxid -1, before all answers that
   are still to be sent, and the connection ends (UnimplementedRequestProcessor);
 * a member without a quorum refuses writes; if no member has a quorum, no session expires.
@@ -23,11 +25,12 @@ Rules taken from the real server:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final, Unpack
 
 from zkwire.errors import (
+    SESSION_EXPIRED,
     MarshallingError,
     NotReadOnlyError,
     ProtocolError,
@@ -38,17 +41,18 @@ from zkwire.testing.server import authentication, four_letter_words
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.configuration import Members, text_of
 from zkwire.testing.server.connection import Connection, Session
-from zkwire.testing.server.handshake import answer_handshake
+from zkwire.testing.server.handshake import accepted, answer_handshake
 from zkwire.testing.server.reads import READS, PartialAnswerError
-from zkwire.testing.server.rules import Behaviour, Rules
+from zkwire.testing.server.rules import CREATE_SESSION, Behaviour, Rules
 from zkwire.testing.server.sessions import Sessions
 from zkwire.testing.server.state import ServerState, reply_frame
 from zkwire.testing.server.tree import DataTree
-from zkwire.testing.server.writes import WRITES, WRITES_BEFORE_39, write
+from zkwire.testing.server.writes import WRITES, WRITES_BEFORE_39, refused_multi, write
 from zkwire.wire import ops
 from zkwire.wire.paths import CONFIG_NODE
 
 _REQUEST: Final = struct.Struct(">ii")  # xid, opcode
+_INT: Final = struct.Struct(">i")
 _NONCE_BYTES: Final = 16
 _MOST_MEMBERS: Final = 127  # a session id begins with the member's number, a signed byte
 _REAP_SECONDS: Final = 60.0  # ContainerManager: znode.container.checkIntervalMs
@@ -106,6 +110,7 @@ class Processor:
             address,
             schemes=self._schemes,
             ipv6=not self.rules.before_39,
+            hashed=self.rules.version != "3.4",
             super_password=self.rules.super_password,
         )
         connection = Connection(
@@ -158,7 +163,7 @@ class Processor:
             if self.state.frozen and not session.local:
                 self.state.sessions.touch(session, self._now)
             else:
-                self._close_session(session)
+                self._expire(session)
         if now >= self._reap_at:
             self._reap_at = now + _REAP_SECONDS
             if not self.state.frozen:
@@ -179,7 +184,7 @@ class Processor:
         self._set_time(now)
         session = self.state.sessions.get(session_id)
         if session is not None:
-            self._close_session(session)
+            self._expire(session)
         return session is not None
 
     def end(self, connection: Connection) -> None:
@@ -346,6 +351,8 @@ class Processor:
             self.end(connection)
         elif opcode in READS:
             self._read(connection, xid, opcode, body)
+        elif opcode == CREATE_SESSION.opcode:
+            self._create_session(connection, session, xid, body)
         else:
             self._unknown(connection, xid)
 
@@ -354,8 +361,11 @@ class Processor:
         self.end(connection)
 
     def _read(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:
+        self._answer(connection, xid, lambda: READS[opcode](self.state, connection, body))
+
+    def _answer(self, connection: Connection, xid: int, answer: Callable[[], bytes]) -> None:
         try:
-            self._reply(connection, xid, 0, READS[opcode](self.state, connection, body))
+            self._reply(connection, xid, 0, answer())
         except PartialAnswerError as refusal:
             self._reply(connection, xid, refusal.code, refusal.body)
         except ServerError as refusal:
@@ -378,7 +388,41 @@ class Processor:
     def _reply(self, connection: Connection, xid: int, code: int = 0, body: bytes = b"") -> None:
         connection.send(reply_frame(xid, self.state.tree.zxid, code, body))
 
+    def _create_session(
+        self, connection: Connection, session: Session, xid: int, body: bytes
+    ) -> None:
+        """A request among servers, which they take from clients, too: the greeting comes again.
+
+        The session has this many milliseconds then, until its next request.
+        """
+        self.state.tree.begin(self.state.now)
+        if len(body) < _INT.size:
+            self._reply(connection, xid, MarshallingError.code)
+            return
+        connection.send(accepted(session, connection.member in self.state.read_only))
+        self.state.sessions.touch(session, self._now, _INT.unpack_from(body)[0])
+
     # --- the ends of sessions and nodes -----------------------------------------------------------
+
+    def _expire(self, session: Session) -> None:
+        for connection in list(session.connections.values()):
+            for body in connection.queued():
+                self._refuse_expired(connection, body)
+        self._close_session(session)
+
+    def _refuse_expired(self, connection: Connection, body: bytes) -> None:
+        """Answer a request that waits while its session expires."""
+        xid, opcode = _REQUEST.unpack_from(body) if len(body) >= _REQUEST.size else (0, None)
+        known = opcode in READS or opcode in self._writes or opcode == ops.PING.opcode
+        if not known or opcode in self.rules.unknown:  # it is not asked for its session
+            self.process(connection, body, self._now / 1000)
+        elif opcode == ops.MULTI.opcode:
+            rest = body[_REQUEST.size :]
+            self._answer(connection, xid, lambda: refused_multi(self.state, rest, SESSION_EXPIRED))
+        else:
+            if opcode in self._writes:
+                self.state.tree.begin(self.state.now)
+            self._reply(connection, xid, SESSION_EXPIRED)
 
     def _close_session(
         self, session: Session, asker: Connection | None = None, xid: int = 0

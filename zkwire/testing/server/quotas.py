@@ -20,6 +20,7 @@ QUOTAS: Final = "/zookeeper/quota"
 _LIMITS: Final = "/zookeeper_limits"
 _STATISTICS: Final = "/zookeeper_stats"
 _SEPARATOR: Final = re.compile("[,;]")
+_NUMBER: Final = re.compile(r"[+-]?\d+")  # what Java's parseLong takes
 _UNKNOWN: Final = -1
 
 
@@ -65,7 +66,9 @@ def adjusted(data: bytes | None, count: int, size: int) -> bytes | None:
     try:
         for part in filter(None, _SEPARATOR.split((data or b"").decode())):
             name, _, number = part.partition("=")
-            found[name] = int(number.rstrip("="))
+            if not _NUMBER.fullmatch(number := number.rstrip("=")):
+                return data
+            found[name] = int(number)
     except ValueError:
         return data
     found["count"] += count

@@ -14,8 +14,9 @@ from zkwire.wire import ops
 
 Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
 
-# An operation of servers only: no client has it.
+# Operations of servers only: no client has them.
 DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None, since="3.5.1")
+CREATE_SESSION: Final = ops.Op("create_session", -10, None, None)
 
 _VERSIONS: Final = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
 
@@ -80,6 +81,11 @@ class Rules:
             raise ValueError(f"unknown version {version!r}: not one of {', '.join(_VERSIONS)}")
         if not 0 < handshake_timeout < math.inf:
             raise ValueError(f"handshake_timeout must be above 0 and finite: {handshake_timeout!r}")
+        flags = {"extended_types": extended_types, "read_only": read_only}
+        flags |= {"local_sessions": local_sessions, "reconfig": reconfig}
+        for name, flag in flags.items():
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, not {flag!r}")
         self.version = version
         self.extended_types = extended_types
         self.read_only = read_only

@@ -74,9 +74,10 @@ class Sessions:
         session.connections[connection.member] = connection
         connection.session = session
 
-    def touch(self, session: Session, now: int) -> None:
-        """Extend the session: a request of it has arrived."""
-        expires = ((now + session.timeout) // self.tick + 1) * self.tick
+    def touch(self, session: Session, now: int, timeout: int | None = None) -> None:
+        """Have the session end that many milliseconds from now, or its own: a request has come."""
+        ends = now + (session.timeout if timeout is None else timeout)
+        expires = (ends // self.tick + 1) * self.tick
         if expires != session.expires:
             self._forget_expiry(session)
             session.expires = expires

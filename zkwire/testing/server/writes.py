@@ -208,6 +208,12 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
     return b"".join(parts), events
 
 
+def refused_multi(state: ServerState, body: bytes, code: int) -> bytes:
+    """The answer to a multi of which the first operation is refused with ``code``."""
+    count = len(_begin_multi(state, body))
+    return _refused(0, code, count) if count else _END
+
+
 class _NoTransactionError(MarshallingError):
     """Java reports another exception than IOException here, and takes no zxid for the request."""
 

@@ -182,7 +182,8 @@ class Simulation(Stage):
                 check.end(self)
             return True
         finally:
-            self.drop_tasks(list(self._tasks.values()))
+            while self._tasks:  # the end of one may begin another
+                self.drop_tasks(list(self._tasks.values()))
 
     def _stuck(self) -> None:
         waiting = ", ".join(task.name for task in self._tasks.values()) or "no task"
