@@ -219,8 +219,9 @@ class Recipe:
             self.imports["iterate"] = "zkwire.blocking.run"
             call = f"iterate({call})"
         elif isinstance(node, ast.AsyncFunctionDef):
-            self.imports["run"] = "zkwire.blocking.run"
-            call = f"run({call})"
+            self.imports["complete"] = "zkwire.blocking.run"
+            given = passed(node.args)
+            call = f"complete(self._algorithm.{name}{', ' * bool(given)}{given})"
         each = re.fullmatch(r"AsyncGenerator\[(\w+), None\]", returns)
         if each is not None and each[1] in faces:
             self.imports["each_wrapped"] = "zkwire.blocking.faces"

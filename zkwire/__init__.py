@@ -26,6 +26,8 @@ _from("net.sasl")
 
 __all__ += ["Lost"]
 _from("recipes.lost")
+__all__ += ["LockInUseError"]
+_from("recipes.attempt")
 __all__ += ["Contender"]
 _from("recipes.locks.contenders")
 __all__ += ["SeenChildren", "SeenData"]
@@ -231,6 +233,7 @@ if TYPE_CHECKING:
     from zkwire.operations.multi import GetChildren as GetChildren
     from zkwire.operations.multi import GetData as GetData
     from zkwire.operations.multi import SetData as SetData
+    from zkwire.recipes.attempt import LockInUseError as LockInUseError
     from zkwire.recipes.classic.barrier import AsyncBarrier as AsyncBarrier
     from zkwire.recipes.classic.counter import AsyncCounter as AsyncCounter
     from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier as AsyncDoubleBarrier

@@ -57,9 +57,14 @@ class Judgement:
 
 
 class Arbiter:
-    """Listens from its creation until `close`; ``folder`` is where contenders' nodes stand."""
+    """Listens from its creation until `close`; ``folder`` is where contenders' nodes stand.
 
-    def __init__(self, observer: Client, folder: str, leases: int = 1) -> None:
+    Without ``numbered`` each child is one, in no order.
+    """
+
+    def __init__(
+        self, observer: Client, folder: str, leases: int = 1, *, numbered: bool = True
+    ) -> None:
         self.seen = Judgement()
         self.over = False
         """True: the next grant of each contender is its last."""
@@ -67,6 +72,7 @@ class Arbiter:
         """Called with each holder, under the mutex; how many seconds it is to hold."""
         self.changed = threading.Condition()
         self._observer, self._folder, self._leases = observer, folder, leases
+        self._pattern = r"\d{10}$" if numbered else ""
         self._holders: set[Holder] = set()
         self._owners: dict[str, int] = {}
         self._server = _Server(("127.0.0.1", 0), _Contender)
@@ -131,7 +137,7 @@ class Arbiter:
             names = self._observer.get_children(self._folder)
         except NoNodeError:
             return []
-        numbered = sorted((name for name in names if re.search(r"\d{10}$", name)), key=_number)
+        numbered = sorted((name for name in names if re.search(self._pattern, name)), key=_number)
         self._owners = {name: self._owners.get(name) or self._owner(name) for name in numbered}
         return [owner for owner in self._owners.values() if owner]
 

@@ -4,7 +4,8 @@
 
 As Curator's (`Contend.java`) they acquire, tell the arbiter on this port, hold and release until it
 says that it is over, and begin with a new client behind each error. ``kazoo`` names its nodes as
-zkwire and Curator do, ``kazoo-patterns`` is told of theirs, ``kazoo-plain`` knows its own alone.
+zkwire and Curator do, ``kazoo-patterns`` is told of theirs, ``kazoo-plain`` knows its own alone;
+``zkwire-kazoo`` names its nodes as that one does.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ class Teller:
 # --- zkwire ---------------------------------------------------------------------------------------
 
 
-def lock_of(prefix: str, recipe: str, client: Any, path: str) -> Any:
+def lock_of(prefix: str, recipe: str, client: Any, path: str, names: str = "zkwire") -> Any:
     """A lock of the client that the prefix of its classes stands for."""
     classes = {
-        name: getattr(zkwire, prefix + name)
+        name: partial(getattr(zkwire, prefix + name), names=names)
         for name in ("SequentialLock", "ReadWriteLock", "Election", "Semaphore")
     }
     make: dict[str, Callable[[], Any]] = {
@@ -96,11 +97,11 @@ def lock_of(prefix: str, recipe: str, client: Any, path: str) -> Any:
     return make[recipe]()
 
 
-def with_threads(hosts: str, path: str, recipe: str, teller: Teller) -> None:
+def with_threads(hosts: str, path: str, recipe: str, teller: Teller, names: str) -> None:
     """Turns with one client, until an error."""
     with Client(hosts, session_timeout=SESSION_SECONDS) as client:
         while True:
-            lock = lock_of("", recipe, client, path)
+            lock = lock_of("", recipe, client, path, names)
             with lock.within(ACQUIRE_SECONDS):
                 known = client.credentials
                 time.sleep(teller.enter(known.session_id, known.passwd))
@@ -194,8 +195,8 @@ def main() -> None:
     logging.disable()  # of kazoo, which says much of each cut
 
     def turn(recipe: str, teller: Teller) -> None:
-        if library == "zkwire":
-            with_threads(hosts, path, recipe, teller)
+        if library in ("zkwire", "zkwire-kazoo"):
+            with_threads(hosts, path, recipe, teller, library.rpartition("-")[2])
         elif library == "zkwire-asyncio":
             asyncio.run(with_tasks(hosts, path, recipe, teller))
         else:

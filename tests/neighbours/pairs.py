@@ -28,6 +28,12 @@ NAMES = {
     "kazoo read-write": "kazoo's `ReadLock`, `WriteLock` with these names",
     "kazoo-patterns read-write": "kazoo's `ReadLock`, `WriteLock` with the patterns",
     "kazoo-plain election": "kazoo's `Election`",
+    "kazoo-plain read-write": "kazoo's `ReadLock`, `WriteLock`",
+    "kazoo-plain semaphore": "kazoo's `Semaphore`",
+    "zkwire-kazoo mutex": '`SequentialLock` with `names="kazoo"`',
+    "zkwire-kazoo election": '`Election` with `names="kazoo"`',
+    "zkwire-kazoo read-write": '`ReadWriteLock` with `names="kazoo"`',
+    "zkwire-kazoo semaphore": '`Semaphore` with `names="kazoo"`',
     "curator mutex": "Curator's `InterProcessMutex`",
     "curator read-write": "Curator's `InterProcessReadWriteLock`",
     "curator semaphore": "Curator's `InterProcessSemaphoreV2`",
@@ -50,19 +56,28 @@ class Pair(NamedTuple):
     def with_curator(self) -> bool:
         return any(crew.startswith("curator") for crew in self.crews)
 
+    @property
+    def with_kazoos_names(self) -> bool:
+        return any(crew.startswith("zkwire-kazoo") for crew in self.crews)
+
 
 PAIRS = (
+    Pair("mutex", ("zkwire-kazoo mutex", "kazoo-plain mutex")),
+    Pair("mutex", ("zkwire-kazoo mutex", "zkwire mutex")),
     Pair("mutex", ("zkwire mutex", "kazoo-patterns mutex")),
     Pair("mutex", ("zkwire mutex", "kazoo mutex")),
     Pair("mutex", ("zkwire mutex", "kazoo-plain mutex")),
     Pair("mutex", ("zkwire mutex", "curator mutex")),
     Pair("mutex", ("kazoo-patterns mutex", "curator mutex")),
     Pair("mutex", ("zkwire mutex", "kazoo mutex", "curator mutex")),
+    Pair("read-write", ("zkwire-kazoo read-write", "kazoo-plain read-write")),
     Pair("read-write", ("zkwire read-write", "kazoo-patterns read-write")),
     Pair("read-write", ("zkwire read-write", "curator read-write")),
     Pair("read-write", ("kazoo-patterns read-write", "curator read-write")),
     Pair("read-write", ("zkwire read-write", "kazoo read-write", "curator read-write")),
+    Pair("semaphore", ("zkwire-kazoo semaphore", "kazoo-plain semaphore")),
     Pair("semaphore", ("zkwire semaphore", "curator semaphore")),
+    Pair("election", ("zkwire-kazoo election", "kazoo-plain election")),
     Pair("election", ("zkwire election", "kazoo-plain election")),
     Pair("election", ("zkwire election", "curator latch")),
     Pair("election", ("zkwire election", "curator selector")),
@@ -110,10 +125,12 @@ def started(server: ZooKeeperServer, path: str, pair: Pair) -> Iterator[tuple[Ar
     with ExitStack() as stack:
         observer = stack.enter_context(Client(server.hosts, session_timeout=40.0))
         observer.ensure_path(path)
-        if "zkwire semaphore" in pair.crews:
+        leases = pair.lock == "semaphore"
+        if leases:
             observer.set_data(path, b"%d" % LEASES)
-        folder = f"{path}/leases" if pair.lock == "semaphore" else path
-        arbiter = stack.enter_context(Arbiter(observer, folder, LEASES))
+        kazoos = leases and pair.with_kazoos_names
+        folder = f"{path}/leases" if leases and not kazoos else path
+        arbiter = stack.enter_context(Arbiter(observer, folder, LEASES, numbered=not kazoos))
         sessions = Sessions(arbiter, server.hosts)
         crews = []
         for words in pair.crews:
@@ -124,3 +141,4 @@ def started(server: ZooKeeperServer, path: str, pair: Pair) -> Iterator[tuple[Ar
         if left := finish(arbiter, crews):
             raise TimeoutError(f"{pair.title}: did not end: {left}")
         observer.delete_tree(path)
+        observer.delete_tree(f"{path}-__lock__")  # of kazoo's semaphore

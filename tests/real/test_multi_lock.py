@@ -102,10 +102,10 @@ def test_kinds_can_be_mixed(stage: Stage, fresh_path: str) -> None:
 
 
 def test_a_lock_that_does_not_wait_does_not_wait_here(stage: Stage, fresh_path: str) -> None:
-    """It counts as taken whatever stands there; and what was acquired before it is given back."""
+    """It counts as taken whatever client is there; and what was acquired before is given back."""
     client = stage.client()
     first, tried = SequentialLock(client, f"{fresh_path}-a"), f"{fresh_path}-b"
-    stage.observer.create(tried)
+    stage.observer.create(tried, ephemeral=True)
     both = MultiLock(first, NonBlockingLock(client, tried))
     assert not Running(both.acquire).result()
     assert not first.held

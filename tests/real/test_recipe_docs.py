@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PRINTED = {
     "counter": ["1\n-9\nTrue\n7 True\n"],
     "barriers": ["False\nTrue\n", "worker 0 is inside /step\n"],
-    "locks": ["True\nTrue\n"],
+    "locks": ["True\nTrue\n", "True\nTrue\n"],
     "once-per": ["cleaning up\nFalse\n"],
 }
 BLOCKS = [

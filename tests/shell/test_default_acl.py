@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support.lock_helpers import LONG, PATIENCE
-from tests.support.server_control import ZooKeeperServer
+from tests.support.lock_helpers import LONG, PATIENCE, SHORT, Running
+from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
@@ -177,6 +178,54 @@ def test_hazard_B37_a_stranger_cannot_take_the_lock_away(
             lock.guard([])
         assert caplog.messages == []  # nothing of whoever was refused could stay behind
         client.delete_tree(fresh_path)
+
+
+QUEUES = dict.fromkeys(("sequential", "re-entrant", "election", "read", "write"), "")
+QUEUES["semaphore"] = "/leases"
+TWO_USERS = [digest_auth("one", "1"), digest_auth("two", "2")]
+
+
+@pytest.mark.parametrize("kind", QUEUES)
+def test_users_who_may_not_read_each_other_contend(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, kind: str
+) -> None:
+    """A server tells nothing of a node to who may not read it, not even by a watch (3.8.0)."""
+
+    def lock_of(client: Client, which: str) -> Any:
+        return LOCKS[which](
+            lambda name, _, *rest: getattr(zkwire, name)(
+                client, fresh_path, *(1 for _ in rest), text="whose"
+            )
+        )
+
+    for folder in ("", "/leases", "/locks") if kind == "semaphore" else ("",):
+        observer.ensure_path(fresh_path + folder)
+    if kind == "semaphore":
+        observer.set_data(fresh_path, b"1")
+
+    def turn(lock: Any) -> bool:
+        with lock.within(PATIENCE):
+            return bool(lock.held)
+
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(Client(zookeeper.hosts, auth=[user], default_acl=CREATOR))
+            for user in TWO_USERS
+        )
+        holder = lock_of(first, "write" if kind == "read" else kind)
+        waiter = lock_of(second, kind)
+        assert holder.acquire(PATIENCE)
+        assert not waiter.try_acquire()
+        assert not waiter.acquire(SHORT)
+        waiting = Running(lambda: turn(lock_of(second, kind)))
+        folder = fresh_path + QUEUES[kind]
+        poll("it waits", lambda: len(observer.get_children(folder)) == 2 or None, PATIENCE)
+        seen = SequentialLock(second, folder).contenders()
+        assert [one.text for one in seen] == [None, "whose"]
+        assert seen[0].session_id in (0, first.session_id)
+        holder.release()
+        assert waiting.result()
+        assert observer.get_children(folder) == []
 
 
 def test_an_open_node_above_lets_a_stranger_be_first(

@@ -18,6 +18,7 @@ from zkwire import (
     MultiLock,
     NoAuthError,
     NodeExistsError,
+    NonBlockingLock,
     Perms,
     ReadWriteLock,
     SequentialLock,
@@ -103,6 +104,7 @@ def test_a_guarded_operation_says_who_refused_it(clients: list[Client]) -> None:
 
 WAITING: dict[str, tuple[Callable[[Client], Lockable], str]] = {
     "blocking": (lambda client: BlockingLock(client, "/lock"), "/lock"),
+    "non-blocking": (lambda client: NonBlockingLock(client, "/lock"), "/lock"),
     "queue": (lambda client: SequentialLock(client, "/lock"), "/lock/a-lock-0000000000"),
     "leader": (lambda client: Election(client, "/lock").lead(), "/lock/a-0000000000"),
     "reader": (lambda client: ReadWriteLock(client, "/lock").read, "/lock/a__WRIT__0000000000"),
@@ -120,10 +122,15 @@ def test_hazard_B33_nobody_waits_for_a_node_that_is_not_ephemeral(
     make, node = WAITING[which]
     lock = make(clients[1])
     clients[0].ensure_path(node)
-    with pytest.raises(NodeExistsError, match=f"{node} is no lock: the node there is not eph") as e:
-        lock.acquire(GRACE)
-    assert e.value.path == node
-    assert not lock.try_acquire()
+    asks: list[Callable[[], bool]] = [
+        lambda: lock.acquire(GRACE), lambda: lock.acquire(0), lock.try_acquire,
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises(NodeExistsError, match=f"{node} is no lock: the node there is n") as e:
+            ask()
+        assert e.value.path == node
+    with pytest.raises(NodeExistsError), lock:  # type: ignore[attr-defined]
+        pass
     clients[0].delete(node)
     assert lock.acquire(GRACE), "something was left behind"
 

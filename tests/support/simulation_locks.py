@@ -273,10 +273,9 @@ class LateEnd(AsyncPathLock):
     """Claims until the answer to the delete has come (B21)."""
 
     async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
-        granted = self._granted
         self._refuse_if_lost()
         await self._reconnected(deadline)
-        self._granted = granted
+        self._granted = attempt
         try:
             await self._free(attempt, version, deadline)
             self._pending_cleanup = None

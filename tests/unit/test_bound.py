@@ -43,18 +43,6 @@ def test_what_is_bound_to_a_client_is_not_copied(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", OF_ONE_SESSION)
-def test_a_recipe_given_a_supervisor_says_what_to_give(kind: str, name: str) -> None:
-    call = "(await supervisor.client())" if kind else "supervisor.client()"
-    supervisor = made(f"{kind}Supervisor", HOSTS)
-    with pytest.raises(TypeError) as caught:
-        made(kind + name, supervisor, "/a", *OF_ONE_SESSION[name])
-    assert str(caught.value).startswith(
-        f"client must be a{'n' * bool(kind)} {kind}Client, as {call}"
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_an_operation_of_a_supervisor_says_who_has_it(kind: str) -> None:
     call = "(await supervisor.client())" if kind else "supervisor.client()"
     supervisor = made(f"{kind}Supervisor", HOSTS)

@@ -72,6 +72,7 @@ PUBLIC = (
     | {"CacheEvent", "CacheFullError", "CachedNode", "Member"}
     | {"CacheEvent", "CacheFullError", "CachedNode"}
     | {"QueueEmptyError", "QueueFullError", "QueueItem"}
+    | {"LockInUseError"}
     | {"Contender", "DigestMD5", "Leadership", "Lost", "SeenChildren", "SeenData", "Watch"}
 )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +35,8 @@ from zkwire.blocking.locks import (
 from zkwire.blocking.run import run
 from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
 from zkwire.recipes.locks.lease import AsyncLease
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # --- interrupts -----------------------------------------------------------------------------------
 
@@ -107,6 +111,28 @@ def test_an_interrupt_anywhere_leaves_no_node(
             assert world.clean_up() == [], where
     assert n > (90 if sys.version_info >= (3, 13) else 100)
     assert world.clean_up() == []
+
+
+NO_WORD = """
+import sys
+from tests.unit.test_recipe_interrupts import *
+for n in range(1, 400):
+    with Interruption(n, LookupError) as interruption:
+        try:
+            a_lock_within_a_limit(client_of(Nodes()))
+        except LookupError as error:
+            error = None
+    if interruption.where is None:
+        sys.exit(n < 100)
+sys.exit("it has no end")
+"""
+
+
+def test_an_interrupt_anywhere_says_nothing_by_itself() -> None:
+    """Such as that a coroutine was never awaited."""
+    arguments = [sys.executable, "-W", "always", "-c", NO_WORD]
+    ended = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.stderr, ended.returncode) == ("", 0)
 
 
 class Unconnected(Runtime):

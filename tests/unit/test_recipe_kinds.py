@@ -299,7 +299,7 @@ def test_a_create_of_the_one_node_that_was_not_executed_leaves_no_doubt(error: E
     """Servers of 3.4 tell in a multi that the session has moved."""
     core, world = single(multi=[error, taken()])
     assert not run(core._acquire_by(None, False))
-    assert world.asked == ["multi", "multi"]
+    assert world.asked == ["multi", "multi", "exists"]
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -67,7 +67,8 @@ class Runtime:
         self.late: list[Callable[[], object]] = []
         self.usable = True
         self.time = 0.0
-        self.engaged: set[object] = set()
+        self.engaged: set[Any] = set()
+        self.unfinished = False
         self.going: set[str] = set()
         self._made: list[str] = []
 
@@ -91,6 +92,7 @@ class Runtime:
             return Answer([node.rpartition("/")[2] for node in self._made])
         return Answer(None)
 
+    def wake(self) -> None: ...
     def check(self) -> None: ...
     def check_open(self) -> None: ...
     def caller(self) -> None: ...
@@ -621,6 +623,9 @@ class Nodes(Runtime):
 
     def clean_up(self) -> list[str]:
         """What is left when everything has run that was to clean up."""
+        if self.unfinished:
+            for lock in list(self.engaged):
+                lock._take_over()
         for work in self.spawned:
             run(work(self))
         return self.nodes[1:]

@@ -60,7 +60,7 @@ class Session:
         self.operations = self
         self.services: dict[Service, None] = {}
         self.made_at = shell.time
-        self.over = self.closed = False
+        self.over = self.closed = self.begun = False
         self.refused: list[ZooKeeperError] = []  # answers to syncs
         self.syncs = 0
 
@@ -72,6 +72,8 @@ class Session:
 
     async def connected(self, _: object) -> None:
         self.check_open()
+        if not self.begun:
+            self.begun, self.made_at = True, self.shell.time
         if self.seconds is None:
             self.over = True
             raise self.end
@@ -232,9 +234,10 @@ def started(shell: Shell) -> SessionSequence:
 
 
 def pauses(shell: Shell) -> list[float]:
-    """From the end of each session to the making of the next."""
-    ended = [client.made_at + (client.seconds or 0.0) for client in shell.made]
-    return [later.made_at - end for end, later in zip(ended, shell.made[1:], strict=False)]
+    """From the end of each session to the beginning of the next."""
+    begun = [client for client in shell.made if client.begun]
+    ended = [client.made_at + (client.seconds or 0.0) for client in begun]
+    return [later.made_at - end for end, later in zip(ended, begun[1:], strict=False)]
 
 
 def test_sessions_that_are_never_connected_are_followed_by_pauses_that_double() -> None:

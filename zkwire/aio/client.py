@@ -7,6 +7,7 @@ from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.net.client import ClientCoroutines
 from zkwire.net.pipeline import Pipeline
 from zkwire.net.transaction import TransactionBase
+from zkwire.recipes.public import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.runtime import Runtime
 
 
+@public
 class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
     """A ZooKeeper session under asyncio, to be shared by any number of tasks of one event loop.
 

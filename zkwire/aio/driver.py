@@ -167,6 +167,11 @@ class LoopDriver(LoopBound):
         self._flushing = False
         self.flush()
 
+    def wake(self) -> None:
+        """Have the loop do soon what there is to do; from any thread."""
+        if self.io is not None:
+            self.io.wake()
+
     def _turn_soon(self) -> None:
         if self.io is not None:
             self.io.turn_soon()

@@ -123,6 +123,8 @@ class LoopIO:
         if events & selectors.EVENT_WRITE:
             driver.send_rest(connection)
             self.turn_soon()
+        if driver.unfinished:
+            self.turn_soon()
 
     def _pause(self, seconds: float) -> None:
         """Let more answers arrive; see :data:`zkwire.net.connection.LONGER_LINE`."""
@@ -159,6 +161,8 @@ class LoopIO:
             if connection is not None and due is not None and due <= now:
                 driver.read(connection)  # a loop that was blocked may have answers there unread
             self.connector.conclude(now)
+            if driver.unfinished:
+                driver.finish_clean_up()
             due = self.connector.prepare()
         finally:
             self._in_turn = False

@@ -14,6 +14,7 @@ from zkwire.aio.waiting import cancelled_by, within
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
+from zkwire.recipes.public import public
 from zkwire.recipes.services.leadership import SupervisorView, Turn
 from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.states import StateWait
@@ -123,6 +124,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+@public
 class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     """Sessions one after another, under asyncio; see :class:`zkwire.Supervisor`.
 
@@ -142,7 +144,6 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     @property
     def _sessions(self) -> SessionSequence:
-        self._algorithm.begin()
         return self._algorithm
 
     @property

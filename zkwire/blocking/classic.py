@@ -6,7 +6,7 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 from __future__ import annotations
 
 from zkwire.blocking.faces import Entered, Sized, With, core_of
-from zkwire.blocking.run import iterate, run
+from zkwire.blocking.run import complete, iterate
 from zkwire.recipes.classic.barrier import AsyncBarrier
 from zkwire.recipes.classic.counter import AsyncCounter, CounterView
 from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
@@ -55,7 +55,7 @@ class Barrier(PathView):
         it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
         ``operation_timeout``: call it again, or ``open``.
         """
-        run(self._algorithm.close(timeout))
+        complete(self._algorithm.close, timeout)
 
     def open(self, timeout: float | None = None) -> None:
         """Open the barrier for all that wait; nothing happens if it is open.
@@ -63,7 +63,7 @@ class Barrier(PathView):
         Ends as :meth:`close` does; a repetition opens again what another client has closed since.
         NotEmptyError if the node has children: it is then no barrier.
         """
-        run(self._algorithm.open(timeout))
+        complete(self._algorithm.open, timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
@@ -72,7 +72,7 @@ class Barrier(PathView):
         the ``operation_timeout``, without one two session timeouts.  A lost connection is no error,
         and no watch stays behind.
         """
-        return run(self._algorithm.wait(timeout))
+        return complete(self._algorithm.wait, timeout)
 
 
 class Counter(CounterView):
@@ -110,7 +110,7 @@ class Counter(CounterView):
         number of this format.  A lost connection is no error.  OperationTimeoutError after
         ``timeout`` seconds, without one after the ``operation_timeout``.
         """
-        return run(self._algorithm.get(timeout))
+        return complete(self._algorithm.get, timeout)
 
     def add(self, number: int = 1, timeout: float | None = None) -> int:
         """Add ``number``, which may be negative, exactly once; the new number.
@@ -125,18 +125,18 @@ class Counter(CounterView):
         change may have been made or may still be; so may one be that was cancelled or interrupted.
         Then nothing tells which but the number itself, where a caller knows what it can be.
         """
-        return run(self._algorithm.add(number, timeout))
+        return complete(self._algorithm.add, number, timeout)
 
     def set(self, value: int, timeout: float | None = None) -> None:
         """Set the number, exactly once, whatever it is.  Ends as :meth:`add` does."""
-        run(self._algorithm.set(value, timeout))
+        complete(self._algorithm.set, value, timeout)
 
     def compare_and_set(self, expected: int, new: int, timeout: float | None = None) -> bool:
         """Set the number to ``new`` if it is ``expected``, exactly once; whether it was.
 
         Where there is no node the number is 0.  Ends as :meth:`add` does.
         """
-        return run(self._algorithm.compare_and_set(expected, new, timeout))
+        return complete(self._algorithm.compare_and_set, expected, new, timeout)
 
 
 class DoubleBarrier(PathView, With):
@@ -174,7 +174,7 @@ class DoubleBarrier(PathView, With):
 
         RuntimeError if this object is inside, or in use by another thread or task.
         """
-        return run(self._algorithm.enter(timeout))
+        return complete(self._algorithm.enter, timeout)
 
     def leave(self, timeout: float | None = None) -> bool:
         """Leave, and wait until all members of the round have; False if they have not in time.
@@ -183,7 +183,7 @@ class DoubleBarrier(PathView, With):
         deleted, at the latest with its session, and no other member waits for it.  A member that
         has died counts as one that has left.  RuntimeError if this object is not inside.
         """
-        return run(self._algorithm.leave(timeout))
+        return complete(self._algorithm.leave, timeout)
 
 
 class OncePer(PathView):
@@ -223,7 +223,7 @@ class OncePer(PathView):
         what may have been is given back in the background.  The end of the session is the one
         exception: with ``maybe_applied`` the period may be claimed, and its work is not done.
         """
-        return run(self._algorithm.claim(timeout))
+        return complete(self._algorithm.claim, timeout)
 
     def give_back(self, timeout: float | None = None) -> None:
         """Let another caller claim at once: the work was not done.
@@ -232,7 +232,7 @@ class OncePer(PathView):
         has claimed nothing.  Ends as :meth:`claim` does; what is not done in time is done in the
         background.
         """
-        run(self._algorithm.give_back(timeout))
+        complete(self._algorithm.give_back, timeout)
 
 
 class Queue(PathView, Sized):
@@ -309,15 +309,11 @@ class Queue(PathView, Sized):
         ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
         no item may be lost, use :meth:`take`.
         """
-        return run(self._algorithm.get(timeout))
-
-    def __iter__(self) -> Iterator[QueueItem]:
-        """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
-        return iterate(self._algorithm.__aiter__())
+        return complete(self._algorithm.get, timeout)
 
     def peek(self, *, timeout: float | None = None) -> QueueItem | None:
         """The first item that no consumer has claimed, which stays in the queue; None without."""
-        return run(self._algorithm.peek(timeout=timeout))
+        return complete(self._algorithm.peek, timeout=timeout)
 
     def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
@@ -334,7 +330,7 @@ class Queue(PathView, Sized):
         NodeExistsError in a copied queue whose counter is more than 100,000 behind the names of its
         items; if it is less, it is brought past them.
         """
-        return run(self._algorithm.put(data, priority, timeout=timeout))
+        return complete(self._algorithm.put, data, priority, timeout=timeout)
 
     def put_many(
         self, items: Iterable[bytes], priority: int = 100, *, timeout: float | None = None
@@ -345,8 +341,12 @@ class Queue(PathView, Sized):
         nothing between them.  ``timeout`` is for each request.  An error says by ``maybe_applied``
         whether some may have been put; these are the first ones.  See :meth:`put`.
         """
-        return run(self._algorithm.put_many(items, priority, timeout=timeout))
+        return complete(self._algorithm.put_many, items, priority, timeout=timeout)
 
     def size(self, *, timeout: float | None = None) -> int:
         """How many items there are, claimed ones included."""
-        return run(self._algorithm.size(timeout=timeout))
+        return complete(self._algorithm.size, timeout=timeout)
+
+    def __iter__(self) -> Iterator[QueueItem]:
+        """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
+        return iterate(self._algorithm.__aiter__())

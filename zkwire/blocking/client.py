@@ -8,6 +8,7 @@ from zkwire.blocking.watching import ThreadNodeWatches
 from zkwire.net.client import ClientBase, ClientCoroutines
 from zkwire.net.transaction import TransactionBase
 from zkwire.operations import Operations
+from zkwire.recipes.public import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from zkwire.net.pipeline import Pipeline
 
 
+@public
 class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     """A ZooKeeper session, to be shared by any number of threads.
 

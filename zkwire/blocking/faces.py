@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from weakref import ref
 
-from zkwire.blocking.run import run
+from zkwire.blocking.run import complete
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.view import check_kind
 from zkwire.session.bound import Bound
@@ -79,7 +79,7 @@ class With:
     def __enter__(self) -> Self:
         entered = self._algorithm._owned
         try:
-            run(self._algorithm._enter_body())
+            complete(self._algorithm._enter_body)
             return self
         except LockInUseError:
             raise
@@ -90,7 +90,7 @@ class With:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            run(self._algorithm._leave_body(kind))
+            complete(self._algorithm._leave_body, kind)
         except BaseException:
             self._algorithm._abandon()
             raise
@@ -109,7 +109,7 @@ class Entered(Bound):
     def __enter__(self) -> Any:
         entered = self._algorithm._owned
         try:
-            value = run(self._algorithm._enter_body())
+            value = complete(self._algorithm._enter_body)
             return self._face if value is self._face._algorithm else value
         except LockInUseError:
             raise
@@ -126,7 +126,7 @@ class Sized:
 
     def __len__(self) -> int:
         """How many items there are, claimed ones included; asks a server, as ``size`` does."""
-        size: int = run(self._algorithm.size())
+        size: int = complete(self._algorithm.size)
         return size
 
     def __bool__(self) -> bool:

@@ -155,6 +155,8 @@ class IOThread:
             self._wake_all()
         if self.call_deferred_at is not None and now >= self.call_deferred_at:
             self._call_deferred()
+        if driver.unfinished:
+            driver.finish_clean_up()
         driver.run_tasks()
 
     def _call_deferred(self) -> None:

@@ -6,7 +6,7 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 from __future__ import annotations
 
 from zkwire.blocking.faces import Entered, With, algorithms_of, core_of, wrapped
-from zkwire.blocking.run import run
+from zkwire.blocking.run import complete
 from zkwire.recipes.locks.election import AsyncElection
 from zkwire.recipes.locks.lease import AsyncLease
 from zkwire.recipes.locks.lock import AsyncPathLock
@@ -28,12 +28,30 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
     from zkwire.recipes.locks.contenders import Contender
+    from zkwire.recipes.locks.sequential_entry import Names
 
 
 class PathLock(LockView, With):
     """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
 
     _algorithm: AsyncPathLock
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here.  When this returns False, raises, or is
+        cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
+        again at once; :meth:`zkwire.Lock.acquire` says more.
+        """
+        return complete(self._algorithm.acquire, timeout)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
 
     def guard(self, operations: Iterable[Operation]) -> list[Any]:
         """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
@@ -49,26 +67,14 @@ class PathLock(LockView, With):
         ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
         nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
         """
-        return run(self._algorithm.guard(operations))
+        return complete(self._algorithm.guard, operations)
 
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
-        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here.  When this returns False, raises, or is
-        cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
-        again at once; :meth:`zkwire.Lock.acquire` says more.
+        Of a MultiLock those of the lock that has the least.
         """
-        return run(self._algorithm.acquire(timeout))
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.  A
-        lost connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return run(self._algorithm.try_acquire())
+        return self._algorithm.lease_remaining()
 
     def release(self, timeout: float | None = None) -> None:
         """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
@@ -84,10 +90,23 @@ class PathLock(LockView, With):
           in time.  There is nothing to do: the client goes on deleting in the background.
 
         A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  RuntimeError if the lock was never acquired, or has been released already.  A
-        loss that shows only here is not told by ``lost`` any more, to which the lock is released.
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
         """
-        run(self._algorithm.release(timeout))
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
 
     def within(self, timeout: float | None) -> AbstractContextManager[Self]:
         """The lock, to be entered within ``timeout`` seconds.
@@ -118,18 +137,25 @@ class QueueLock(PathLock):
         When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
         or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
         try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  An error that comes on top
-        of an error (a full stack) can delay that to the next call of this object, or to the end of
-        the interpreter.
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
 
         NodeExistsError names a node that it would wait for and that is not ephemeral.
-        RuntimeError if this object holds the lock already, or is being acquired or released.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
 
         ``on_position`` is called, in the client's callback thread or event loop, with the number of
         contenders ahead: when this one has its place in the queue, and whenever the one right ahead
         has gone.
         """
-        return run(self._algorithm.acquire(timeout, on_position=on_position))
+        return complete(self._algorithm.acquire, timeout, on_position=on_position)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
 
     def contenders(self) -> list[Contender]:
         """The contenders in the queue, in order: session and text of each.  Not a snapshot.
@@ -139,7 +165,73 @@ class QueueLock(PathLock):
         repeated; a lost connection is no error here.  OperationTimeoutError after the
         ``operation_timeout``, without one two session timeouts.
         """
-        return run(self._algorithm.contenders())
+        return complete(self._algorithm.contenders)
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
+
+    def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Entered(self._algorithm.within(timeout), self)
 
 
 class SequentialLock(QueueLock):
@@ -152,7 +244,9 @@ class SequentialLock(QueueLock):
     long as their session lives; ``held`` is False when the lease ends, at the latest.
 
     Not re-entrant, and one object is for one contender: threads that compete need one each.
-    ``text`` is shown to others, see :meth:`contenders`.
+    ``text`` is shown to others, see :meth:`contenders`.  ``names="kazoo"`` names the nodes as
+    kazoo's own locks do, which see no others: each contender on such a path then needs it, or
+    kazoo.
     ``acl``: for its nodes and for the missing ones above, which the server removes when they are
     empty (None: the client's ``default_acl``).  It protects nothing that exists already.
 
@@ -168,9 +262,123 @@ class SequentialLock(QueueLock):
     _algorithm: AsyncSequentialLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
-        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: ClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        self._algorithm = AsyncSequentialLock(core_of(client), path, text, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._algorithm = AsyncSequentialLock(core_of(client), path, text, acl=acl, names=names)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def acquire(
+        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
+    ) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here: the client finds out on the next one
+        whether its node was created, and goes on within the time limit.
+
+        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
+        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        try again at once: the deletion has been asked for when this ends, and without a connection
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
+
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
+
+        ``on_position`` is called, in the client's callback thread or event loop, with the number of
+        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
+        has gone.
+        """
+        return complete(self._algorithm.acquire, timeout, on_position=on_position)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
+
+    def contenders(self) -> list[Contender]:
+        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
+
+        The first is the holder; so are all readers before the first writer.  (From a lease it is
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
+        repeated; a lost connection is no error here.  OperationTimeoutError after the
+        ``operation_timeout``, without one two session timeouts.
+        """
+        return complete(self._algorithm.contenders)
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
+
+    def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Entered(self._algorithm.within(timeout), self)
 
 
 class Election(PathView):
@@ -186,9 +394,15 @@ class Election(PathView):
     _algorithm: AsyncElection
 
     def __init__(
-        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: ClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        self._algorithm = AsyncElection(core_of(client), path, text, acl=acl)
+        self._algorithm = AsyncElection(core_of(client), path, text, acl=acl, names=names)
 
     def lead(self) -> SequentialLock:
         """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
@@ -200,20 +414,128 @@ class Election(PathView):
         It only reads, so after an error it can be repeated; a lost connection is no error here.
         OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        return run(self._algorithm.candidates())
+        return complete(self._algorithm.candidates)
 
     def leader(self) -> Contender | None:
         """The leader at this moment, as far as the server that was asked knows; None without one.
 
         Errors are those of :meth:`candidates`.
         """
-        return run(self._algorithm.leader())
+        return complete(self._algorithm.leader)
 
 
 class Lease(QueueLock):
     """One lease of a semaphore, a lock like all others; see :class:`Semaphore`."""
 
     _algorithm: AsyncLease  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def acquire(
+        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
+    ) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here: the client finds out on the next one
+        whether its node was created, and goes on within the time limit.
+
+        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
+        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        try again at once: the deletion has been asked for when this ends, and without a connection
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
+
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
+
+        ``on_position`` is called, in the client's callback thread or event loop, with the number of
+        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
+        has gone.
+        """
+        return complete(self._algorithm.acquire, timeout, on_position=on_position)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
+
+    def contenders(self) -> list[Contender]:
+        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
+
+        The first is the holder; so are all readers before the first writer.  (From a lease it is
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
+        repeated; a lost connection is no error here.  OperationTimeoutError after the
+        ``operation_timeout``, without one two session timeouts.
+        """
+        return complete(self._algorithm.contenders)
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
+
+    def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Entered(self._algorithm.within(timeout), self)
 
 
 class MultiLock(View, With):
@@ -241,16 +563,21 @@ class MultiLock(View, With):
         cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
         again at once; :meth:`zkwire.Lock.acquire` says more.
         """
-        return run(self._algorithm.acquire(timeout))
+        return complete(self._algorithm.acquire, timeout)
 
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.  A
-        lost connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
         """
-        return run(self._algorithm.try_acquire())
+        self._algorithm.check()
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
 
     def release(self, timeout: float | None = None) -> None:
         """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
@@ -266,10 +593,23 @@ class MultiLock(View, With):
           in time.  There is nothing to do: the client goes on deleting in the background.
 
         A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  RuntimeError if the lock was never acquired, or has been released already.  A
-        loss that shows only here is not told by ``lost`` any more, to which the lock is released.
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
         """
-        run(self._algorithm.release(timeout))
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
 
     def within(self, timeout: float | None) -> AbstractContextManager[Self]:
         """The lock, to be entered within ``timeout`` seconds.
@@ -288,11 +628,227 @@ class WriteLock(QueueLock):
 
     _algorithm: AsyncWriteLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    def acquire(
+        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
+    ) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here: the client finds out on the next one
+        whether its node was created, and goes on within the time limit.
+
+        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
+        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        try again at once: the deletion has been asked for when this ends, and without a connection
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
+
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
+
+        ``on_position`` is called, in the client's callback thread or event loop, with the number of
+        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
+        has gone.
+        """
+        return complete(self._algorithm.acquire, timeout, on_position=on_position)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
+
+    def contenders(self) -> list[Contender]:
+        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
+
+        The first is the holder; so are all readers before the first writer.  (From a lease it is
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
+        repeated; a lost connection is no error here.  OperationTimeoutError after the
+        ``operation_timeout``, without one two session timeouts.
+        """
+        return complete(self._algorithm.contenders)
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
+
+    def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Entered(self._algorithm.within(timeout), self)
+
 
 class ReadLock(QueueLock):
     """The side of the readers, who wait for the writers before them."""
 
     _algorithm: AsyncReadLock  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def acquire(
+        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
+    ) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here: the client finds out on the next one
+        whether its node was created, and goes on within the time limit.
+
+        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
+        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        try again at once: the deletion has been asked for when this ends, and without a connection
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
+
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
+
+        ``on_position`` is called, in the client's callback thread or event loop, with the number of
+        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
+        has gone.
+        """
+        return complete(self._algorithm.acquire, timeout, on_position=on_position)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
+
+    def contenders(self) -> list[Contender]:
+        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
+
+        The first is the holder; so are all readers before the first writer.  (From a lease it is
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
+        repeated; a lost connection is no error here.  OperationTimeoutError after the
+        ``operation_timeout``, without one two session timeouts.
+        """
+        return complete(self._algorithm.contenders)
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
+
+    def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Entered(self._algorithm.within(timeout), self)
 
 
 class ReadWriteLock(PathView):
@@ -306,10 +862,10 @@ class ReadWriteLock(PathView):
 
     ``read`` and ``write`` are locks like :class:`SequentialLock`; threads that compete need an
     object each, and a thread that reads while another thread writes by the same one gets a
-    RuntimeError.  A reader never waits for a later writer.
+    LockInUseError.  A reader never waits for a later writer.
 
     Downgrade: acquire ``read`` in the thread that holds ``write``, then release ``write``.  There
-    is no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a
+    is no upgrade: acquiring ``write`` while holding ``read`` raises LockInUseError.  After a
     downgrade go on with the fence of ``write``: the reader's is higher than those of writers that
     wait already, so what it was given to would refuse the next one.
     """
@@ -317,9 +873,15 @@ class ReadWriteLock(PathView):
     _algorithm: AsyncReadWriteLock
 
     def __init__(
-        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: ClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        self._algorithm = AsyncReadWriteLock(core_of(client), path, text, acl=acl)
+        self._algorithm = AsyncReadWriteLock(core_of(client), path, text, acl=acl, names=names)
 
     @property
     def read(self) -> ReadLock:
@@ -339,7 +901,7 @@ class ReadWriteLock(PathView):
         repeated; a lost connection is no error here.  OperationTimeoutError after the
         ``operation_timeout``, without one two session timeouts.
         """
-        return run(self._algorithm.contenders())
+        return complete(self._algorithm.contenders)
 
 
 class ReentrantLock(PathView, View, With):
@@ -357,9 +919,15 @@ class ReentrantLock(PathView, View, With):
     _algorithm: AsyncReentrantLock
 
     def __init__(
-        self, client: ClientLike, path: str, text: str = "", *, acl: Sequence[ACL] | None = None
+        self,
+        client: ClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        self._algorithm = AsyncReentrantLock(core_of(client), path, text, acl=acl)
+        self._algorithm = AsyncReentrantLock(core_of(client), path, text, acl=acl, names=names)
 
     @property
     def lock(self) -> SequentialLock:
@@ -373,7 +941,7 @@ class ReentrantLock(PathView, View, With):
         True, False, and what a lost connection, an error, a cancellation or an interrupt leaves
         behind (nothing) are as for :meth:`zkwire.Lock.acquire`.
         """
-        return run(self._algorithm.acquire(timeout))
+        return complete(self._algorithm.acquire, timeout)
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free, or count one more; False if another contender has it.
@@ -381,7 +949,7 @@ class ReentrantLock(PathView, View, With):
         It does not wait for a holder.  Errors are those of ``try_acquire`` of :attr:`lock`, and
         LockLostError as for :meth:`acquire`.
         """
-        return run(self._algorithm.try_acquire())
+        return complete(self._algorithm.try_acquire)
 
     def release(self, timeout: float | None = None) -> None:
         """Count one less; the last one releases the lock, as :meth:`zkwire.Lock.release` does.
@@ -389,7 +957,21 @@ class ReentrantLock(PathView, View, With):
         RuntimeError if this thread or task does not hold it.  The last one can end with
         LockLostError or OperationTimeoutError.
         """
-        run(self._algorithm.release(timeout))
+        complete(self._algorithm.release, timeout)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
 
     def within(self, timeout: float | None) -> AbstractContextManager[Self]:
         """The lock, to be entered within ``timeout`` seconds.
@@ -425,8 +1007,9 @@ class Semaphore(PathView):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        self._algorithm = AsyncSemaphore(core_of(client), path, count, text, acl=acl)
+        self._algorithm = AsyncSemaphore(core_of(client), path, count, text, acl=acl, names=names)
 
     @property
     def count(self) -> int:
@@ -447,11 +1030,12 @@ class Semaphore(PathView):
     def holders(self) -> list[Contender]:
         """The holders of the leases, in order: the first ``count``; behind them the next ones.
 
-        The rest of the queue stands in the node ``locks`` below the path.  Not a snapshot.  It only
+        The rest of the queue stands in the node ``locks`` below the path; with ``names="kazoo"`` it
+        is in another node, and all that are shown hold.  Not a snapshot.  It only
         reads, so after an error it can be repeated; a lost connection is no error here.
         OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        return run(self._algorithm.holders())
+        return complete(self._algorithm.holders)
 
 
 class BlockingLock(PathLock):
@@ -466,11 +1050,95 @@ class BlockingLock(PathLock):
     def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
         self._algorithm = AsyncBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here.  When this returns False, raises, or is
+        cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
+        again at once; :meth:`zkwire.Lock.acquire` says more.
+        """
+        return complete(self._algorithm.acquire, timeout)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
+
+    def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Entered(self._algorithm.within(timeout), self)
+
 
 class NonBlockingLock(PathLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock; it counts as taken whatever node stands there.
+    One ephemeral node is the lock; it counts as taken whatever ephemeral node stands there, and
+    NodeExistsError names one that is not ephemeral, which does not go by itself.
     ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
     """
 
@@ -478,6 +1146,89 @@ class NonBlockingLock(PathLock):
 
     def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
         self._algorithm = AsyncNonBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here.  When this returns False, raises, or is
+        cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
+        again at once; :meth:`zkwire.Lock.acquire` says more.
+        """
+        return complete(self._algorithm.acquire, timeout)
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        self._algorithm.check()
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm.lease_remaining()
+
+    def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        complete(self._algorithm.release, timeout)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return complete(self._algorithm.try_acquire)
+
+    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Entered(self._algorithm.within(timeout), self)
 
 
 Lock = SequentialLock

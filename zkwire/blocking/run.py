@@ -6,6 +6,7 @@ definition, with the type that the thread gets.
 
 from __future__ import annotations
 
+import warnings
 from functools import wraps
 from types import FunctionType
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
     T = TypeVar("T")
+
+
+# An interrupt can come between the call that makes a coroutine and its first step, and then Python
+# says that it was never awaited.  The interrupt itself tells enough.  This hides no await that a
+# program has forgotten: there Python names a module of the program's.
+warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning, r"zkwire\.")
+
+
+SUSPENDED = "a recipe suspended under the blocking client"
 
 
 def check_callback(callback: Any) -> None:
@@ -35,7 +45,23 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         return stop.value
     coroutine.close()
-    raise RuntimeError("a recipe suspended under the blocking client")
+    raise RuntimeError(SUSPENDED)
+
+
+def complete(make: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of the coroutine that ``make`` returns, run as :func:`run` does.
+
+    No call stands between its making and its first step, so that no interrupt, and no full stack,
+    leaves it behind in a traceback.
+    """
+    coroutine = make(*args, **kwargs)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError(SUSPENDED)
 
 
 def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
@@ -58,9 +84,20 @@ def in_thread(
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run(method(self, *args, **kwargs))
+        try:
+            return complete(method, self, *args, **kwargs)
+        except TypeError as error:
+            _by_public_name(error, method, self)
+            raise
 
     return call
+
+
+def _by_public_name(error: TypeError, method: Any, face: object) -> None:
+    """Have Python's message about arguments name the class that the caller knows."""
+    text, internal = str(error), f"{method.__qualname__}()"
+    if internal in text:
+        error.args = (text.replace(internal, f"{type(face).__name__}.{method.__name__}()"),)
 
 
 def blocking(
@@ -74,8 +111,12 @@ def blocking(
 
     @wraps(method)
     def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work: Coroutine[Any, Any, T] = getattr(face._algorithm, name)(*args, **kwargs)
-        return run(work)
+        work: Callable[P, Coroutine[Any, Any, T]] = getattr(face._algorithm, name)
+        try:
+            return complete(work, *args, **kwargs)
+        except TypeError as error:
+            _by_public_name(error, work, face)
+            raise
 
     return call
 

@@ -6,7 +6,7 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 from __future__ import annotations
 
 from zkwire.blocking.faces import With, core_of, each_wrapped, wrapped
-from zkwire.blocking.run import iterate, run
+from zkwire.blocking.run import complete, iterate
 from zkwire.recipes.services.cache import AsyncCache, CacheView
 from zkwire.recipes.services.cache_events import AsyncCacheEvents
 from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.recipes.services.cache_event import CacheEvent
+    from zkwire.recipes.services.cache_tree import CachedNode
     from zkwire.recipes.services.member import Member
     from zkwire.recipes.services.problem import OnProblem
     from zkwire.recipes.services.seen import SeenChildren, SeenData
@@ -43,7 +44,7 @@ class CacheEvents(Bound):
         NoAuthError if the cache's own node may not be read, and a later call may succeed;
         ClientClosedError behind ``close``.
         """
-        return run(self._algorithm.next(timeout))
+        return complete(self._algorithm.next, timeout)
 
     def __iter__(self) -> Iterator[CacheEvent]:
         return iterate(self._algorithm.__aiter__())
@@ -113,7 +114,7 @@ class Cache(CacheView, With):
         what has ended the cache (ClientClosedError, CacheFullError), and what has ended the client
         or the supervisor before that.
         """
-        return run(self._algorithm.wait_ready(timeout))
+        return complete(self._algorithm.wait_ready, timeout)
 
     def wait_fresh(self, timeout: float | None = None) -> bool:
         """Wait until the cache is ``fresh``, at most ``timeout`` seconds; whether it is.
@@ -121,7 +122,7 @@ class Cache(CacheView, With):
         After an outage: until the differences have been read.  Raises what :meth:`wait_ready`
         raises.
         """
-        return run(self._algorithm.wait_fresh(timeout))
+        return complete(self._algorithm.wait_fresh, timeout)
 
     def events(self) -> CacheEvents:
         """The changes, for ever: an iterator of :class:`CacheEvent`.
@@ -138,6 +139,17 @@ class Cache(CacheView, With):
         Idempotent.
         """
         self._algorithm.close()
+
+    def children(self, path: str) -> list[str]:
+        """The names of the node's children in the cache, sorted; none if there is no such node."""
+        return self._algorithm.children(path)
+
+    def get(self, path: str) -> CachedNode | None:
+        """The node as it was read last; None if there is none.
+
+        ValueError if the path is not the cache's or below it.  Raises what has ended the cache.
+        """
+        return self._algorithm.get(path)
 
 
 class DataWatch(ServiceView, With):
@@ -163,7 +175,7 @@ class DataWatch(ServiceView, With):
         ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.
         """
-        return run(self._algorithm.next(timeout))
+        return complete(self._algorithm.next, timeout)
 
     def __iter__(self) -> Iterator[SeenData]:
         return iterate(self._algorithm.__aiter__())
@@ -196,7 +208,7 @@ class ChildrenWatch(ServiceView, With):
         ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.
         """
-        return run(self._algorithm.next(timeout))
+        return complete(self._algorithm.next, timeout)
 
     def __iter__(self) -> Iterator[SeenChildren]:
         return iterate(self._algorithm.__aiter__())
@@ -232,6 +244,18 @@ class Group(PathView, ServiceView, With):
     ) -> None:
         self._algorithm = AsyncGroup(core_of(client), path, acl=acl, on_problem=on_problem)
 
+    def changes(self) -> Iterator[list[Member]]:
+        """The list of members, for ever: as it is now, then whenever it is another.
+
+        A reader that is slow gets the newest list when it asks for it, not those between.  A change
+        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
+        """
+        return iterate(self._algorithm.changes())
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """:meth:`leave`, and watch no longer.  Idempotent."""
+        complete(self._algorithm.close, timeout)
+
     def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
     ) -> PersistentNode:
@@ -246,11 +270,11 @@ class Group(PathView, ServiceView, With):
         a server refuses the node with; then it is no membership, and nothing of it stays.  What is
         refused later does not end a membership: its ``problem`` says so, and the group's.
         """
-        return wrapped(PersistentNode, run(self._algorithm.join(data, name, timeout)))
+        return wrapped(PersistentNode, complete(self._algorithm.join, data, name, timeout))
 
     def leave(self, timeout: float | None = 10.0) -> None:
         """End all memberships that this object has joined; like ``PersistentNode.close``."""
-        run(self._algorithm.leave(timeout))
+        complete(self._algorithm.leave, timeout)
 
     def members(self, timeout: float | None = None) -> list[Member]:
         """The members as the server has them, at this call or later, the longest-standing first.
@@ -261,23 +285,11 @@ class Group(PathView, ServiceView, With):
         group may not be read; a later call may succeed.  A member that may not is left out, with a
         warning in the log.
         """
-        return run(self._algorithm.members(timeout))
-
-    def changes(self) -> Iterator[list[Member]]:
-        """The list of members, for ever: as it is now, then whenever it is another.
-
-        A reader that is slow gets the newest list when it asks for it, not those between.  A change
-        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
-        """
-        return iterate(self._algorithm.changes())
+        return complete(self._algorithm.members, timeout)
 
     def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
-        return run(self._algorithm.wait_for(count, timeout))
-
-    def close(self, timeout: float | None = 10.0) -> None:
-        """:meth:`leave`, and watch no longer.  Idempotent."""
-        run(self._algorithm.close(timeout))
+        return complete(self._algorithm.wait_for, count, timeout)
 
 
 class PersistentNode(NodeView, With):
@@ -314,15 +326,16 @@ class PersistentNode(NodeView, With):
             core_of(client), path, data, ephemeral=ephemeral, acl=acl, on_problem=on_problem
         )
 
-    def wait_present(self, timeout: float | None = None) -> bool:
-        """Wait until the node is there; False if ``timeout`` seconds pass without it.
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
 
-        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
-        client, or the supervisor; NoAuthError and what else a server refuses the node with;
-        NodeExistsError while another object of the same client keeps this path.  After a refusal
-        the node is still tried, and a later call may succeed.
+        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
+        background, and an ephemeral node goes with the session at the latest.  So it does after a
+        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
+        that is not ephemeral has children.  Of such a node it also raises what has ended the
+        session or the client before.
         """
-        return run(self._algorithm.wait_present(timeout))
+        complete(self._algorithm.close, timeout)
 
     def set_data(self, data: bytes, timeout: float | None = None) -> None:
         """Change the node's data, for good: returns when that, or later data, is on the server.
@@ -333,18 +346,17 @@ class PersistentNode(NodeView, With):
         data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
         more than this client can send.
         """
-        run(self._algorithm.set_data(data, timeout))
+        complete(self._algorithm.set_data, data, timeout)
 
-    def close(self, timeout: float | None = 10.0) -> None:
-        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+    def wait_present(self, timeout: float | None = None) -> bool:
+        """Wait until the node is there; False if ``timeout`` seconds pass without it.
 
-        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
-        background, and an ephemeral node goes with the session at the latest.  So it does after a
-        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
-        that is not ephemeral has children.  Of such a node it also raises what has ended the
-        session or the client before.
+        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
+        client, or the supervisor; NoAuthError and what else a server refuses the node with;
+        NodeExistsError while another object of the same client keeps this path.  After a refusal
+        the node is still tried, and a later call may succeed.
         """
-        run(self._algorithm.close(timeout))
+        return complete(self._algorithm.wait_present, timeout)
 
 
 class Partitioner(PartitionerView, With):
@@ -388,6 +400,15 @@ class Partitioner(PartitionerView, With):
             core_of(client), path, items, name=name, acl=acl, on_problem=on_problem
         )
 
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Let all items go and leave the group.  Idempotent.
+
+        To be called when work on all items has stopped: it confirms that.  OperationTimeoutError if
+        it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
+        session at the latest.
+        """
+        complete(self._algorithm.close, timeout)
+
     def next(self, timeout: float | None = None) -> Share | None:
         """The next share; None if ``timeout`` seconds pass without one.
 
@@ -403,19 +424,10 @@ class Partitioner(PartitionerView, With):
         with, unless there is a share to return: a later call may have one; ClientClosedError behind
         :meth:`close`; RuntimeError while another reader waits.
         """
-        return wrapped(Share, run(self._algorithm.next(timeout)))
+        return wrapped(Share, complete(self._algorithm.next, timeout))
 
     def __iter__(self) -> Iterator[Share]:
         return each_wrapped(Share, iterate(self._algorithm.__aiter__()))
-
-    def close(self, timeout: float | None = 10.0) -> None:
-        """Let all items go and leave the group.  Idempotent.
-
-        To be called when work on all items has stopped: it confirms that.  OperationTimeoutError if
-        it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
-        session at the latest.
-        """
-        run(self._algorithm.close(timeout))
 
 
 class Share(ShareView):
@@ -428,4 +440,4 @@ class Share(ShareView):
 
         It has, too, when the session or the client is over: then all items are lost.
         """
-        return run(self._algorithm.wait(timeout))
+        return complete(self._algorithm.wait, timeout)

@@ -17,6 +17,7 @@ from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.recipes.insist import insist
+from zkwire.recipes.public import public
 from zkwire.recipes.services.leadership import SupervisorView, Turn
 from zkwire.recipes.services.supervisor import SessionSequence
 from zkwire.session.waitable import check_timeout
@@ -121,6 +122,7 @@ class ThreadShell:
         self.mutex = threading.RLock()
 
 
+@public
 class Supervisor(SupervisorView, ThreadNodeWatches):
     """Sessions one after another: for programs that go on when a session has expired.
 
@@ -144,7 +146,6 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
 
     @property
     def _core(self) -> SessionSequence:
-        self._algorithm.begin()
         return self._algorithm
 
     wait: Final = blocking(SessionSequence.wait)

@@ -103,6 +103,7 @@ class Driver:
         self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
         self.engaged: set[Engaged] = set()
+        self.unfinished: bool = False  # what an engaged lock has to clean up
         self.going: set[str] = set()
         self.idle_marks: list[Mark] = []
         make = partial(Pipeline, self, session.chroot, acl=acl, send_limit=session.send_limit)
@@ -169,6 +170,10 @@ class Driver:
 
     def call_soon(self, function: Callable[[], object]) -> bool:
         """Have the thread that does I/O call ``function``; False if it never will."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Have the thread that does I/O do soon what there is to do; from any thread."""
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -398,6 +403,12 @@ class Driver:
             finally:
                 connection.writer = None
         self.flush()
+
+    def finish_clean_up(self) -> None:
+        """Clean up what locks could not, each on a stack that was full; by the thread for I/O."""
+        self.unfinished = False  # first: what comes from now on asks for it anew
+        for lock in list(self.engaged):
+            lock._take_over()
 
     def after_fork(self) -> None:
         """In a forked child: close the parent's connection without a byte or a FIN."""

@@ -6,20 +6,32 @@ name or the data of each node that is made for the attempt.
 
 from __future__ import annotations
 
-from zkwire.errors import BUSY, NodeExistsError, NotReadOnlyError
+from contextlib import suppress
+
+from zkwire.errors import (
+    BUSY,
+    ConnectionLossError,
+    NoAuthError,
+    NodeExistsError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.jute.records import Stat
+    from zkwire.recipes.runtime import Runtime
 
 NOT_NOW = (*BUSY, NotReadOnlyError)
 """Refusals that say nothing about the node."""
 
 
 class LockInUseError(RuntimeError):
-    """A lock object that cannot be acquired as it is.
+    """A lock object that cannot be acquired as it is: it is held, or in use by another caller.
 
-    Nothing was done, nothing is to be undone: what it holds, now or soon, is another caller's.
+    It may be acquired, or being acquired or released, by another thread or task, or by this one: no
+    lock but a ReentrantLock is re-entrant.  Nothing was done, and what the object holds stays as it
+    is.  Make a lock object for each thread or task.
     """
 
 
@@ -60,3 +72,15 @@ def permanent(path: str) -> NodeExistsError:
     """The error for a node that no end of a session takes away: a wait for that has no end."""
     message = f"{path} is no lock: the node there is not ephemeral, and does not go by itself"
     return NodeExistsError(message, path=path)
+
+
+async def is_permanent(runtime: Runtime, deadline: float | None, path: str) -> bool:
+    """Whether the node at the path is seen not to be ephemeral.
+
+    It is not seen if the connection is lost or the time is over.  From 3.8.4 and 3.9.2 on a server
+    shows it only to clients that may read the node.
+    """
+    with suppress(ConnectionLossError, NoAuthError, OperationTimeoutError):
+        stat = await runtime.until(runtime.operations.exists(path), deadline)
+        return stat is not None and stat.ephemeral_owner == 0
+    return False

@@ -9,8 +9,9 @@ Invariants:
 * A clean-up is bound to this session and to the attempt's own id, so it can never touch a node of
   another attempt's.  Its first request is on its way when the call returns, before anything that
   the caller asks for next.
-* An attempt is ``_pending_cleanup`` until that clean-up has it: if something keeps it from being
-  handed over, the next call of the object does it, or the end of the interpreter.
+* An attempt is ``_pending_cleanup`` until that clean-up has it.  If something keeps the caller from
+  handing it over (a full stack, memory that has run out), the next call of the object does it, or
+  a thread of the client's own, soon.
 * Nothing awaits in the handling of an interrupt or a cancellation.  An interrupt that comes while
   something is cleaned up is raised when that is done.
 """
@@ -35,7 +36,7 @@ from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
@@ -47,6 +48,7 @@ class Entry:
     """The attempts of one object on one path, of which at most one may have left a node."""
 
     _kept = "/"  # a parent that stays when its last child has gone
+    _containers = True  # the others go
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
         self._runtime = runtime
@@ -66,6 +68,13 @@ class Entry:
     def _end_claim(self) -> None:
         """From here on the attempt means nothing any more: called before its node is deleted."""
 
+    def _part_with_claim(self) -> Callable[[], None]:
+        """Be ready for another attempt; called under the mutex.
+
+        Returns what then ends the claim of the one before, while that other may begin.
+        """
+        return self._end_claim
+
     @property
     def _owned(self) -> bool:
         """Whether the node of an attempt that succeeded is still wanted."""
@@ -78,7 +87,11 @@ class Entry:
         return pending or self._busy or self._releasing or self._owned
 
     def _disengage(self) -> None:
-        if not self._engaged:
+        """At the end of a call: leave to the client what this could not hand over."""
+        if self._pending_cleanup is not None and not (self._busy or self._releasing):
+            self._runtime.unfinished = True
+            self._runtime.wake()
+        elif not self._engaged:
             self._runtime.engaged.discard(self)
 
     async def _provide(self, path: str, deadline: float | None) -> None:
@@ -90,7 +103,12 @@ class Entry:
         while True:
             try:
                 await ensure_path(
-                    self._runtime, path, self._acl, deadline, containers=True, kept=self._kept
+                    self._runtime,
+                    path,
+                    self._acl,
+                    deadline,
+                    containers=self._containers,
+                    kept=self._kept,
                 )
                 return
             except OperationTimeoutError:
@@ -101,15 +119,32 @@ class Entry:
         """Clean up what an interrupt, or an error, has kept from being cleaned up."""
         if self._busy or self._releasing:
             return  # that call leaves nothing behind
-        self._clean_up_pending()
-        self._disengage()
+        try:
+            self._clean_up_pending()
+        finally:
+            self._disengage()
+
+    def _take_over(self) -> None:
+        """The same, by a thread of the client's own, which nothing interrupts.
+
+        The next call of this object may come at any moment of it.
+        """
+        with self._runtime.mutex:
+            attempt = self._pending_cleanup
+            if self._busy or self._releasing or attempt is None:
+                return
+            end_claim = self._part_with_claim()
+            if attempt.entered:
+                self._runtime.going.add(attempt.id)
+            self._pending_cleanup = None
+            self._disengage()
+        with contextlib.suppress(ZooKeeperError):
+            end_claim()
+            if attempt.entered:
+                self._runtime.spawn(partial(self._clean_up, attempt=attempt))
 
     def _clean_up_pending(self) -> None:
-        """Clean up after an attempt that did not end well.
-
-        Called in two places, one around the other, so that a second interrupt that hits the one
-        finds the other.
-        """
+        """Clean up after an attempt that did not end well."""
         if self._pending_cleanup is not None:
             self._clean_up_after(self._pending_cleanup)
 

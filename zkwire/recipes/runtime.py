@@ -54,6 +54,10 @@ if TYPE_CHECKING:
             """Clean up what an error has kept from being cleaned up."""
             ...
 
+        def _take_over(self) -> None:
+            """The same, by the client, while the next call of the lock may begin."""
+            ...
+
     class Owned(Protocol):
         """A lock that only the thread or task which has acquired it can release."""
 
@@ -150,6 +154,16 @@ if TYPE_CHECKING:
         @property
         def idle_marks(self) -> list[Any]:
             """The marks that no change uses; see :mod:`zkwire.recipes.classic.mark`."""
+            ...
+
+        unfinished: bool
+        """To be set when an ``engaged`` lock could not hand its clean-up over: the client does.
+
+        An attribute, because a call needs room on a stack that may be full.
+        """
+
+        def wake(self) -> None:
+            """Have the client look at ``unfinished`` at once, and not only at its next deadline."""
             ...
 
         def check(self) -> None:
@@ -336,10 +350,10 @@ async def newest(operations: Operations, read: Callable[[str], Reply[T]], path: 
     return await reply
 
 
-async def one_refusal(multi: Awaitable[T]) -> T:
+async def one_refusal(multi: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """The results of a multi; raises what one of its operations was refused with, if any was."""
     try:
-        return await multi
+        return await multi(*args, **kwargs)
     except MultiError as error:
         refusals = [error._culprit]
     # Not in the handler, and popped: neither its context nor its traceback leads back to it.

@@ -31,6 +31,6 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
     runtime.warn(f"{behind(path, number, highest)}: it is brought past that")
     while missing > 0:
         pairs = used_up(path, missing)
-        await one_refusal(persist(runtime, deadline, runtime.operations.multi, pairs))
+        await one_refusal(persist, runtime, deadline, runtime.operations.multi, pairs)
         missing -= len(pairs) // 2
     return highest + 1

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from zkwire.errors import LockLostError
+from zkwire.recipes.supervised import Recipe
 from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
@@ -31,7 +32,7 @@ class Itself:
         return instance
 
 
-class PathView(Bound):
+class PathView(Recipe):
     """What stands on one path."""
 
     _algorithm: Any = Itself()
@@ -45,6 +46,8 @@ class PathView(Bound):
 class ServiceView(Bound):
     """What every service shows of itself."""
 
+    _outlives_sessions = True  # by itself: it is begun again in each
+
     _algorithm: Any = Itself()
 
     @property
@@ -57,7 +60,7 @@ class ServiceView(Bound):
         return problem
 
 
-class View(Bound):
+class View(Recipe):
     """What every lock shows."""
 
     _algorithm: Any = Itself()

@@ -11,7 +11,7 @@ import re
 import time
 
 from zkwire.cli.output import hex_id
-from zkwire.errors import NoNodeError
+from zkwire.errors import NoAuthError, NoNodeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +42,15 @@ def contenders_of(client: Client, path: str) -> list[dict[str, Any]]:
     ages = [client.pipeline.exists(contender.path) for contender in queue]
     found: list[dict[str, Any]] = []
     for contender, reply in zip(queue, ages, strict=True):
-        stat = reply.result()
-        if stat is not None:  # else gone meanwhile
+        try:
+            stat = reply.result()
+        except NoAuthError:
+            age = None  # the server shows nothing of it
+        else:
+            if stat is None:
+                continue  # gone meanwhile
             age = max(0.0, round(time.time() - stat.ctime / 1000, 1))
-            found.append(_fields(contender, len(found), len(found) < holders, age))
+        found.append(_fields(contender, len(found), len(found) < holders, age))
     return found
 
 
@@ -69,9 +74,10 @@ def _semaphore(client: Client, path: str) -> tuple[list[Contender], int]:
     return [*leases, *(c for c in queue if c.session_id not in waiting)], count
 
 
-def _fields(contender: Contender, position: int, held: bool, age: float) -> dict[str, Any]:
-    signed = SIGNATURE.fullmatch(contender.text)
-    host, pid, text = signed.groups() if signed else (None, None, contender.text)
+def _fields(contender: Contender, position: int, held: bool, age: float | None) -> dict[str, Any]:
+    shown = contender.text or ""
+    signed = SIGNATURE.fullmatch(shown)
+    host, pid, text = signed.groups() if signed else (None, None, shown)
     return {
         "position": position,
         "held": held,
@@ -103,8 +109,10 @@ def _line(one: dict[str, Any]) -> str:
     return f"{words}  {process:20} {one['id']}".rstrip()
 
 
-def _age(seconds: float) -> str:
-    """Two units at most."""
+def _age(seconds: float | None) -> str:
+    """Two units at most; ``-`` if it is not known."""
+    if seconds is None:
+        return "-"
     whole = int(seconds)
     for unit, size, smaller in (("d", 86400, "h"), ("h", 3600, "m"), ("m", 60, "s")):
         if whole >= size:

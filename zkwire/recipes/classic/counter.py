@@ -195,8 +195,8 @@ class AsyncCounter(CounterView):
         operations = [SetData(self._path, data, max(version, 0))]
         if version < 0:
             operations.insert(0, Create(self._path, data, self._acl))
-        executed = self._marks.execute(mark, operations, deadline)
-        _, self._version = await one_refusal(executed)
+        execute = self._marks.execute
+        _, self._version = await one_refusal(execute, mark, operations, deadline)
         mark.seen = data, max(version, 0) + 1
         return new
 

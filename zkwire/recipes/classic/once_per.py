@@ -153,7 +153,7 @@ class AsyncOncePer(PathView, Entry):
         node = f"{self._path}/{self._runtime.unique()}-time"
         probe = [Create(node, b"", self._acl), SetData(node, b""), Delete(node)]
         multi = self._runtime.operations.multi
-        results = await one_refusal(persist(self._runtime, deadline, multi, probe))
+        results = await one_refusal(persist, self._runtime, deadline, multi, probe)
         return int(results[1].mtime)
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:

@@ -137,8 +137,8 @@ class PuttingQueue(PathView):
         creates: list[Operation] = [Appended(beginning, items, self._acl)]
         while True:
             try:
-                executed = self._marks.execute(mark, creates, deadline)
-                paths, zxid = await one_refusal(executed)
+                execute = self._marks.execute
+                paths, zxid = await one_refusal(execute, mark, creates, deadline)
                 if paths:
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid

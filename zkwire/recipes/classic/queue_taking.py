@@ -24,7 +24,7 @@ from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.entry import Entry
 from zkwire.recipes.lost import Lost
 from zkwire.recipes.runtime import in_time, newest, one_refusal
-from zkwire.session.bound import Bound
+from zkwire.recipes.supervised import Recipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.classic.queue_items import QueueItem
 
 
-class Taking(Bound, Entry, Enterable):
+class Taking(Recipe, Entry, Enterable):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: ItemQueue, timeout: float | None) -> None:
@@ -107,7 +107,7 @@ class Taking(Bound, Entry, Enterable):
         assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
-            await one_refusal(self._queue._marks.execute(mark, removal, limit))
+            await one_refusal(self._queue._marks.execute, mark, removal, limit)
         except (NoNodeError, BadVersionError) as refusal:
             raise lost(path, "the server does not find its claim") from refusal
         except SessionExpiredError as error:

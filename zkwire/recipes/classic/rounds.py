@@ -105,7 +105,7 @@ class Rounds:
     ) -> list[Any] | None:
         """The results of a multi; None if it was refused for what has changed, or is in doubt."""
         try:
-            executed = self._runtime.until(self._runtime.operations.multi(steps), deadline)
-            return await one_refusal(executed)
+            multi = self._runtime.operations.multi(steps)
+            return await one_refusal(self._runtime.until, multi, deadline)
         except (ConnectionLossError, BadVersionError, NodeExistsError, NoNodeError):
             return None

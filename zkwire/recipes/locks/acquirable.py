@@ -105,8 +105,9 @@ class Acquirable(View, Enterable):
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
         Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.  A
-        lost connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
         """
         return await self._acquire_by(self._runtime.now() + self._one_try(), False)
 
@@ -124,8 +125,11 @@ class Acquirable(View, Enterable):
           in time.  There is nothing to do: the client goes on deleting in the background.
 
         A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  RuntimeError if the lock was never acquired, or has been released already.  A
-        loss that shows only here is not told by ``lost`` any more, to which the lock is released.
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
         """
         self._runtime.check()
         await self._release_by(within(self._runtime, timeout))

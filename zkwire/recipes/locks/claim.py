@@ -23,7 +23,7 @@ from zkwire.session.watch import ClosedWatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.runtime import Runtime
@@ -76,16 +76,31 @@ class Claim(LockView, Entry):
     def _end_claim(self) -> None:
         """From here on nothing is held."""
         self._granted = None
-        guard = self._guard
-        if guard is not None:
-            self._runtime.unhold(self._lost)
-            guard.dismiss()
-            if guard.stands:
-                if guard.request is not None:
-                    self._runtime.withdraw(guard.request)
-                    guard.request = None  # which has it
-                self._runtime.forget(guard)
+        if self._guard is not None:
+            self._dismiss(self._guard, self._lost)
             self._guard = None
+
+    def _part_with_claim(self) -> Callable[[], None]:
+        guard, lost = self._guard, self._lost
+        self._granted = self._guard = None
+        wakers = () if guard is None else lost._let_go()  # so that another attempt has another loss
+
+        def end_claim() -> None:
+            for waker in wakers:
+                waker()
+            if guard is not None:
+                self._dismiss(guard, lost)
+
+        return end_claim
+
+    def _dismiss(self, guard: OwnNodeWatch, lost: Lost) -> None:
+        self._runtime.unhold(lost)
+        guard.dismiss()
+        if guard.stands:
+            if guard.request is not None:
+                self._runtime.withdraw(guard.request)
+                guard.request = None  # which has it
+            self._runtime.forget(guard)
 
     def _forget_grant(self) -> None:
         """Be as new after a loss that no release has followed."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.locks.contenders import Contender
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import AsyncClientLike
 
 
@@ -35,9 +36,10 @@ class AsyncElection(PathView):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
         self._runtime = runtime_of(client)
-        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
         self._path: str = self._new().path  # which checks the arguments
 
     def lead(self) -> AsyncSequentialLock:

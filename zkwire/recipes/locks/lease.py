@@ -20,7 +20,8 @@ agreed on another one.
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+import re
+from contextlib import closing
 from functools import partial
 
 from zkwire.errors import (
@@ -30,7 +31,7 @@ from zkwire.errors import (
     LockTimeoutError,
     NoNodeError,
 )
-from zkwire.recipes.attempt import permanent
+from zkwire.recipes.attempt import is_permanent, permanent
 from zkwire.recipes.locks.sequential import AsyncQueueLock, OrderQueue, before
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
@@ -43,22 +44,31 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.locks.sequential import Place
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import Runtime
 
 SHOWN_BYTES = 40  # of what others have written
 LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session
 
 
+OWN_CHILDREN = 2  # of a semaphore's node
+KAZOO = re.compile("[0-9a-f]{32}")
+"""The name of a lease of kazoo's."""
+
+
 class LastTry:
     """What the leases of one semaphore object tell each other."""
 
     full = False  # all leases were taken
+    warned = False  # of kazoo's leases
 
 
 class AsyncLease(AsyncQueueLock):
     """One lease of a semaphore, a lock like all others; see :class:`AsyncSemaphore`."""
 
     _label = "lease-"
+    _names: Names = "zkwire"
+    _leases, _locks = "/leases", "/locks"
 
     def __init__(
         self,
@@ -72,10 +82,10 @@ class AsyncLease(AsyncQueueLock):
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
         path = self._base = check_below_root(path, "a semaphore")
-        super().__init__(runtime, f"{path}/leases", text, acl)
+        super().__init__(runtime, path + self._leases, text, acl, self._names)
         self._places = count
         self._last_try = last_try or LastTry()
-        self._queue = OrderQueue(runtime, f"{path}/locks", text, acl)
+        self._queue = OrderQueue(runtime, path + self._locks, text, acl, self._names)
         self._kept = self._queue._kept = path
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
@@ -104,15 +114,20 @@ class AsyncLease(AsyncQueueLock):
                     names = await persist(self._runtime, deadline, read, self._path, watch=seen)
                 except NoNodeError:
                     return True  # there are none
-                leases = [(n, name) for name in names if (n := sequence_number(name)) is not None]
+                leases = self._counted(names)
                 if len(leases) < self._places:
                     return True
                 if not wait:
+                    await self._expect_one_to_go(leases, deadline)
                     return False
                 self._seen_taken = True
                 if self._on_position is not None:
                     self._runtime.dispatch(partial(self._on_position, len(leases)))
                 await self._change(watch, leases, deadline)
+
+    def _counted(self, names: list[str]) -> list[Place]:
+        """The leases among the children."""
+        return [(n, name) for name in names if (n := sequence_number(name)) is not None]
 
     async def _change(self, watch: Watch, leases: list[Place], deadline: float | None) -> None:
         """Return at the event; the nodes of the leases are looked at if that takes a while."""
@@ -157,20 +172,21 @@ class AsyncLease(AsyncQueueLock):
         """Raise NodeExistsError if none of the leases ahead ends with a session."""
         nodes = [f"{self._path}/{name}" for _, name in sorted(ahead, reverse=True)]
         for node in nodes:
-            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, node)
-            if stat is None or stat.ephemeral_owner != 0:
+            if not await is_permanent(self._runtime, deadline, node):
                 return
         raise permanent(nodes[0])
 
-    async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
-        """The leases, as soon as they are others than ``names``."""
-        # Without a node all of it was deleted; the list will say so.
-        with suppress(NoNodeError), closing(Watch()) as watch:
-            read = self._runtime.operations.get_children
-            now = await persist(self._runtime, deadline, read, self._path, watch=watch)
-            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
-                raise self._taken_error(deadline)
-        return await self._list(deadline)
+    async def _warn_of_kazoos_leases(self, deadline: float | None) -> None:
+        """Say once that kazoo's semaphore and this one do not see each other."""
+        if self._names == "kazoo":
+            return
+        read = self._runtime.operations.get_children
+        if any(map(KAZOO.fullmatch, await persist(self._runtime, deadline, read, self._base))):
+            self._last_try.warned = True
+            self._runtime.warn(
+                f"{self._base}: leases of kazoo's Semaphore are held here, which does not count "
+                "those of this one, nor this one those; give it names='kazoo'"
+            )
 
     async def _agree(self, deadline: float | None) -> None:
         """Write the count down if it is not there; ValueError if it is another."""
@@ -180,6 +196,8 @@ class AsyncLease(AsyncQueueLock):
                 data, stat = await persist(
                     runtime, deadline, runtime.operations.get_data, self._base
                 )
+                if stat.num_children > OWN_CHILDREN and not self._last_try.warned:
+                    await self._warn_of_kazoos_leases(deadline)
                 if not data:
                     count = str(self._places).encode()
                     await runtime.until(

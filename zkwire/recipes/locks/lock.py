@@ -65,7 +65,11 @@ class AsyncPathLock(GuardedClaim, Acquirable):
     # --- to acquire -------------------------------------------------------------------------------
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-        return await alone(self, partial(self._acquire, deadline, wait and self._waits))
+        try:
+            return await alone(self, partial(self._acquire, deadline, wait and self._waits))
+        except BaseException:
+            self._disengage()
+            raise
 
     def _refuse_two(self) -> None:
         self._runtime.check()
@@ -94,12 +98,7 @@ class AsyncPathLock(GuardedClaim, Acquirable):
         except BaseException as error:  # and not else: another thread may be releasing it already
             if self._granted is not None:
                 self._pending_cleanup, self._granted = self._granted, None
-            try:
-                self._clean_up_pending()
-            finally:  # again: an interrupt can end the first call before it has begun
-                self._clean_up_pending()
-                if self._pending_cleanup is None:  # else another thread's release has begun
-                    runtime.engaged.discard(self)
+            self._clean_up_pending()
             if not isinstance(error, OperationTimeoutError):
                 raise
             if self._seen_taken or isinstance(error, LockTimeoutError):
@@ -120,30 +119,28 @@ class AsyncPathLock(GuardedClaim, Acquirable):
             raise RuntimeError("this lock object does not hold the lock")
         self._releasing = True  # or else one clean-up would be pending for two attempts
         try:
-            self._pending_cleanup = attempt
+            self._pending_cleanup, self._granted = attempt, None
             try:
                 await self._delete(attempt, attempt.stat.version, deadline)
             finally:
-                self._clean_up_pending()
+                if self._pending_cleanup is not None:
+                    self._clean_up_pending()
         finally:
             self._releasing = False
+            if self._pending_cleanup is not None:
+                self._runtime.unfinished = True  # first: the stack may have no room for a call
             self._disengage()
 
     async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         """Delete the lock's node; what this leaves undone is left to the clean-up."""
         try:
-            try:
-                self._granted = None
+            self._refuse_if_lost()
+            if not self._runtime.usable:
+                await self._reconnected(deadline)
                 self._refuse_if_lost()
-                if not self._runtime.usable:
-                    await self._reconnected(deadline)
-                    self._refuse_if_lost()
-                self._end_claim()
-                await self._free(attempt, version, deadline)
-                self._pending_cleanup = None
-            except BaseException:
-                self._clean_up_pending()
-                raise
+            self._end_claim()
+            await self._free(attempt, version, deadline)
+            self._pending_cleanup = None
         except NoNodeError:
             raise self._lost_before("its node was deleted") from None
         except SessionExpiredError as error:
@@ -181,7 +178,7 @@ class AsyncPathLock(GuardedClaim, Acquirable):
 
     def _release_later(self) -> None:
         if not (self._busy or self._releasing) and self._granted is not None:
-            self._pending_cleanup = self._granted
+            self._pending_cleanup, self._granted = self._granted, None
         self._resume_cleanup()
 
     def _owner_ended(self, owner: str) -> None:

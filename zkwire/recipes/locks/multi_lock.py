@@ -51,7 +51,12 @@ class AsyncMultiLock(Acquirable):
         self._releasing = False
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-        return await alone(self, partial(self._acquire_or_release, deadline, wait))
+        try:
+            return await alone(self, partial(self._acquire_or_release, deadline, wait))
+        except BaseException:
+            if self._taken and not self._acquired:
+                self._leave_to_client()
+            raise
 
     async def _acquire_or_release(self, deadline: float | None, wait: bool) -> bool:
         try:
@@ -113,6 +118,15 @@ class AsyncMultiLock(Acquirable):
             lock._release_later()
         self._taken = []
 
+    def _leave_to_client(self) -> None:
+        """Have the client release what is taken, as the caller could not; without a call."""
+        self._acquired = False
+        for lock in self._taken:
+            if lock._granted is not None:
+                lock._pending_cleanup, lock._granted = lock._granted, None
+        self._runtime.unfinished = True
+        self._runtime.wake()
+
     def _release_later(self) -> None:
         if not (self._busy or self._releasing):
             self._release_taken()
@@ -130,11 +144,10 @@ class AsyncMultiLock(Acquirable):
         self._releasing = True
         try:
             await self._release_all(deadline)
-        except BaseException:
-            self._release_taken()
-            raise
         finally:
             self._releasing = False
+            if self._taken:
+                self._leave_to_client()
 
     async def _release_all(self, deadline: float | None) -> None:
         errors: list[ZooKeeperError] = []

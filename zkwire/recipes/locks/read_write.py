@@ -10,8 +10,8 @@ All contenders queue below one node, as in the sequential lock, and the names sa
   queued meanwhile would wait for the holder while that waits for it, or enter beside the reader.
   There is no upgrade: two readers that both waited for the other to go would wait for ever.
 
-Names as Curator's InterProcessReadWriteLock has them; kazoo's ``__rlock__`` is a reader as well,
-and every other name that ends in a number a writer.
+Names as Curator's InterProcessReadWriteLock has them, or as kazoo's ReadLock and WriteLock do.
+``__rlock__`` is a reader in any case, and every other name that ends in a number a writer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.locks.sequential import Place
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 _READERS = ("__READ__", "__rlock__")
@@ -80,6 +81,7 @@ class AsyncReadLock(AsyncQueueLock):
     """The side of the readers, who wait for the writers before them."""
 
     _label = "__READ__"
+    _kazoo_label = "__rlock__"
 
     def __init__(
         self,
@@ -88,8 +90,9 @@ class AsyncReadLock(AsyncQueueLock):
         text: str,
         write: AsyncWriteLock,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        super().__init__(runtime, path, text, acl)
+        super().__init__(runtime, path, text, acl, names)
         self._write = write
         write._read = self
 
@@ -155,10 +158,10 @@ class AsyncReadWriteLock(PathView, Contended):
 
     ``read`` and ``write`` are locks like :class:`AsyncSequentialLock`; tasks that compete need an
     object each, and a task that reads while another task writes by the same one gets a
-    RuntimeError.  A reader never waits for a later writer.
+    LockInUseError.  A reader never waits for a later writer.
 
     Downgrade: acquire ``read`` in the task that holds ``write``, then release ``write``.  There
-    is no upgrade: acquiring ``write`` while holding ``read`` raises RuntimeError.  After a
+    is no upgrade: acquiring ``write`` while holding ``read`` raises LockInUseError.  After a
     downgrade go on with the fence of ``write``: the reader's is higher than those of writers that
     wait already, so what it was given to would refuse the next one.
     """
@@ -170,10 +173,11 @@ class AsyncReadWriteLock(PathView, Contended):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
         self._runtime = runtime_of(client)
-        self._write = AsyncWriteLock(self._runtime, path, text, acl)
-        self._read = AsyncReadLock(self._runtime, path, text, self._write, acl)
+        self._write = AsyncWriteLock(self._runtime, path, text, acl, names)
+        self._read = AsyncReadLock(self._runtime, path, text, self._write, acl, names)
         self._path = self._write._path
 
     @property

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from zkwire.jute.records import ACL
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.lost import Lost
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
@@ -53,8 +54,9 @@ class AsyncReentrantLock(PathView, Acquirable):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        make = partial(AsyncSequentialLock, client, path, text, acl=acl)
+        make = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
         self._runtime = runtime_of(client)
         self._path: str = make().path  # which checks the arguments
         self._own = self._runtime.local(partial(OwnLock, self._runtime, make))

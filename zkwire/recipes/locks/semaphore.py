@@ -6,7 +6,9 @@ What a lease does is in :mod:`zkwire.recipes.locks.lease`; each is a lock of its
 from __future__ import annotations
 
 from zkwire.recipes.locks.contenders import contenders
+from zkwire.recipes.locks.kazoo_lease import KazooLease
 from zkwire.recipes.locks.lease import AsyncLease, LastTry
+from zkwire.recipes.locks.sequential_entry import of_kazoo
 from zkwire.recipes.runtime import runtime_of
 from zkwire.recipes.view import PathView
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes.locks.contenders import Contender
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import AsyncClientLike
 
 
@@ -39,9 +42,11 @@ class AsyncSemaphore(PathView):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
         self._runtime = runtime = runtime_of(client)
         self._path, self._count = path, count
+        self._for_kazoo = of_kazoo(names)
         self._arguments = (runtime, path, count, text, acl, LastTry())
         AsyncLease(*self._arguments)  # checks the arguments
 
@@ -59,13 +64,16 @@ class AsyncSemaphore(PathView):
         ``held``, ``fence``, ``lost``, ``acquire(timeout)``, ``within(timeout)``, ``release()`` and
         the rest are as a lock's.  Nothing is asked of a server before it is acquired.
         """
-        return AsyncLease(*self._arguments)
+        kind = KazooLease if self._for_kazoo else AsyncLease
+        return kind(*self._arguments)
 
     async def holders(self) -> list[Contender]:
         """The holders of the leases, in order: the first ``count``; behind them the next ones.
 
-        The rest of the queue stands in the node ``locks`` below the path.  Not a snapshot.  It only
+        The rest of the queue stands in the node ``locks`` below the path; with ``names="kazoo"`` it
+        is in another node, and all that are shown hold.  Not a snapshot.  It only
         reads, so after an error it can be repeated; a lost connection is no error here.
         OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        return await contenders(self._runtime, f"{self._path}/leases")
+        folder = self._path if self._for_kazoo else f"{self._path}/leases"
+        return await contenders(self._runtime, folder, numbered=not self._for_kazoo)

@@ -6,18 +6,25 @@ looks again instead of believing that it is its turn.  The one that had only one
 not: no later child gets a lower number.  It watches its own child too, so that it would know,
 before that event, if an outsider had taken away its place in the queue.
 
+A child that its owner lets no other read cannot be watched: since CVE-2024-23944 servers keep its
+events from a client that may not read it, and later ones answer no ``exists`` of it.  Behind such a
+child the waiter watches the list of all.
+
 How the child is created and found is in :mod:`zkwire.recipes.locks.sequential_entry`.  ``lock-``
-and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo understand;
-every child that ends in ten digits counts as a contender here, whatever client has made it.  The
-waiter right behind one that is not ephemeral ends with an error instead of waiting for ever.
+and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo understand,
+``__lock__`` what kazoo does by itself.  Every child that ends in ten digits counts as a contender
+here, whatever client has made it.  The waiter right behind one that is not ephemeral ends with an
+error instead of waiting for ever.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import closing, suppress
 from functools import partial
 
-from zkwire.errors import NoNodeError
-from zkwire.recipes.attempt import Attempt, former, permanent
+from zkwire.errors import NoAuthError, NoNodeError
+from zkwire.recipes.attempt import Attempt, former, is_permanent, permanent
 from zkwire.recipes.locks.contenders import Contended
 from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.sequential_entry import SequentialEntry
@@ -32,15 +39,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from zkwire.jute.records import ACL
+    from zkwire.recipes.locks.sequential_entry import Names
     from zkwire.recipes.runtime import AsyncClientLike
 
     Place = tuple[int, str]  # number and name of a contender
+
+
+KAZOO = re.compile("[0-9a-f]{32}__r?lock__[0-9]{10}")
+"""The name of a node of kazoo's locks."""
 
 
 class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
     """A lock whose contenders queue, each with a node of its own."""
 
     _places = 1  # how many hold at a time
+    _warned = False  # of kazoo's names
     _on_position: Callable[[int], object] | None = None
 
     async def acquire(
@@ -58,12 +71,12 @@ class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
         When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
         or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
         try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  An error that comes on top
-        of an error (a full stack) can delay that to the next call of this object, or to the end of
-        the interpreter.
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
 
         NodeExistsError names a node that it would wait for and that is not ephemeral.
-        RuntimeError if this object holds the lock already, or is being acquired or released.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
 
         ``on_position`` is called, in the client's callback thread or event loop, with the number of
         contenders ahead: when this one has its place in the queue, and whenever the one right ahead
@@ -99,9 +112,11 @@ class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
             ahead = self._ahead(names, own)
             if not ahead:
                 return True
+            self._warn_of_kazoo(names)
             last = max(ahead)[1]
             if not (wait or last.startswith(attempt.going)):
                 await self._step_back(attempt, deadline)
+                await self._expect_one_to_go(ahead, deadline)
                 return False
             self._seen_taken = True
             if self._runtime.resumed:
@@ -131,7 +146,11 @@ class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
             self._guard = OwnNodeWatch()
             self._stand_guard(attempt, self._guard)
         connection = self._runtime.connection
-        gone = await self._wait_for(last, deadline)
+        try:
+            gone = await self._wait_for(last, deadline)
+        except NoAuthError:
+            await self._expect_one_to_go(ahead, deadline)
+            return await self._await_change(names, deadline)
         # After a reconnection events come in another order than the changes.
         if is_next and gone and connection is self._runtime.connection and self._lasts:
             return [name for name in names if name != last]
@@ -140,6 +159,19 @@ class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
     def _leaves_its_place(self, ahead: str) -> bool:
         """Whether no contender to wait for can stand there later: a writer can leave a reader."""
         return ahead[:-SEQUENCE_DIGITS].endswith(f"-{self._label}")
+
+    def _warn_of_kazoo(self, names: list[str]) -> None:
+        """Say once that kazoo's locks on this path do not see this one."""
+        if (
+            self._label != self._kazoo_label
+            and not self._warned
+            and any(map(KAZOO.fullmatch, names))
+        ):
+            self._warned = True
+            self._runtime.warn(
+                f"{self._path}: locks of kazoo contend here, and do not see this lock unless they "
+                f"were given extra_lock_patterns: both can hold at once; give it names='kazoo'"
+            )
 
     def _tell_position(self, names: list[str], own: str) -> None:
         if self._on_position is not None:
@@ -162,6 +194,22 @@ class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
             return True  # gone between the listing and the look: no event would come
         finally:
             watch.close()
+
+    async def _expect_one_to_go(self, ahead: list[Place], deadline: float | None) -> None:
+        """Raise NodeExistsError if a wait would never end: the one right ahead does not go."""
+        node = f"{self._path}/{max(ahead)[1]}"
+        if await is_permanent(self._runtime, deadline, node):
+            raise permanent(node)
+
+    async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
+        """The children, as soon as they are others than ``names``."""
+        # Without a node all of it was deleted; the list will say so.
+        with suppress(NoNodeError), closing(Watch()) as watch:
+            read = self._runtime.operations.get_children
+            now = await persist(self._runtime, deadline, read, self._path, watch=watch)
+            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
+                raise self._taken_error(deadline)
+        return await self._list(deadline)
 
     async def _step_out(self, deadline: float | None) -> None:
         """Delete the node, if it is held, and see it done if possible in time.
@@ -187,7 +235,9 @@ class AsyncSequentialLock(AsyncQueueLock):
     long as their session lives; ``held`` is False when the lease ends, at the latest.
 
     Not re-entrant, and one object is for one contender: tasks that compete need one each.
-    ``text`` is shown to others, see :meth:`contenders`.
+    ``text`` is shown to others, see :meth:`contenders`.  ``names="kazoo"`` names the nodes as
+    kazoo's own locks do, which see no others: each contender on such a path then needs it, or
+    kazoo.
     ``acl``: for its nodes and for the missing ones above, which the server removes when they are
     empty (None: the client's ``default_acl``).  It protects nothing that exists already.
 
@@ -207,8 +257,9 @@ class AsyncSequentialLock(AsyncQueueLock):
         text: str = "",
         *,
         acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
-        super().__init__(runtime_of(client), path, text, acl)
+        super().__init__(runtime_of(client), path, text, acl, names)
 
 
 AsyncLock = AsyncSequentialLock

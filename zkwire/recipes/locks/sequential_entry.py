@@ -38,11 +38,13 @@ from zkwire.wire.paths import LAST_SEQUENCE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Literal, TypeAlias
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations, Reply
     from zkwire.recipes.runtime import Runtime
+
+    Names: TypeAlias = Literal["zkwire", "kazoo"]
 
 # At the end of the counter a 3.8 server hands out the same number again and again, and two
 # contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same
@@ -54,12 +56,21 @@ class SequentialEntry(Entry):
     """One child of the path, named by a ``_label`` and a number; ``text`` stands in it."""
 
     _label = "lock-"
+    _kazoo_label = "__lock__"
 
     def __init__(
-        self, runtime: Runtime, path: str, text: str = "", acl: Sequence[ACL] | None = None
+        self,
+        runtime: Runtime,
+        path: str,
+        text: str = "",
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
     ) -> None:
         super().__init__(runtime, path, acl)
         self._data = encoded(text)
+        if of_kazoo(names):
+            self._label = self._kazoo_label
+            self._containers = False  # an object of kazoo's makes its path once
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
         """Create the attempt's child, exactly once; returns a list of children made after it."""
@@ -174,6 +185,13 @@ class SequentialEntry(Entry):
                 f"{self._path}: the sequence counter stands at {number} and ends at "
                 f"{LAST_SEQUENCE}; delete the node when it is not in use, or take another path"
             )
+
+
+def of_kazoo(names: str) -> bool:
+    """Whether nodes are to be named as kazoo names them; ValueError for an unknown way."""
+    if names not in ("zkwire", "kazoo"):
+        raise ValueError(f"names must be 'zkwire' or 'kazoo', not {names!r}")
+    return names == "kazoo"
 
 
 def encoded(text: str) -> bytes:

@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 
 from zkwire.errors import BadVersionError, NoNodeError
 from zkwire.operations.multi import Check
+from zkwire.recipes.attempt import is_permanent, permanent
 from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.single_entry import SingleEntry
 from zkwire.recipes.runtime import one_refusal, persist, runtime_of
@@ -41,9 +42,11 @@ class SingleNodeLock(SingleEntry, AsyncPathLock):
         while True:
             if await self._create(attempt, deadline):
                 return True
-            self._seen_taken = True
             if not wait:
+                if await is_permanent(self._runtime, deadline, self._path):
+                    raise permanent(self._path)
                 return False
+            self._seen_taken = True
             with suppress(NoNodeError), closing(Watch()) as watch:  # freed since the create
                 # get_data and not exists: it leaves no watch behind on a node that is gone.
                 read = self._runtime.operations.get_data
@@ -58,7 +61,7 @@ class SingleNodeLock(SingleEntry, AsyncPathLock):
         runtime, operations = self._runtime, self._runtime.operations
         multi = operations.multi(self._end(attempt, version))
         try:
-            await one_refusal(runtime.until(multi, deadline))
+            await one_refusal(runtime.until, multi, deadline)
         except BadVersionError:
             sync, read = operations.sync(self._path), operations.get_data(self._path)
             await runtime.until(sync, deadline)
@@ -83,7 +86,8 @@ class AsyncBlockingLock(SingleNodeLock):
 class AsyncNonBlockingLock(SingleNodeLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock; it counts as taken whatever node stands there.
+    One ephemeral node is the lock; it counts as taken whatever ephemeral node stands there, and
+    NodeExistsError names one that is not ephemeral, which does not go by itself.
     ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
     """
 

@@ -100,8 +100,8 @@ class SingleEntry(Entry):
             Create(self._token(attempt), b"", self._acl, ephemeral=True),
             SetData(self._grants, b""),
         ]
-        made = self._runtime.until(self._runtime.operations.multi(claim), deadline)
-        _, stat, _, grants = await one_refusal(made)
+        multi = self._runtime.operations.multi(claim)
+        _, stat, _, grants = await one_refusal(self._runtime.until, multi, deadline)
         attempt.node, attempt.stat = self._path, stat
         return bool(grants.num_children == 1)
 

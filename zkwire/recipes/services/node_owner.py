@@ -208,6 +208,8 @@ class NodeOwner(NodeView, AwaitedService):
     def _resume_cleanup(self) -> None:
         """Nothing that the service does not do by itself."""
 
+    _take_over = _resume_cleanup
+
     def _leave(self) -> None:
         self._leaving = True
         self._todo.notify()

@@ -24,6 +24,7 @@ from contextlib import suppress
 from zkwire.errors import BUSY, AuthFailedError, ClientClosedError, NotReadOnlyError
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.services.service import SESSION_OVER, Condition
+from zkwire.recipes.supervised import SupervisedRuntime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,10 +52,20 @@ class Succession:
         self._refusal = ""
         self._services: dict[Service, None] = {}
         self._waiting: set[Condition] = set()  # for a session
+        self._runtime = SupervisedRuntime(self, shell.mutex)  # of the recipes
         self._error: BaseException | None = None
         self._origin: TracebackType | None = None  # of the error
         self._closed = False
         self._stopped = Condition(lambda: self._closed)
+
+    @property
+    def latest_driver(self) -> Any:
+        """The driver of the newest session, be it over or not."""
+        return self._newest._driver
+
+    async def newest(self) -> Any:
+        """The driver of the newest session; see the subclass."""
+        raise NotImplementedError
 
     # --- for services, see recipes.service.Sessions -----------------------------------------------
 
@@ -111,10 +122,13 @@ class Succession:
                 lasted = await self._run(self._newest)
                 if lasted is not None:  # one that is killed again and again must not wait for long
                     pause = 0.0 if lasted else FIRST_PAUSE
+                if self._closed:
+                    return
+                self._newest = self._shell.make_client()  # before the pause, for calls of recipes
+                self._notify_waiting()
                 if await self._shell.within(self._stopped, pause * self._shell.jitter()):
                     return
                 pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
-                self._newest = self._shell.make_client()
         except Exception as error:  # a certificate that is gone, say
             self._end(error)
         finally:
@@ -162,6 +176,9 @@ class Succession:
             self._present = (self._present[0] + 1, client)
             for service in list(self._services):
                 self._serve_in(client, service)
+        self._notify_waiting()
+
+    def _notify_waiting(self) -> None:
         for condition in list(self._waiting):
             condition.notify()
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
+    from zkwire.recipes.supervised import SupervisedRuntime
+
 
 class SessionSequence(Succession):
     """The sessions of a supervisor, seen from outside."""
@@ -29,11 +31,32 @@ class SessionSequence(Succession):
         return self  # in the place of the supervisor
 
     @property
-    def _recipe_runtime(self) -> Any:
-        raise TypeError(
-            "client must be a Client, as supervisor.client() is for the present session, not a "
-            "Supervisor"
-        )
+    def _recipe_runtime(self) -> SupervisedRuntime:
+        return self._runtime
+
+    async def newest(self) -> Any:
+        """The driver of the newest session, which may have to be connected first.
+
+        Its next request comes after a ``sync``, so that no answer is older than those in the
+        session before.
+        """
+        self.begin()
+        while True:
+            client = self._newest
+            driver = client._driver
+            if not driver.session.ended and driver.closing is None:
+                if client is not self._present[1] and self._present[0] > 0:
+                    driver.operations.sync("/")
+                return driver
+            replaced = Condition(partial(self._is_replaced, client))
+            self._waiting.add(replaced)
+            try:
+                await self.holds(replaced, None)
+            finally:
+                self._waiting.discard(replaced)
+
+    def _is_replaced(self, client: Any) -> bool:
+        return self._newest is not client
 
     def check_callback(self, function: Any) -> None:
         """TypeError for a function of a user's that the shell cannot call."""
