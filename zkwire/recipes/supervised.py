@@ -89,7 +89,9 @@ class Recipe(Bound):
 
         def __new__(cls, client: Any = None, *_: Any, **__: Any) -> Self:
             runtime = getattr(client, "_recipe_runtime", None) or getattr(client, "_runtime", None)
-            supervised = isinstance(runtime, SupervisedRuntime) and not getattr(cls, "_outlives_sessions", False)
+            supervised = isinstance(runtime, SupervisedRuntime) and not getattr(
+                cls, "_outlives_sessions", False
+            )
             return object.__new__(_supervised(cls) if supervised else cls)
 
 
